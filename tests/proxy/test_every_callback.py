@@ -1,8 +1,9 @@
-"""Each callback, task and thread of the proxy raises once, while another client is still served.
+"""Tests that the proxy keeps serving other clients if a callback, task or thread of the proxy raises an exception.
 
-No list of them is written here. ``tests.support.faults`` watches what the loop and threads call in busy proxies of all
-kinds, and reads in the source what is passed to the loop and to threads. A callback of the source that no proxy has
-called fails the test: then a part of ``PARTS`` is missing.
+The tests keep no list of these functions. ``tests.support.faults`` watches which functions the event loop and threads
+call in busy proxies of several kinds. Then each of the functions is made to raise once. ``tests.support.faults`` also
+reads in the source code which functions are passed to the event loop and to threads. If no proxy has called such a
+function, a test fails, and ``PARTS`` needs another part that calls the function.
 """
 
 import asyncio
@@ -95,9 +96,9 @@ SETTLES_S: Final = 0.03
 TOKEN: Final = "a-token-of-nobody-that-is-long-enough"  # noqa: S105
 P: Final = "producer_byte_rate"
 BIG_BYTES: Final = 6 * 1024 * 1024
-# One of these sizes fills both the system's buffer and the transport.
+# Response sizes. One of them fills both the socket buffer of the system and the buffer of the transport.
 PARTING_BYTES: Final = (100_000, 120_000, 140_000, 160_000, 180_000)
-# Periods are some milliseconds here, and timeouts are short.
+# The tests shorten these periods and timeouts of the proxy to some milliseconds.
 HURRIED: Final = {
     "kafka_quota_proxy.proxy.background.isolation._AGAIN_S": 0.02,
     "kafka_quota_proxy.proxy.server.sweeps._SWEEP_EVERY_S": 0.02,
@@ -143,7 +144,10 @@ def answers(frame: bytes) -> bytes:
 
 @dataclass
 class Bed:
-    """A proxy with its brokers and clients."""
+    """A proxy under test, with its brokers and clients.
+
+    Its ``witness`` is a client that sends requests all the time. No fault is injected into the witness's connection.
+    """
 
     server: Server
     path: Path
@@ -151,7 +155,7 @@ class Bed:
     quota_broker: QuotaBroker = field(default_factory=QuotaBroker)
     topic: TopicLog | Cluster | None = None
     node: Node = field(default_factory=Node)
-    restarts: StubBroker | None = None  # with that node
+    restarts: StubBroker | None = None  # the broker that answers from ``node``
     begun: set[Entry] = field(default_factory=set)  # entries that were called before the first client
     parting_bytes: int = PARTING_BYTES[0]
     names: int = 0
@@ -160,7 +164,7 @@ class Bed:
     witness: ClientConnection | None = None
 
     def spares(self, frame: FrameType) -> bool:
-        """Whether a frame works for the witness."""
+        """Return whether a stack frame belongs to the connection of the witness."""
         if self.witness is None:
             return False
         one = frame.f_locals.get("self")
@@ -184,7 +188,7 @@ class Bed:
         return f"client-{self.names}"
 
     async def witness_on(self) -> None:
-        """Send requests all the time, as a client that no fault may affect."""
+        """Be the witness: send requests all the time, and note every wrong response."""
         async with self.client("plain") as client:
             await client.ask(other_request(0, client_id="witness"))
             (self.witness,) = self.server.listeners[self.listener("plain")].connections
@@ -197,7 +201,7 @@ class Bed:
                 await asyncio.sleep(0.002)
 
     def has_nothing_left(self, sockets: int) -> bool:
-        """Whether nothing is left of closed connections."""
+        """Return whether all resources of closed connections are released."""
         ports = self.server.listeners
         return (
             {connection for port in ports for connection in port.connections} == {self.witness}
@@ -214,7 +218,7 @@ class Bed:
         return [queue.dispatcher for _, queue in self.server.brokers.queues_by_name]
 
     def left(self) -> str:
-        """Return the remaining connections, queues and dials, for the message of a failure."""
+        """Return the connections, queues and dials that remain, for the message of a failure."""
         ports = [
             (
                 port.name,
@@ -232,10 +236,10 @@ class Bed:
 
 
 def open_sockets() -> int:
-    """Return how many sockets this process has."""
+    """Return the number of open sockets of this process."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # closed meanwhile, as that of the directory is
+        with suppress(OSError):  # the descriptor may be closed by now, as that of the directory is
             count += descriptor.is_socket()
     return count
 
@@ -245,7 +249,7 @@ PARTS: Final[dict[str, list[Part]]] = {"whole": [], "broker": [], "topic": [], "
 
 
 def part(*kinds: str) -> Callable[[Part], Part]:
-    """Add a function to the parts of these kinds of proxies."""
+    """Add a function to the ``PARTS`` that are run with these kinds of proxies."""
 
     def add(function: Part) -> Part:
         for kind in kinds:
@@ -345,7 +349,7 @@ async def is_not_answered(bed: Bed) -> None:
 
 @part("whole")
 async def is_bid_to_leave(bed: Bed) -> None:
-    # The size that filled the transport before comes first.
+    # Begin with the size that filled the transport the last time.
     for size_bytes in sorted(PARTING_BYTES, key=lambda size_bytes: size_bytes != bed.parting_bytes):
         async with bed.client("parting") as client:
             assert await client.ask(other_request()) == other_response()
@@ -353,7 +357,7 @@ async def is_bid_to_leave(bed: Bed) -> None:
             transports = (client.writer.transport, cast(asyncio.Transport, connection.transports.client))
             for transport, option in zip(transports, (socket.SO_RCVBUF, socket.SO_SNDBUF), strict=True):
                 transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, option, 4_096)
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined] # uvloop's has it
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined] # the transport of uvloop has this method
             await client.send(fetch_request(client_id=f"parting-{size_bytes}"))
             await asyncio.sleep(0.05)
             is_full = connection.transports.is_client_full and connection.session.is_idle
@@ -548,7 +552,7 @@ async def writes_a_topic(bed: Bed) -> None:
 
 
 class SlowBroker:
-    """Waits before it reads and before it responds."""
+    """A broker that waits before it reads a request and responds."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.address = Address(host="127.0.0.1", port=free_port())
@@ -574,7 +578,7 @@ class SlowBroker:
 async def bed_of(
     kind: str, path: Path, patched: pytest.MonkeyPatch, faults: Faults, *, settles: bool = True
 ) -> AsyncIterator[Bed]:
-    """Yield a running proxy of a kind, with a witness that no fault may affect."""
+    """Run a proxy of a kind and its witness, and yield them."""
     async with AsyncExitStack() as stack:
         make = {"whole": whole, "broker": of_broker, "topic": of_topic, "store": of_store}[kind]
         bed, companion = await make(stack, path, patched)
@@ -598,7 +602,10 @@ async def bed_of(
 
 
 def at_port(listener: Listener, port: int) -> Listener:
-    """Return the listener at another port; in front of a cluster, the next ports are its brokers'."""
+    """Return the listener at another port.
+
+    If the listener is in front of a cluster, the next ports are for the cluster's brokers.
+    """
     cluster = listener.cluster and replace(listener.cluster, first_port=port + 1, last_port=port + 10)
     return replace(listener, bind=replace(listener.bind, port=port), cluster=cluster)
 
@@ -608,7 +615,10 @@ WITNESS: Final = QuotaRule(client_id="witness", producer_byte_rate=1e12)
 
 
 async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
-    """Return a proxy with all listeners, the admin port, a store, limits on replicas, a usage log and a file."""
+    """Return a proxy that reloads its configuration file, with every kind of listener and nearly every feature.
+
+    It has the admin port, a store on disk, limits on replicas and a usage log.
+    """
     patched.setattr("kafka_quota_proxy.proxy.replication.config_watcher._connect", Script().connect)
     certificate, key = str(path / "proxy.pem"), str(path / "proxy.key")
     if not (path / "ca.pem").exists():
@@ -678,7 +688,7 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
 
 
 class BrokerReader:
-    """Reads a broker's quotas without a network."""
+    """Stands in for the proxy's reader of the quotas of a broker, without a network."""
 
     def __init__(self, broker: QuotaBroker) -> None:
         self.server = Address(host="k", port=1)
@@ -734,18 +744,18 @@ async def of_store(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatc
     return Bed(Server(config), path, topic=log), None
 
 
-# A fault in one of these ends the start, and is logged.
+# A fault in one of these functions is logged, and ends the start of the proxy.
 OPENINGS: Final = {"QuotaManager.read", "ChangeLog.open", "RuleDatabase.open", "Server.run"}
 
 
 @dataclass
 class Seen:
-    """The entries that a proxy of a kind has called.
+    """The entries that were called in a proxy of a kind.
 
     Attributes:
-        begun: As it started.
-        parts: Later, with the parts that called each, the quickest first.
-        all: These, and the entries at its end.
+        begun: The entries that were called as the proxy started.
+        parts: For each entry that was called later, the parts that called it. The quickest part comes first.
+        all: The entries of both, and those that were called as the proxy stopped.
     """
 
     begun: set[Entry]
@@ -757,7 +767,7 @@ _seen: dict[str, Seen] = {}
 
 
 async def seen_at(kind: str, path: Path, patched: pytest.MonkeyPatch) -> Seen:
-    """Return the entries of a proxy of a kind."""
+    """Run all parts with a proxy of a kind, and return the entries that were called."""
     if kind not in _seen:
         with Faults() as faults:
             async with bed_of(kind, path, patched, faults) as bed:
@@ -787,12 +797,12 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     isolation._logged.clear()
 
 
-# Errors of clients that a fault affects; uvloop raises RuntimeError for a closed transport.
+# Errors that a client may raise if a fault affects it. uvloop raises RuntimeError for a closed transport.
 OF_A_FAULT: Final = (OSError, AssertionError, RuntimeError, asyncio.IncompleteReadError)
 
 
 class Watcher:
-    """Checks the effects of one fault at a time."""
+    """Injects one fault at a time, and checks its effects."""
 
     def __init__(self, bed: Bed, faults: Faults, caplog: pytest.LogCaptureFixture) -> None:
         self._bed = bed
@@ -810,7 +820,7 @@ class Watcher:
         self._sockets = min(counts)
 
     async def check(self, parts: dict[Entry, list[Part]], others: list[Part]) -> None:
-        """Have each entry raise in a part of what clients do, and see that each is called again later."""
+        """Make each entry raise in a part that calls it, and check that the entry is called again later."""
         for entry, own in parts.items():
             internal_errors.clear()
             self._caplog.clear()
@@ -839,7 +849,7 @@ class Watcher:
         await asyncio.sleep(SETTLES_S)
 
     async def look(self, entry: Entry) -> None:
-        """Note every failure after a fault."""
+        """Check that the proxy is in order after a fault, and note every failure."""
         bed, before = self._bed, self._bed.requests
         faults: list[str] = []
         if self._faults.armed is not None:

@@ -1,4 +1,4 @@
-"""The command line as a user meets it."""
+"""Tests of the command line as a whole."""
 
 import os
 import subprocess
@@ -49,7 +49,7 @@ def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_check_and_explain_need_neither_the_demos_packages_nor_the_event_loop() -> None:
-    # A fresh interpreter: here, other tests have imported these long ago.
+    # This needs a new interpreter, because other tests have imported these packages in this process.
     program = (
         "import sys\n"
         "from proxy.__main__ import main\n"
@@ -102,7 +102,7 @@ def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
     "words", [["--help"], ["explain", "--help"], ["explain", "config/example.yaml"], ["check", "config/example.yaml"]]
 )
 def test_closed_stdout_ends_the_command_silently(words: list[str]) -> None:
-    """As in ``kafka-quota-proxy explain … | head``; 141 is what a shell says of who was ended by SIGPIPE."""
+    """This happens in ``kafka-quota-proxy explain … | head``. A shell reports 141 for a process that SIGPIPE ended."""
     reading, writing = os.pipe()
     os.close(reading)
 
@@ -122,7 +122,7 @@ def test_closed_stdout_ends_the_command_silently(words: list[str]) -> None:
 
 
 def test_closed_stderr_keeps_the_exit_status() -> None:
-    """As in ``kafka-quota-proxy check … 2>&1 | head``."""
+    """This happens in ``kafka-quota-proxy check … 2>&1 | head``."""
     reading, writing = os.pipe()
     os.close(reading)
 

@@ -1,6 +1,8 @@
-"""Any number of connections share one quota: sessions of one bucket whose clients retry at once, counted exactly.
+"""Tests that any number of connections share one quota.
 
-The bounds are those of ``docs/explanation/throttling.md``. Kafka gives many connections several times the quota.
+Many sessions are charged to one quota, and their clients send without a pause. The clock is simulated, so bytes are
+counted exactly. ``docs/explanation/throttling.md`` promises the bounds. In Kafka many connections get several times the
+quota.
 """
 
 from dataclasses import replace
@@ -14,8 +16,8 @@ from tests.support.rules_in_force import update
 
 LIMIT = 256 * 1024.0
 ROLES = ("consumer", "producer")
-# The most that may pass in any minute, in multiples of the quota. A sampled producer has Kafka's own windows, of which
-# six begin in some minutes.
+# The most bytes that may pass in any minute, in multiples of the quota. A sampled quota of producers has the windows of
+# Kafka, and six of these begin in some minutes.
 MOST = {
     ("consumer", Shaping.SAMPLED): 1.10,
     ("consumer", Shaping.PACED): 1.05,
@@ -28,7 +30,10 @@ CASES = [pytest.param(role, shaping, id=f"{role}-{shaping.value}") for role, sha
 
 
 def check_minutes(crowd: Crowd, role: str, shaping: Shaping, *, least: float = LEAST, late: float = 0.0) -> None:
-    """Compare the bytes of every minute with the bounds. ``late`` is the part that may be in flight when it begins."""
+    """Compare the bytes of every minute with the bounds.
+
+    ``late`` is the part of a quota that may be in flight when a minute begins. It is added to the upper bound.
+    """
     minutes = crowd.minutes(after_s=AFTER_S)
     assert max(minutes) <= MOST[role, shaping] + late, max(minutes)
     assert min(minutes) >= least, min(minutes)
@@ -82,7 +87,7 @@ def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 def test_huge_requests_are_paid_in_full(role: str, shaping: Shaping) -> None:
-    """Over ten minutes, because one request is a large part of a minute."""
+    """The test runs for ten minutes, because one request is a large part of what the quota allows in a minute."""
     crowd = Crowd(30, role, shaping, limit=LIMIT, request_bytes=lambda random: 1 << 20)
     crowd.run(600)
 
@@ -118,7 +123,7 @@ def test_reload_keeps_debt_and_applies_the_new_limit_to_waiting_requests(role: s
     update(crowd.listening.quotas, replace(crowd.config, quotas=(raised,)))
     crowd.run(60)
 
-    # Clients keep the waits of earlier responses, 25 s at the most.
+    # Clients still wait for the throttle times of earlier responses, up to 25 s.
     assert sum(crowd.passed) - before_bytes >= 0.5 * 8 * 60 * LIMIT
 
 
@@ -156,9 +161,9 @@ def test_closed_connections_leave_the_line() -> None:
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 @pytest.mark.parametrize("number", [1, pytest.param(30, marks=pytest.mark.kafka)])
 def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
-    """Overlapping waits of one bucket count once."""
+    """Throttle times that overlap count once, also if the quota is only observed."""
     times_ms = []
-    answer_ms = 4 if number == 1 else 40  # observed clients are as fast as their broker
+    answer_ms = 4 if number == 1 else 40  # clients that are only observed are as fast as their broker
     for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE):
         crowd = Crowd(number, role, shaping, limit=LIMIT, enforcement=enforcement, answer_ms=lambda random: answer_ms)
         crowd.run(60)

@@ -1,7 +1,7 @@
-"""Attempts to evade a quota: one attack in each test, and the bytes that it gains.
+"""Tests attempts to evade a quota. Each test makes one attack, and counts the bytes that the attackers gain.
 
-The attackers ignore every throttle time: they send as soon as their bytes are read, over any number of connections and
-under any names. Time is a number.
+The attackers ignore every throttle time. They send as soon as the proxy reads, over any number of connections and under
+any names. The clock is simulated.
 """
 
 from collections.abc import Iterable
@@ -42,14 +42,14 @@ class Scene:
         self.wires: list[Wire] = []
         self.produced_bytes = 0
         self.fetched_bytes = 0
-        self.batch_bytes = 1_000  # what the broker has for a fetch
+        self.batch_bytes = 1_000  # the size of the broker's response to a fetch
 
     @property
     def now_ms(self) -> int:
         return self.wire.now_ms
 
     def connect(self) -> Wire:
-        """Open another connection at the same listener."""
+        """Open another connection to the same listener."""
         wire = Wire(*self.wire.config.quotas)
         wire.listening = self.wire.listening
         wire.session = Session(wire.listening, owner=wire)
@@ -58,13 +58,13 @@ class Scene:
         return wire
 
     def leave(self, wire: Wire) -> None:
-        """Close a connection as the client would."""
+        """Let the client of a connection close it."""
         wire.session.close(now_ms=self.now_ms, has_passed=True)
         self.wires.remove(wire)
         self._settle()
 
     def produce(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, acks: int = 1) -> bool:
-        """Send one request if the connection is being read; return whether it was."""
+        """Send a Produce request if the proxy reads the connection. Return whether it does."""
         if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
             return False
         passed = wire.client(produce_request(1, client_id=client_id, size_bytes=size_bytes, acks=acks))
@@ -73,7 +73,10 @@ class Scene:
         return True
 
     def fetch(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, replica_id: int = -1) -> bool:
-        """Likewise; the broker has ``size_bytes`` for it."""
+        """Send a Fetch request if the proxy reads the connection. Return whether it does.
+
+        The broker's response has ``size_bytes``.
+        """
         if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
             return False
         self.batch_bytes = size_bytes
@@ -82,7 +85,7 @@ class Scene:
         return True
 
     def wait(self, wait_ms: int) -> None:
-        """Let time pass for all, and wake each when its own has come."""
+        """Let time pass for all connections, and wake each session when its timer is due."""
         end_ms = self.now_ms + wait_ms
         while self.now_ms < end_ms:
             due_ms = [wire.session.wake_at_ms for wire in self.wires if wire.session.wake_at_ms > self.now_ms]
@@ -94,7 +97,7 @@ class Scene:
             self._settle()
 
     def bucket(self, client_id: str = "etl") -> Bucket:
-        """Return the buckets to check."""
+        """Return the token bucket or rate of the Produce requests of a client-id."""
         return self.wire.bucket(client_id=client_id)
 
     def _pass(self, wire: Wire, data: bytes) -> None:
@@ -111,7 +114,7 @@ class Scene:
                 wire.broker(produce_response(1))
 
     def _settle(self) -> None:
-        """Resume the connections whose turn has come."""
+        """Let the connections that the proxy has woken check again whether their request may pass."""
         while woken := self.wire.woken():
             for wire in woken:
                 wire.now_ms = self.now_ms
@@ -127,7 +130,7 @@ def names(number: int) -> Iterable[str]:
     return (f"client-{n}" for n in range(number))
 
 
-# -- changing client-id in mid-connection --
+# -- a change of client-id on an open connection --
 
 
 def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
@@ -143,7 +146,7 @@ def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
 
 
 def test_another_client_id_in_mid_connection_pays_for_its_own_requests() -> None:
-    """What is kept of the last request, so that its likes need no look, must not be taken for another's."""
+    """A session caches the client of its last request. Another client-id must not be charged to that client."""
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     for number in range(10):
@@ -167,7 +170,7 @@ def test_fetch_in_flight_charges_its_sender_after_a_client_id_change_and_a_flood
     here = scene(BY_CLIENT_ID, max_buckets=4)
     wire = here.connect()
     wire.client(fetch_request(1, client_id="one"))
-    wire.client(produce_request(2, client_id="two"))  # no other connection holds "one" now
+    wire.client(produce_request(2, client_id="two"))  # no connection keeps the bucket of "one" in the table now
     for name in names(20):
         stranger = here.connect()
         here.fetch(stranger, client_id=name, size_bytes=100)
@@ -195,7 +198,10 @@ def test_many_connections_have_one_quota(acks: int) -> None:
 
 
 def test_sampled_quota_holds_for_many_connections_unlike_in_kafka() -> None:
-    """Where a request is seconds of the quota, what Kafka's clients wait for leaves the windows meanwhile."""
+    """Each request takes seconds of the quota.
+
+    In Kafka, clients wait so long that the bytes they wait for leave the windows meanwhile.
+    """
     here = scene(BY_CLIENT_ID)
     wires = [here.connect() for _ in range(20)]
     for _ in range(600):
@@ -257,7 +263,10 @@ def test_a_flood_of_client_ids_does_not_make_the_table_forget_a_debt(shaping: Sh
 
 
 def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
-    """A bucket that a connection holds must be the one that the name's next connection finds."""
+    """A client-id has one bucket, which measures its rate.
+
+    While a connection is charged to a bucket, a new connection of the same client-id must find the same bucket.
+    """
     here = scene(BY_CLIENT_ID, max_buckets=10)
     first = here.connect()
     here.produce(first, client_id="pair", size_bytes=100)
@@ -275,7 +284,10 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
 
 
 def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
-    """A version that is not known leaves nothing to compare with, and no connection holds the earlier bucket."""
+    """After a request of an unknown version, the session has no client to compare the next request with.
+
+    No connection keeps the earlier bucket in the table.
+    """
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
     here.produce(wire, client_id="one", size_bytes=100)
@@ -322,7 +334,7 @@ def test_bucket_table_and_kept_names_stay_bounded() -> None:
     assert len(account.stale_buckets) == 0
 
 
-# -- replica_id of a consumer --
+# -- a consumer that claims to be a replica --
 
 
 @pytest.mark.parametrize("version", [3, 11, 14, 15, 18])
@@ -393,11 +405,11 @@ def test_client_that_reconnects_to_fetch_waits() -> None:
     here.fetch(again)
 
     assert here.fetched_bytes == 2 * ROOM
-    assert again.muted_for_ms == 15_000  # until half a window has room again
+    assert again.muted_for_ms == 15_000  # until half a window is free again
 
 
 def test_free_requests_pass_on_a_new_connection_until_the_first_charged_one() -> None:
-    """A client finds its brokers and its group while it waits: only what is charged waits."""
+    """Only requests that are charged wait. Meanwhile a client can find its brokers and its group."""
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     here.produce(wire, size_bytes=2 * ROOM)
@@ -436,7 +448,7 @@ def test_observing_listener_does_not_apply_the_wait_of_an_enforcing_one() -> Non
 
 
 def test_open_connection_waits_for_the_debt_of_another() -> None:
-    """Unlike in Kafka, where each of any number of connections has one more request."""
+    """In Kafka, each of the other connections may send one more request."""
     here = scene(BY_CLIENT_ID)
     one, other = here.connect(), here.connect()
     here.produce(other, size_bytes=100)
@@ -467,7 +479,7 @@ def test_a_huge_request_is_paid_for_to_the_last_byte() -> None:
 
 
 def test_the_rest_of_a_huge_request_that_is_cut_off_carries_no_second_one() -> None:
-    """Whatever stands within the bytes of one request is that request's."""
+    """Bytes within a request are never read as another request."""
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     hidden = produce_request(2, client_id="hidden", size_bytes=500)
@@ -550,7 +562,10 @@ def test_fetches_sent_ahead_go_one_at_a_time() -> None:
 
 
 def test_names_that_alternate_ahead_of_answers_are_held_once_each() -> None:
-    """Who is in flight is held; were it counted for each change, a connection could pile it up without end."""
+    """A connection keeps a list of the buckets that its requests in flight are charged to.
+
+    If each change of the client-id added an entry, a connection could use memory without bound.
+    """
     here = scene(QuotaRule(user="nobody", producer_byte_rate=1.0), max_buckets=10)
     wire = here.connect()
     for number in range(1_000):

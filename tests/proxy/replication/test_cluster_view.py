@@ -1,4 +1,7 @@
-"""The view of a cluster from its answers, and the lease of a throttle without a reassignment."""
+"""Tests how a ``ClusterView`` is made from the answers of a cluster.
+
+Also tests the ``Lease``, which ends a throttle that has no reassignment.
+"""
 
 from dataclasses import replace
 
@@ -38,7 +41,7 @@ def seen(readings: Readings, before: ClusterView | None = None) -> ClusterView:
     return view
 
 
-# -- answers --
+# -- the answers of the cluster --
 
 
 def test_nothing_is_known_of_a_cluster_that_was_not_asked() -> None:

@@ -1,4 +1,4 @@
-"""The watcher of a scripted cluster. Real clusters are in ``tests/end_to_end``."""
+"""Tests the watcher with a simulated cluster. ``tests/end_to_end`` has tests with real clusters."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ FROM_CLUSTER = Replication(from_cluster=True, poll_interval_ms=3_600_000, lease_
 
 
 class Script:
-    """A cluster: what it says can be changed at any time."""
+    """A simulated cluster. A test may change its ``readings``, or make it fail, at any time."""
 
     def __init__(self, readings: Readings = QUIET) -> None:
         self.readings = readings
@@ -38,8 +38,8 @@ class Script:
         self.asked_at_s: list[float] = []
         self.closed = 0
         self.views: list[ClusterView] = []
-        self.held: threading.Event | None = None  # a connect waits for it,
-        self.answer_held: threading.Event | None = None  # and an answer does
+        self.held: threading.Event | None = None  # an event that every connect waits for
+        self.answer_held: threading.Event | None = None  # an event that every answer waits for
 
     def connect(self, settings: AdminClient, fallback: tuple[Address, ...]) -> "Script":
         self.connects.append((settings, fallback))
@@ -154,7 +154,7 @@ async def test_a_new_rate_has_its_replica_lists_read_at_once() -> None:
     async with watching(script) as watcher:
         await polled(script, 1)
         script.readings = replace(THROTTLED, topic_configs=None)
-        watcher._requested.set()  # the poll of the hour
+        watcher._requested.set()  # the next poll, which reads no topic configurations
         await polled(script, 3)
 
     assert [asked["has_topic_configs"] for asked in script.asked] == [True, False, True]
@@ -180,7 +180,7 @@ async def _a_cluster_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
 
     warned = "cannot ask the cluster about itself (OSError: no route); what was known last stays in force"
     assert [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING] == [warned]
-    assert len(script.connects) == 3  # the first, and one after each failure
+    assert len(script.connects) == 3  # the first connection, and one after each failure
     assert script.views[-1].leader_rates == {1: 50.0}
 
 

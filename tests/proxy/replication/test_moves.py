@@ -1,4 +1,7 @@
-"""Replicas that catch up, from the first fetch to the last: their rate, order and effect on others."""
+"""Tests replicas that catch up through the proxy, from the first fetch to the last.
+
+They check the rate and the order of the records, and the effect on other replicas.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -15,7 +18,7 @@ from tests.support.replica_frames import Place
 from tests.support.replicas import SESSION_NOT_FOUND, Delivery, Follower
 from tests.support.wire import START_MS
 
-# Names; names and sessions; topic ids, sessions and the replica's id at the end.
+# Fetch v3 has topic names, v11 adds fetch sessions, and v17 has topic ids and the replica id in a tagged field.
 VERSIONS = (3, 11, 17)
 MOVING = ("moving", 0)
 BUSY = ("busy", 0)
@@ -23,12 +26,12 @@ TO_TOPIC = {"moving": parse("*")}
 
 
 def limited(rate: float, **more: object) -> Replication:
-    """Return a limit on every replica that lags."""
+    """Return a limit on all replicas that lag."""
     return Replication(leader_rate=rate, **more)  # type: ignore[arg-type]
 
 
 def listed(rate: float) -> Replication:
-    """Return a limit on one topic."""
+    """Return a limit on the replicas of the topic ``moving``."""
     return Replication(leader_rate=rate, leader_replicas=TO_TOPIC, follower_replicas={})
 
 
@@ -123,7 +126,10 @@ def test_batch_above_every_limit_passes_and_is_charged() -> None:
 
 
 def test_batch_above_its_share_passes_while_others_have_records() -> None:
-    """The leader lets only the first partition with records go over its limit (KIP-74), and the share is ours."""
+    """A leader returns a batch above a limit only for the first partition with records (KIP-74).
+
+    The limit here is the share that the proxy puts into the request.
+    """
     logs = {BUSY: (1_000, 0), MOVING: (90_000, 20)}
     move = Move(17, logs, listed(50_000))
     follower = move.add(Follower(3, 17, logs, rotates=False))
@@ -168,7 +174,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     move.run(2_000)
     assert (move.leader.built, len(move.leader.sessions)) == (1, 1)
     move.change(limited(50_000))
-    move.run(600)  # what waits at the leader passes as it was asked for
+    move.run(600)  # the fetch that waits at the leader passes without a limit
     move.leader.logs[MOVING].append(5_000, 59)
     move.run(3_000)
     assert follower.errors == [SESSION_NOT_FOUND]
@@ -185,7 +191,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     ("rate", "share"), [(900_000, 0.17), (1_000_000, 0.06), (1_100_000, 0.17), (3_500_000, 0.045), (5_000_000, 0.015)]
 )
 def test_leader_reads_few_bytes_in_vain(rate: int, share: float) -> None:
-    """At most a batch for each fetch, and ten fetches a second, as ``docs/explanation/replication.md`` has it."""
+    """``docs/explanation/replication.md`` promises at most one batch for each fetch, and ten fetches a second."""
     logs = {("moving", number): (16_000, 2_000) for number in range(4)}
     move = Move(17, logs, limited(rate))
     follower = move.add(Follower(3, 17, logs))
@@ -198,9 +204,9 @@ def test_leader_reads_few_bytes_in_vain(rate: int, share: float) -> None:
 class Plan:
     version: int
     rate: int
-    rates: list[tuple[int, int]]  # after so many ms, this rate
-    partitions: list[tuple[int, int]]  # size of a batch, how many
-    appends: list[tuple[int, int, int]]  # after so many ms, to which, of what size
+    rates: list[tuple[int, int]]  # the time of a change in ms, and the new rate
+    partitions: list[tuple[int, int]]  # the size of a batch, and the number of batches
+    appends: list[tuple[int, int, int]]  # the time in ms, the partition, the size of the batch
     rotates: bool
     partition_max_bytes: int
     max_bytes: int
@@ -224,7 +230,7 @@ PLANS = st.builds(
 @given(PLANS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
-    """Order, completeness and high watermarks are what the model of a follower insists on with each answer."""
+    """The simulated follower checks order, completeness and high watermarks with each response."""
     logs = {(f"topic{number % 2}", number): size for number, size in enumerate(plan.partitions)}
     places = list(logs)
     move = Move(plan.version, logs, limited(plan.rate))
@@ -240,7 +246,7 @@ def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
         place = places[number % len(places)]
         move.at(after_ms, lambda place=place, size=size_bytes: move.leader.logs[place].append(size))  # type: ignore[misc]
     move.run(10_000)
-    # As long as something lags it goes on, and what cannot wait has not.
+    # While a partition lags, records arrive again and again.
     largest = hold_to(follower.deliveries, max([plan.rate, *(rate for _, rate in plan.rates)]))
     owed_ms = 1_000 * largest / min([plan.rate, *(rate for _, rate in plan.rates)])
     if any(follower.offsets[place] < log.end_offset for place, log in move.leader.logs.items()):
@@ -251,13 +257,15 @@ def test_any_fetches_at_any_rate_keep_order_and_limit(plan: Plan) -> None:
 
 @dataclass(frozen=True)
 class Upheaval:
-    """Several followers of one leader, limits of all kinds that change, connections that end."""
+    """A plan with several followers of one leader, limits of all kinds that change, and connections that end."""
 
     version: int
     followers: int
-    rates: list[tuple[int, int, int, int | None]]  # after so many ms: of the leader, of followers, of the path to 3
-    partitions: list[tuple[int, int]]  # size of a batch, how many
-    reconnects: list[tuple[int, int]]  # after so many ms, the index of the follower
+    rates: list[
+        tuple[int, int, int, int | None]
+    ]  # the time of a change in ms, and the rates of the leader, of followers and of the path to follower 3
+    partitions: list[tuple[int, int]]  # the size of a batch, and the number of batches
+    reconnects: list[tuple[int, int]]  # the time in ms, and the index of the follower
     rotates: bool
 
 
@@ -277,7 +285,7 @@ UPHEAVALS = st.builds(
 
 
 def upheaved(leader: int, follower: int, path: int | None) -> Replication:
-    """Return these limits, of one topic."""
+    """Return these limits on the replicas of the topic ``moving``."""
     paths = () if path is None else (ReplicationPath(follower=3, rate=path),)
     return Replication(
         leader_rate=leader, follower_rate=follower, leader_replicas=TO_TOPIC, follower_replicas=TO_TOPIC, paths=paths
@@ -287,7 +295,7 @@ def upheaved(leader: int, follower: int, path: int | None) -> Replication:
 @given(UPHEAVALS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
-    """No quota is exceeded, by any span of time; what is in sync does not wait; whatever lags goes on."""
+    """No limit is exceeded over any span of time, replicas in sync do not wait, and replicas that lag progress."""
     places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
     logs = {**dict(zip(places, plan.partitions, strict=True)), BUSY: (500, 0)}
     move = Move(plan.version, logs, upheaved(*plan.rates[0][1:]))
@@ -308,7 +316,7 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
     move.every(173, 9_900, append)
     move.run(10_000)
     leader, follower = max(rates[1] for rates in plan.rates), max(rates[2] for rates in plan.rates)
-    # Half of the time is enough for a batch each, even at the lowest of all rates.
+    # Half of the time is enough for a batch of each follower, even at the lowest of all rates.
     largest = max(size_bytes for size_bytes, _ in plan.partitions)
     lowest = min(rate for rates in plan.rates for rate in (rates[1] // plan.followers, *rates[2:]) if rate is not None)
     has_time = largest <= 5 * lowest
@@ -332,13 +340,16 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
 
 
 def hold_to(deliveries: list[Delivery], rate: int) -> float:
-    """Hold lagging deliveries to a rate, in any span of time, plus a burst and one response; return that response."""
+    """Check the rate of the deliveries that lagged, over any span of time.
+
+    A burst and one response may exceed the rate. Returns the size of the largest response that is allowed to do so.
+    """
     lagging = sorted((one.at_ms, one.size_bytes) for one in deliveries if one.was_lagging)
     answers: Counter[int] = Counter()
     for at_ms, size_bytes in lagging:
         answers[at_ms] += size_bytes
     largest = max([*answers.values(), 0.1 * rate])
-    # What came above the rate since the start, and the least of it where a span may begin.
+    # The bytes above the rate since the start, and their minimum, which is where the worst span begins.
     excess, least = 0.0, 0.0
     before_ms = lagging[0][0] if lagging else 0
     for at_ms, size_bytes in lagging:

@@ -1,4 +1,4 @@
-"""The limits of a partition: from lists, brokers, paths and the cluster's own configs."""
+"""Tests which limits a partition has from replica lists, brokers, paths and the configuration of the cluster."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ def lists(**values: str) -> Mapping[str, ThrottledReplicas]:
 def limits_of(
     throttle: Throttle, topic: str, partition: int, *, leader: int | None = 1, follower: int = 3
 ) -> list[float | None]:
-    """Return the limit of each quota that a partition is charged to."""
+    """Return the limit of each quota that the bytes of a partition are charged to."""
     limits = throttle.leader(ADDRESS, leader).limits(follower, now_ms=NOW_MS)
     return [charge.quota.limit for charge in limits.charges(topic.encode(), partition, is_id=False)]
 

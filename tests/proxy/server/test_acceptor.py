@@ -1,4 +1,4 @@
-"""New connections: limits, rates and PROXY protocol headers, over real sockets."""
+"""Tests how new connections are accepted, with limits, rates and PROXY protocol headers, over real sockets."""
 
 import asyncio
 import errno
@@ -56,7 +56,7 @@ def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def proxy_with(**limits: int | ProxyProtocol | None) -> AsyncIterator[Server]:
-    """Run a proxy with one listener under these limits, in front of a broker that responds."""
+    """Run a proxy with one listener that has these limits, in front of a broker that responds."""
     async with stub_broker(lambda frame: other_response(correlation_id(frame))) as broker:
         listener = replace(listener_to(broker.address), **limits)  # type: ignore[arg-type]
         async with running(ProxyConfig(listeners=(listener,))) as server:
@@ -72,7 +72,7 @@ async def is_served(client: Client, *before: bytes) -> bool:
     return await client.ask(other_request(7)) == other_response(7)
 
 
-# -- how many --
+# -- limits on the number of connections --
 
 
 @on_uvloop
@@ -153,7 +153,7 @@ async def test_accepting_resumes_after_file_descriptors_ran_out(
     ]
 
 
-# -- addresses of clients --
+# -- PROXY protocol headers --
 
 
 @pytest.mark.parametrize("header", [LINE, BINARY])
@@ -269,9 +269,9 @@ async def test_a_pending_proxy_header_does_not_delay_a_stop() -> None:
         assert await client.answer() == b""
 
 
-# -- how fast --
+# -- quotas on the creation of connections --
 
-# A window of one second and the current one.
+# The rate is measured over the current window and one window of a second before it.
 QUICK = KafkaSettings(quota_window_num=2)
 
 
@@ -284,7 +284,11 @@ async def proxy_under(
     enforcement: Enforcement = Enforcement.RESPOND,
     **limits: int | ProxyProtocol | None,
 ) -> AsyncIterator[Server]:
-    """Run a proxy with quotas on the creation of connections; ``limits`` are those of its listeners."""
+    """Run a proxy with quotas on the creation of connections.
+
+    ``ips`` has the quotas of IP addresses, ``broker`` is the quota of the broker, and ``limits`` are settings of each
+    listener.
+    """
     async with stub_broker(lambda frame: other_response(correlation_id(frame))) as stub:
         config = ProxyConfig(
             listeners=tuple(
@@ -300,7 +304,7 @@ async def proxy_under(
 
 
 async def served_after_s(server: Server, *, port: int = 0, before: bytes = b"") -> float | None:
-    """Connect and ask; return how long the answer took, None where the proxy closed the connection."""
+    """Connect and send a request. Return the time until its response, or None if the proxy closes the connection."""
     started_s = monotonic()
     async with client_of(server, port=port) as client:
         return monotonic() - started_s if await client.ask(before + other_request(7)) else None
@@ -312,7 +316,7 @@ async def test_above_the_rate_of_a_listener_the_rest_waits_and_all_are_served(ca
         times_s = sorted([time_s or 0 for time_s in await asyncio.gather(*(served_after_s(server) for _ in range(9)))])
 
         assert all(0 < time_s < 0.5 for time_s in times_s[:5])
-        # The first that is over the limit waits 1,000 / 5 ms, and so does each behind it; a busy machine adds to that.
+        # Each connection over the limit waits 1,000 / 5 ms longer than the one before. A busy machine adds to that.
         assert all(0 < time_s - 0.19 * turn < 0.5 for turn, time_s in enumerate(times_s[5:], 1))
         (quota,) = server.brokers.quotas_by_name[0][1].arrivals.listeners
         assert (quota.paused, quota.refused) == (4, 0)
@@ -352,7 +356,7 @@ async def test_an_address_over_its_connection_rate_is_refused_late_and_others_ar
 
 @on_uvloop
 async def test_20_connections_a_second_against_a_limit_of_5() -> None:
-    """As Kafka's testIpConnectionRateWhenActualRateAboveLimit, with sockets."""
+    """This is Kafka's test ``testIpConnectionRateWhenActualRateAboveLimit``, with real sockets."""
     served: list[asyncio.Task[float | None]] = []
     async with proxy_under({DEFAULT: 5.0}) as server:
         for _ in range(60):
@@ -360,7 +364,7 @@ async def test_20_connections_a_second_against_a_limit_of_5() -> None:
             await asyncio.sleep(0.05)
         times_s = [time_s for time_s in await asyncio.gather(*served) if time_s is not None]
 
-    # In three seconds, and a second that Kafka takes for granted before them.
+    # The test takes three seconds. In addition, Kafka assumes a full window of one second before them.
     assert len(times_s) / 3 == pytest.approx(5, abs=1.7)
     assert max(times_s) < 0.15
     assert disconnects(server)["connection_creation_rate"] == 60 - len(times_s)
@@ -425,7 +429,7 @@ async def test_a_stop_does_not_wait_for_refused_sockets(is_held: bool) -> None:
         assert monotonic() - started_s < 0.5
 
 
-# -- where --
+# -- the addresses of a listener --
 
 
 def test_host_name_is_bound_at_every_address(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +458,7 @@ def test_an_address_in_use_is_an_error_that_names_it() -> None:
 
 @on_uvloop
 async def test_clients_connections_are_without_delay() -> None:
-    """Nagle's algorithm would hold a small answer back until the client acknowledges the one before."""
+    """Nagle's algorithm would hold back a small response until the client acknowledges the response before."""
     async with proxy_with() as server, client_of(server) as client:
         assert await is_served(client)
         (connection,) = server.listeners[0].connections

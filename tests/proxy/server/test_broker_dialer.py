@@ -1,4 +1,4 @@
-"""Dials to brokers that answer, refuse, or do neither, over real sockets."""
+"""Tests connections to brokers that answer, refuse, or do neither, over real sockets."""
 
 import asyncio
 import ssl
@@ -87,7 +87,7 @@ async def test_invalid_upstream_name_is_unreachable() -> None:
 
 
 async def _never(*_: object, **__: object) -> None:
-    """Take the place of ``create_connection`` where a broker drops what is sent to it."""
+    """Stand in for ``create_connection`` to a broker that does not answer."""
     await asyncio.Event().wait()
 
 
@@ -112,7 +112,6 @@ async def test_the_time_out_of_a_dial_begins_with_the_dial_and_not_with_the_wait
 
 @on_uvloop
 async def test_dials_to_a_silent_broker_do_not_delay_dials_to_another() -> None:
-    """Each of the 80 comes again as soon as it is closed."""
     async with stub_broker(answers) as broker, AsyncExitStack() as stack:
         deaf = stack.enter_context(deaf_broker())
         config = ProxyConfig(listeners=(listener_to(deaf, name="deaf"), listener_to(broker.address)))
@@ -141,7 +140,7 @@ async def test_a_dial_that_completes_as_its_time_out_fires_ends_one_client_alone
     def late(self: BrokerConnection, transport: asyncio.BaseTransport) -> None:
         monkeypatch.undo()
         connection_made(self, transport)
-        sleep(0.4)  # when the loop looks again, the dial is done and its time is over
+        sleep(0.4)  # when the event loop continues, the dial is done and its timeout has passed
 
     async with (
         stub_broker(answers, tls=_brokers_tls(tmp_path) if has_tls else None) as broker,
@@ -178,7 +177,7 @@ async def test_a_dial_that_waits_for_its_turn_is_given_up_when_its_client_leaves
             clients[2].reset()
             async with asyncio.timeout(3):
                 await eventually(lambda: len(server.listeners[0].connections) == 2)
-        clients[0].reset()  # and one that is under way, so that the next has its turn
+        clients[0].reset()  # the client of the current dial leaves, so that the next client is dialled for
 
         assert await clients[3].answer() == other_response()
         assert sum(_disconnects(server).values()) == 3
@@ -205,7 +204,7 @@ async def test_queued_dial_continues_for_acks_0_after_its_client_has_left(
             await client.send(produce_request(acks=0))
             await eventually(lambda: all(connection.is_past_login for connection in server.listeners[0].connections))
             client.writer.close()
-            await asyncio.sleep(0.3)  # the server polls the socket several times
+            await asyncio.sleep(0.3)  # meanwhile the proxy polls the socket of the client several times
         first.reset()
 
         await eventually(lambda: broker.in_use)
@@ -244,7 +243,7 @@ async def test_stop_does_not_wait_for_a_dial(monkeypatch: pytest.MonkeyPatch) ->
             await dialling.wait()
             stopped = monotonic()
 
-        assert monotonic() - stopped < 2  # it would be given up after 10
+        assert monotonic() - stopped < 2  # the timeout of a dial is 10 s
 
 
 @on_uvloop
@@ -255,7 +254,7 @@ async def test_brokers_see_the_address_that_the_file_names() -> None:
         client_of(server) as client,
     ):
         await client.ask(other_request())
-        await eventually(lambda: len(broker.connections) == 2)  # the client's and a probe's
+        await eventually(lambda: len(broker.connections) == 2)  # one for the client and one of a probe
 
         peers = {connection.transport.get_extra_info("peername")[0] for connection in broker.connections}
         assert peers == {"127.0.0.9"}
@@ -411,7 +410,7 @@ async def test_a_probe_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("authority")
 @on_uvloop
 async def test_a_probe_hears_a_refusal_behind_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In TLS 1.3 we are through before the broker has seen that we show no certificate."""
+    """In TLS 1.3 the proxy's handshake ends before the broker has seen that the proxy shows no certificate."""
     monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
     context = _brokers_tls(tmp_path, asks=True)
@@ -419,7 +418,7 @@ async def test_a_probe_hears_a_refusal_behind_the_handshake(tmp_path: Path, monk
         upstream = upstream_of(server, broker.address)
         upstream.is_reachable = True
         await eventually(lambda: not upstream.is_reachable)
-        # Not for a moment only.
+        # The broker does not become reachable again.
         for _ in range(20):
             await asyncio.sleep(0.005)
             assert not upstream.is_reachable

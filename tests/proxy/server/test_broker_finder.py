@@ -1,4 +1,4 @@
-"""A broker behind several listeners, under several names, has each quota once. Over real sockets."""
+"""Tests that a broker behind several listeners and names has each quota once, over real sockets."""
 
 import asyncio
 import logging
@@ -43,7 +43,10 @@ PRODUCE, API_VERSIONS = 0, 18
 
 @dataclass
 class Node:
-    """What a broker says of itself at one of its ports: the cluster, and where its brokers are."""
+    """A broker at one of its ports. Its Metadata responses have the cluster id, and the addresses of the brokers.
+
+    If not ``answers_strangers``, it does not answer the Metadata requests that the proxy itself sends.
+    """
 
     cluster_id: str | None = "one"
     brokers: dict[int, Address] = field(default_factory=dict)
@@ -57,7 +60,8 @@ class Node:
         if api_key != METADATA:
             return other_response(correlation_id(frame))
         if b"kafka-quota-proxy" in frame and not self.answers_strangers:
-            return b"\0\0\0\0"  # no response has no bytes: the question fails, as it does where a login is wanted
+            # The empty response makes the query of the proxy fail, as at a broker that requires a login.
+            return b"\0\0\0\0"
         brokers = {node_id: (address.host, address.port) for node_id, address in self.brokers.items()}
         return metadata_response(brokers, correlation_id(frame), api_version=version, cluster_id=self.cluster_id)
 
@@ -68,7 +72,7 @@ def metadata_request() -> bytes:
 
 @asynccontextmanager
 async def ports(*nodes: Node) -> AsyncIterator[list[StubBroker]]:
-    """Give a broker's ports, or ports of brokers; a node without brokers lists its own."""
+    """Run a stub broker for each node. A node without ``brokers`` lists only itself, as node 1."""
     brokers = [StubBroker(node.script) for node in nodes]
     for node, broker in zip(nodes, brokers, strict=True):
         node.brokers = node.brokers or {1: broker.address}
@@ -103,7 +107,7 @@ def throttle_ms(answer: bytes) -> int:
 
 
 async def produced(client: Client, size_bytes: int) -> int:
-    """Produce so many bytes; return for how long the client is to wait, in ms."""
+    """Send a Produce request of this size, and return the throttle time of its response in ms."""
     return throttle_ms(await client.ask(produce_request(size_bytes=size_bytes)))
 
 
@@ -129,7 +133,7 @@ async def test_two_spellings_of_one_address_have_one_quota() -> None:
 
 @on_uvloop
 async def test_two_ports_of_one_broker_have_one_quota(caplog: pytest.LogCaptureFixture) -> None:
-    """As a broker has with two listeners, each of which advertises itself."""
+    """This is a broker with two listeners, and each of them advertises its own port."""
     caplog.set_level(logging.INFO)
     async with ports(Node(), Node()) as (one, other):
         async with running(config_of(named(one.address, "one"), named(other.address, "other"))) as server:
@@ -154,7 +158,10 @@ async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
 
 @on_uvloop
 async def test_a_broker_that_requires_a_login_is_identified_by_responses_to_clients() -> None:
-    """What was used until then is added up, a request that is under way is charged once, and nothing counts twice."""
+    """The usage of both ports is added up as soon as the proxy knows that they are one broker.
+
+    A request in flight is charged once, and no connection counts twice.
+    """
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with (
         ports(*nodes) as (one, other),
@@ -165,7 +172,7 @@ async def test_a_broker_that_requires_a_login_is_identified_by_responses_to_clie
     ):
         assert [await produced(first, 4_000), await produced(second, 4_000)] == [0, 0]
         assert len(brokers_of(server)) == 2
-        await third.send(produce_request(size_bytes=500)[:-1])  # is charged when its answer has come
+        await third.send(produce_request(size_bytes=500)[:-1])  # this request is charged when its response arrives
         await first.ask(metadata_request())
         await second.ask(metadata_request())
 
@@ -279,7 +286,7 @@ async def test_an_upstream_that_changes_its_broker_leaves_the_usage_behind() -> 
                 await second.ask(metadata_request())
 
             assert len(brokers_of(server)) == 2
-            await eventually(lambda: open_now(server, one.address) == 2)  # they were counted before
+            await eventually(lambda: open_now(server, one.address) == 2)  # both connections still count
             assert await produced(second, 4_000) == 0
             assert amounts(server) == [4_000, 4_000]
 
@@ -313,7 +320,7 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
 
 @on_uvloop
 async def test_bytes_from_clients_identify_no_broker() -> None:
-    """A client that sends what a broker would answer: it is a request of no kind, or one to be passed on."""
+    """A client sends what looks like a broker's Metadata response. The proxy treats it as a request."""
     async with (
         ports(Node(cluster_id=None), Node(cluster_id=None)) as (one, other),
         running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
@@ -328,7 +335,7 @@ async def test_bytes_from_clients_identify_no_broker() -> None:
 
 
 def lines(upstream: Upstream) -> list[int]:
-    """How many requests wait in each line of the bytes that are produced there."""
+    """Return how many requests wait for each Produce quota of a broker. Quotas for which none waits are left out."""
     return [len(bucket.line) for bucket in upstream.quotas.produce if bucket.line]
 
 
@@ -345,7 +352,7 @@ async def test_a_waiting_request_waits_for_the_debt_of_the_merged_bucket() -> No
     ):
         now = asyncio.get_running_loop().time
         started_s = now()
-        # Of eleven windows ten may be used at once; what is above that is waited for.
+        # The bytes of ten windows may pass at once. A client waits for the bytes above that.
         assert await produced(first, 10_000) == 0
         assert 2_000 < await produced(second, 130_000) <= 3_100
         async with (

@@ -1,4 +1,7 @@
-"""Upstreams of one broker are grouped by cluster id and node id, or by address while these are unknown."""
+"""Tests how upstreams are grouped by broker.
+
+Upstreams are one broker if they have the same cluster id and node id, or the same address while the ids are unknown.
+"""
 
 from itertools import permutations
 
@@ -25,20 +28,20 @@ def test_upstreams_of_one_node_share_a_broker_under_any_name() -> None:
 
 def test_equal_node_ids_of_two_clusters_are_two_brokers() -> None:
     assert group_by_broker([way("a", node=1), way("b", node=1, cluster="d")]) == [[0], [1]]
-    # Even at one address: what the brokers say counts more.
+    # The ids count more than an equal address.
     assert group_by_broker([way("a", node=1), way("a", node=1, cluster="d"), way("a", node=2)]) == [[0], [1], [2]]
 
 
 def test_two_spellings_that_led_to_one_place_are_one() -> None:
     assert group_by_broker([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19092, "127.0.0.1")]) == [[0, 1]]
     assert group_by_broker([way("127.0.0.1", 19092), way("localhost", 19092)]) == [[0], [1]]
-    # The port counts, too.
+    # Another port is another broker.
     assert group_by_broker([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19093, "127.0.0.1")]) == [[0], [1]]
 
 
 def test_a_way_of_which_nothing_is_known_belongs_to_the_broker_at_its_place() -> None:
     assert group_by_broker([way("localhost", 9092, "127.0.0.1"), way("127.0.0.1", 9092, node=1)]) == [[0, 1]]
-    # By way of another of which nothing is known, too.
+    # This also holds if only another upstream with unknown ids has the address of the broker.
     ways = [way("x", 9092, "10.0.0.1"), way("y", 9092, "10.0.0.1"), way("y", node=1)]
     assert group_by_broker(ways) == [[0, 1, 2]]
 
@@ -76,7 +79,7 @@ def test_each_way_has_one_broker_and_no_broker_two_identities(ways: list[Upstrea
     of_identity = [{ways[index].identity for index in group} - {None} for group in found]
     known = [one for identities in of_identity for one in identities]
     assert len(known) == len(set(known))
-    # Of one address, as it is written, there is one broker, unless the brokers say otherwise.
+    # Upstreams with the same address and ids are always one broker.
     for one, other in permutations(range(len(ways)), 2):
         if ways[one].address == ways[other].address and ways[one].identity == ways[other].identity:
             assert any(one in group and other in group for group in found)

@@ -1,4 +1,4 @@
-"""The queue in front of a broker, on the event loop: wake-ups, slot timeouts and reloads."""
+"""Tests the queue in front of a broker on the event loop, with wake-ups, slot timeouts and reloads."""
 
 import asyncio
 from time import monotonic_ns
@@ -25,7 +25,7 @@ FETCH = request_kind(ApiKey.FETCH, 11)
 
 
 class Client:
-    """A connection that waits and is woken."""
+    """A connection that waits in the queue until it is woken."""
 
     def __init__(self, line: ListenerQueue) -> None:
         self.call = QueuedConnection(line, self)

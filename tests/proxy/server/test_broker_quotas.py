@@ -1,4 +1,7 @@
-"""The brokers' own quotas at a server: before the first client, for the next request after a change, after a reload."""
+"""Tests a proxy that takes over the quotas of its brokers.
+
+The quotas are in force before the first client is served, for the next request after a change, and after a reload.
+"""
 
 import asyncio
 import json
@@ -57,7 +60,10 @@ P = "producer_byte_rate"
 
 
 def config_to(broker: StubBroker, *quotas: QuotaRule, every_ms: int = 600_000) -> ProxyConfig:
-    """Return a configuration that reads by itself only once."""
+    """Return the configuration of a proxy that reads the quotas of the broker.
+
+    By default the proxy reads them only once, at its start.
+    """
     return ProxyConfig(
         listeners=(listener_to(broker.address),),
         quotas=quotas,
@@ -103,7 +109,7 @@ def test_a_change_through_the_proxy_holds_for_the_next_request(lag: int, version
             assert await client.ask(LARGE) == PASSES
             answer = read_alter_response(await client.ask(alter(1_000.0, version=version)), version)
             assert answer.results == (Altered(0, None, ETL),)
-            # Anybody's.
+            # The change holds for requests of every client.
             assert await other.ask(LARGE) == WAITS
             assert read_alter_response(await client.ask(alter(None, version=version)), version).results[0][0] == 0
             assert await other.ask(LARGE) == PASSES

@@ -1,4 +1,4 @@
-"""Upstreams share a broker, and its usage, as facts about them arrive."""
+"""Tests how upstreams come to share a broker and its usage, as their cluster ids and node ids become known."""
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, ProxyConfig, QuotaRule, Replication
@@ -20,7 +20,7 @@ def at(host: str, port: int = 9092) -> Address:
 
 
 class Ways:
-    """A registry, and its reports."""
+    """A ``BrokerRegistry`` with its upstreams. ``moved`` has the upstreams that changed their broker."""
 
     def __init__(self, *hosts: str) -> None:
         self.moved: list[Upstream] = []
@@ -147,7 +147,7 @@ def test_the_limit_of_a_leader_is_one_and_so_is_the_queue() -> None:
     assert ways.throttle.generation > generation
     assert sides[1] is not None
     assert sides[1].quota(now_ms=NOW_MS) is quotas[0]
-    quotas[1].record(5, now_ms=NOW_MS)  # of a fetch that was in flight
+    quotas[1].record(5, now_ms=NOW_MS)  # the bytes of a fetch that was in flight
     assert (quotas[0].total, quotas[0].records, quotas[0].rate.total) == (205, 3, 205)
     assert b.broker.queue is not None
     assert b.broker.queue.dispatcher.queue.overflowed[1] == 6

@@ -1,4 +1,7 @@
-"""A port for each broker of a cluster, opened and closed as brokers join and leave, over real sockets."""
+"""Tests a listener in front of a cluster, which opens a port for each broker, over real sockets.
+
+Ports are opened and closed as brokers join and leave the cluster.
+"""
 
 import asyncio
 import logging
@@ -56,7 +59,10 @@ OTHER_API = 11
 
 
 class StubCluster:
-    """Brokers that know of each other; ``alive`` is what they answer, by node id."""
+    """A cluster of stub brokers. ``alive`` has the brokers that Metadata responses list, by node id.
+
+    If not ``answers_strangers``, the brokers do not answer the Metadata requests that the proxy itself sends.
+    """
 
     def __init__(self) -> None:
         self.alive: dict[int, StubBroker] = {}
@@ -122,7 +128,7 @@ def asks(monkeypatch: pytest.MonkeyPatch, *, every_s: float) -> None:
 
 
 def reached(cluster: StubCluster, node_id: int) -> bool:
-    """Whether a broker got anything but questions for brokers."""
+    """Return whether a broker got a request that a client of the test has sent to it."""
     requests = (request for connection in cluster.alive[node_id].connections for request in connection.requests)
     return any(unpack_from(">h", request, 4)[0] == OTHER_API for request in requests)
 
@@ -313,7 +319,7 @@ async def test_port_in_use_is_logged_once_and_bound_when_it_is_free(
 
 @on_uvloop
 async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that remember a port from before a restart get on, though no broker is known yet."""
+    """Clients that know a port from before a restart are served, although the proxy knows no broker yet."""
     asks(monkeypatch, every_s=0.01)
     async with cluster_of(0, 1, 2) as cluster:
         cluster.answers_strangers = False
@@ -325,7 +331,7 @@ async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypa
                 brokers = brokers_in(await one.ask(metadata_request()))
                 assert brokers == {node_id: ("proxy.example", port_of(listener, node_id)) for node_id in (0, 1, 2)}
 
-                # Both may lead to another broker than their ports say.
+                # The proxy closes both, because they may be connected to another broker than their port stands for.
                 assert [await one.answer(), await two.answer()] == [b"", b""]
             await eventually(lambda: server.listeners[0].counters.disconnects.get("broker_known") == 2)
             assert [is_open(port_of(listener, node_id)) for node_id in range(4)] == [True, True, True, False]

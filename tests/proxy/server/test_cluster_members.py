@@ -1,4 +1,4 @@
-"""The members of a cluster, as its responses list them."""
+"""Tests how the members of a cluster are read from its Metadata responses."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The Metadata request of the proxy, and its response."""
+"""Tests the Metadata request that the proxy itself sends, and how its response is read."""
 
 import asyncio
 import ssl

@@ -1,4 +1,7 @@
-"""A changed file is applied whole or not at all; keys that need a restart are logged."""
+"""Tests that a changed configuration file is applied as a whole or not at all.
+
+The proxy logs the keys that need a restart.
+"""
 
 import asyncio
 import logging
@@ -28,7 +31,7 @@ from kafka_quota_proxy.proxy.server.config_reloader import Reloader, needs_resta
 
 LISTENER = "listeners: [{name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092}]\n"
 ONE = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 1MB}}]\n"
-TWO = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 2.0MB}}]\n"  # of another length than ONE
+TWO = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 2.0MB}}]\n"  # the length differs from that of ONE
 BROKEN = f"{LISTENER}quotas: [{{client-id: a, producer_byte_rate: 2mb}}]\nshapng: paced\n"
 
 CONFIG = ProxyConfig(
@@ -44,7 +47,7 @@ CONFIG = ProxyConfig(
 
 
 class Watched:
-    """A file, its reloader, and the loaded configurations."""
+    """A configuration file, its ``Reloader``, and the configurations that were loaded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -89,7 +92,7 @@ async def test_a_rename_over_the_file_is_seen(watched: Watched) -> None:
 
 
 async def test_a_swapped_symbolic_link_is_seen(tmp_path: Path) -> None:
-    """As a Kubernetes ConfigMap does it: the file is a link into a directory that is itself a link."""
+    """Kubernetes mounts a ConfigMap in this way. The file is a link into a directory that is itself a link."""
     for name, text in (("v1", ONE), ("v2", TWO)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "c.yaml").write_text(text)

@@ -1,4 +1,7 @@
-"""One client and one broker over real sockets: dialling, reading, throttling and closing."""
+"""Tests a connection between one client and one broker, over real sockets.
+
+The proxy dials the broker, reads and throttles the client, and closes the connection.
+"""
 
 import asyncio
 import logging
@@ -38,12 +41,12 @@ from tests.support.stub_broker import (
     upstream_of,
 )
 
-# 10,400 B in a window of 10 s are 4 % over this: 0.4 s of silence.
+# 10,400 B in a window of 10 s are 4 % over this quota. The throttle time for them is 0.4 s.
 LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
 OVER_BYTES = 10_400
 WAIT_MS = 400
 MIB = 1024 * 1024
-# What may lie in a transport: a full buffer (64 KiB) and one more read (256 KiB).
+# The most bytes that a transport buffers: a full buffer (64 KiB) and one more read (256 KiB).
 MOST_BUFFERED_BYTES = 64 * 1024 + 256 * 1024
 
 
@@ -76,23 +79,23 @@ def disconnects(server: Server) -> dict[str, int]:
 
 
 async def ended(client: Client) -> bool:
-    """Whether the client sees a side that was closed in order, neither more bytes nor a reset."""
+    """Return whether the proxy has closed the connection in order, with neither more bytes nor a reset."""
     async with asyncio.timeout(10):
         return await client.reader.read() == b""
 
 
-# -- beginnings --
+# -- the start of a connection --
 
 
 @on_uvloop
 async def test_the_broker_is_not_dialled_before_the_first_whole_header() -> None:
     request = other_request()
     async with stub_broker(answers) as broker, running(config_to(broker)) as server:
-        await eventually(lambda: len(broker.connections) == 1)  # the probe
+        await eventually(lambda: len(broker.connections) == 1)  # the probe of the proxy
         async with client_of(server) as silent, client_of(server) as client:
             await silent.send(request[:9])
             await client.send(request[:9])
-            async with client_of(server) as proof:  # that what was sent before it has been read
+            async with client_of(server) as proof:  # shows that the proxy has read the bytes above
                 await proof.ask(request)
             assert len(broker.connections) == 2
 
@@ -197,7 +200,7 @@ async def test_an_unexpected_response_closes_the_client() -> None:
         assert list(server.listeners[0].counters.protocol_errors.values()) == [1]
 
 
-# -- waits --
+# -- throttling --
 
 
 @on_uvloop
@@ -215,7 +218,7 @@ async def test_a_throttled_client_is_answered_at_once_and_its_next_request_waits
         assert answer == produce_response(1, throttle_time_ms=WAIT_MS)
         assert answered - sent < WAIT_MS / 1_000 / 2
         assert await client.ask(other_request(2)) == other_response(2)
-        assert monotonic() - answered >= WAIT_MS / 1_000 - 0.002  # the proxy's clock is whole milliseconds
+        assert monotonic() - answered >= WAIT_MS / 1_000 - 0.002  # the proxy's clock counts whole milliseconds
 
 
 @on_uvloop
@@ -231,7 +234,7 @@ async def test_throttle_time_is_not_charged_as_broker_time() -> None:
         await client.ask(other_request(2))
 
         (bucket,) = upstream_of(server, broker.address).quotas.manager(QuotaKind.REQUEST)
-        assert bucket.usage.amount < WAIT_MS * 1_000_000 / 5 / 2  # a fifth is charged
+        assert bucket.usage.amount < WAIT_MS * 1_000_000 / 5 / 2  # a fifth of the throttle time would be charged
 
 
 @on_uvloop
@@ -274,7 +277,7 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
         running(config_to(broker, QuotaRule(client_id="etl", producer_byte_rate=float(4 * MIB)))) as server,
         client_of(server) as client,
     ):
-        # 4.5 % over 4 MiB/s for 10 s
+        # This is 4.5 % over 4 MiB/s for 10 s.
         first = await client.ask(produce_request(1, size_bytes=int(41.8 * MIB)))
         muted_ms = unpack_from(">i", first, len(first) - 4)[0]
         assert 400 <= muted_ms <= 500
@@ -290,7 +293,7 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
 
 @on_uvloop
 async def test_a_client_that_waits_for_a_response_needs_no_timer() -> None:
-    """Woken each millisecond, a thousand such clients would be a whole processor."""
+    """If each of a thousand such clients were woken every millisecond, they would take a whole processor."""
     polls: list[bytes] = []
 
     def script(frame: bytes) -> bytes:
@@ -306,7 +309,8 @@ async def test_a_client_that_waits_for_a_response_needs_no_timer() -> None:
     ):
         await client.ask(produce_request(1, size_bytes=OVER_BYTES))
         await client.send(fetch_request(2), fetch_request(3))
-        await eventually(lambda: polls)  # the mute is over, and the second one waits for the first
+        # Now the throttle time is over, and the second fetch waits for the response to the first.
+        await eventually(lambda: polls)
         connection = only_connection(server)
         assert connection.session.state.is_blocked
 
@@ -337,11 +341,12 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
         await eventually(lambda: broker.in_use and broker.in_use[0].received)
         await other.send(produce_request(1, acks=0, size_bytes=9_000))
         await eventually(lambda: len(asked) == 2)
-        await client.send(flood[1_000:], other_request(3))  # 4 s of silence: it shares its bucket with the other
+        # The throttle time for this is 4 s, because both clients share the quota.
+        await client.send(flood[1_000:], other_request(3))
         await eventually(lambda: any(one.session.state.is_blocked for one in server.listeners[0].connections))
         sent_s = monotonic()
 
-        broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # 0.1 s
+        broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # a throttle time of 0.1 s
 
         assert await client.answer() == fetch_response(1, size_bytes=10_100)
         assert 0.1 <= monotonic() - sent_s < 2.0
@@ -360,7 +365,7 @@ async def test_latency_is_counted_for_each_answer() -> None:
 
 
 def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
-    """Return what waits to be sent to the client, and to the broker."""
+    """Return how many bytes wait to be sent to the client, and how many to the broker."""
     assert connection.transports.client is not None
     assert connection.transports.broker is not None
     return connection.transports.client.get_write_buffer_size(), connection.transports.broker.get_write_buffer_size()
@@ -381,7 +386,7 @@ async def test_a_client_that_does_not_read_stalls_its_broker_and_loses_nothing()
 
         to_client, _ = two_buffers_of(connection)
         assert to_client <= MOST_BUFFERED_BYTES
-        assert sender.get_write_buffer_size() > size_bytes / 2  # most of it has not left the broker
+        assert sender.get_write_buffer_size() > size_bytes / 2  # most of the response is still at the broker
 
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         assert await client.answer() == response
@@ -425,7 +430,7 @@ async def test_one_slow_client_does_not_slow_another() -> None:
         assert await quick.ask(fetch_request(2)) == script(fetch_request(2))
 
 
-# -- ends --
+# -- the end of a connection --
 
 
 @on_uvloop
@@ -584,7 +589,7 @@ async def test_bytes_in_flight_are_released_when_the_client_leaves() -> None:
         assert bucket.in_flight == 0
 
 
-# -- how many --
+# -- the quota on the number of connections --
 
 
 @on_uvloop

@@ -1,4 +1,4 @@
-"""Limits on the number and the age of connections. Time is a number."""
+"""Tests the limits on the number, the age and the buffered bytes of connections. The clock is simulated."""
 
 from dataclasses import replace
 from itertools import islice
@@ -30,7 +30,7 @@ STARTED_MS = 86_400_000
 def limit(
     listener: Listener, now_ms: int, *, active_ms: int = 0, is_past_login: bool = True, spread: float = 0.0
 ) -> str | None:
-    """Return the limit that has passed; times are since the connection started."""
+    """Return the name of the time limit that has passed. Times begin with the connection."""
     limits = TimeLimits(spread, started_ms=STARTED_MS)
     limits.active_ms += active_ms
     return limits.passed(listener, now_ms=STARTED_MS + now_ms, is_past_login=is_past_login)
@@ -39,13 +39,13 @@ def limit(
 def next_check(
     listener: Listener, now_ms: int = 0, *, active_ms: int = 0, is_past_login: bool = True, spread: float = 0.0
 ) -> int:
-    """Return when to check next, since the connection started."""
+    """Return the time of the next check, in ms since the connection started."""
     limits = TimeLimits(spread, started_ms=STARTED_MS)
     limits.active_ms += active_ms
     return limits.next_check_ms(listener, now_ms=STARTED_MS + now_ms, is_past_login=is_past_login) - STARTED_MS
 
 
-# -- how many --
+# -- the number of connections --
 
 
 def source(host: str) -> tuple[str, int]:
@@ -125,7 +125,7 @@ def test_the_count_is_exact_after_any_sequence(steps: list[tuple[str, bool]], mo
         assert open_count._by_host == {one: hosts.count(one) for one in hosts}
 
 
-# -- how long --
+# -- the age of a connection --
 
 
 def test_a_connection_without_limits_is_checked_each_minute() -> None:
@@ -153,7 +153,7 @@ def test_idle_timeout_closes_an_idle_connection() -> None:
 
 @given(requests=st.lists(st.integers(0, 200_000), max_size=30), idle_ms=st.integers(1_000, 90_000))
 def test_idle_timeout_passes_on_time_and_never_in_use(requests: list[int], idle_ms: int) -> None:
-    """As ``TimeChecks.check`` does it: a request leaves a mark, and only a check knows the time."""
+    """The test does what ``TimeChecks.check`` does. A request only sets a flag, and the next check records its time."""
     listener = replace(UNLIMITED, idle_timeout_ms=idle_ms)
     now_ms = active_ms = checked_ms = 0
     while limit(listener, now_ms, active_ms=active_ms) is None:
@@ -188,7 +188,7 @@ def test_spread_is_even() -> None:
     assert all(9 <= tenths.count(tenth) <= 11 for tenth in range(10))
 
 
-# -- how much --
+# -- the buffered bytes of all connections --
 
 
 def test_no_holder_is_closed_below_the_maximum() -> None:

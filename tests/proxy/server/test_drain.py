@@ -1,4 +1,4 @@
-"""The order in which connections are drained while the proxy stops."""
+"""Tests the order in which connections are drained while the proxy stops."""
 
 from hypothesis import given
 from hypothesis import strategies as st

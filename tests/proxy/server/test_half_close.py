@@ -1,4 +1,4 @@
-"""A drained connection, from the last request to the end of the client's side."""
+"""Tests how a connection is drained, from the last request until the client closes its side."""
 
 import asyncio
 from functools import partial
@@ -52,7 +52,7 @@ async def test_draining_closes_an_idle_client_at_once() -> None:
         await eventually(lambda: disconnects(server) == {"shutdown": 1})
         await eventually(lambda: broker.in_use[0].is_lost)
         await eventually(lambda: not server.listeners[0].open_count.total and not server.listeners[0].broker_count)
-        assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps it in memory
+        assert not any(server.listeners[0].timer_wheel._due.values())  # nothing keeps the connection in memory
 
 
 @on_uvloop
@@ -79,7 +79,7 @@ async def test_draining_answers_accepted_requests_and_drops_later_ones() -> None
         assert await ended(client)
         assert broker.in_use[0].requests == [other_request(1), other_request(2)]
         client.writer.close()
-        async with asyncio.timeout(1):  # no wait for a client that does not read
+        async with asyncio.timeout(1):  # the proxy does not wait for a client that does not read
             await eventually(lambda: disconnects(server) == {"shutdown": 1})
 
 
@@ -156,7 +156,7 @@ async def test_a_drained_client_that_reads_slowly_gets_every_response(monkeypatc
             count += 1
             await eventually(partial(has_answered, count))
         connection.drain("shutdown")
-        await asyncio.sleep(0.2)  # a few times what a client is given that takes nothing
+        await asyncio.sleep(0.2)  # several times as long as the proxy waits for a client that reads nothing
         await client.send(other_request())
         await asyncio.sleep(0.1)
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
@@ -183,7 +183,7 @@ async def test_draining_a_half_closed_client_answers_and_closes_once() -> None:
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
 @on_uvloop
 async def test_draining_releases_a_throttled_client_at_once(enforcement: Enforcement) -> None:
-    over = produce_request(1, size_bytes=60_000)  # half a minute of silence
+    over = produce_request(1, size_bytes=60_000)  # the throttle time is half a minute
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, enforcement=enforcement)) as server,

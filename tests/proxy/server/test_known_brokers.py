@@ -1,4 +1,4 @@
-"""The quotas of brokers and replicas that the usage log reads."""
+"""Tests from which brokers and replicas the usage log reads quotas."""
 
 import json
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_brokers_and_bootstrap_ports_of_a_cluster_are_read_by_node_id() -> None:
     cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster))
     (brokers,) = one.brokers.clusters.values()
-    assert [broker.node_id for broker in metered(one)] == [None, None]  # the second: the bootstrap port
+    assert [broker.node_id for broker in metered(one)] == [None, None]  # the second is the bootstrap port
 
     brokers.upstream(1, OTHER)
     brokers.upstream(2, BROKER)
@@ -98,7 +98,7 @@ def test_throttled_leaders_and_followers_are_read_also_an_evicted_one() -> None:
 
 
 def test_a_reload_changes_nothing_of_the_log_before_the_next_start(tmp_path: Path) -> None:
-    """Else a broker that joins would not keep what the log has still to read."""
+    """Otherwise a broker that joins later would discard usage that the usage log has not read yet."""
     settings = UsageLog(files=UsageFiles(directory=str(tmp_path)))
     one = server(LISTENER, usage_log=settings)
 

@@ -1,4 +1,4 @@
-"""Histograms of the time inside the proxy."""
+"""Tests the histograms of the time that requests spend in the proxy."""
 
 from itertools import pairwise
 

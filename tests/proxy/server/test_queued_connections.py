@@ -1,4 +1,4 @@
-"""Connections that queue for a broker with few slots, over real sockets."""
+"""Tests connections that queue for a broker with few slots, over real sockets."""
 
 import time
 from contextlib import AsyncExitStack
@@ -56,12 +56,15 @@ async def until_queued(broker_queue: BrokerQueue, count: int) -> None:
 
 
 async def until_served(broker: StubBroker, count: int) -> None:
-    """Wait until so many connections have asked the broker something."""
+    """Wait until ``count`` connections have sent a request to the broker."""
     await eventually(lambda: len(broker.in_use) >= count)
 
 
 async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, count: int) -> list[Client]:
-    """Let so many clients ask for something, one after the other; the broker has what the first one asked."""
+    """Let ``count`` clients send a Produce request, one after the other.
+
+    The request of the first client is at the broker, and the others wait in the queue.
+    """
     broker_queue = broker_queue_of(server, broker.address)
     clients = []
     for number in range(count):
@@ -74,7 +77,7 @@ async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, co
 
 
 def answer_next(broker: StubBroker, number: int) -> None:
-    """Have the broker answer a request of this correlation id, wherever it has come."""
+    """Let the broker answer the Produce request with the correlation id ``number``, on whichever connection it has."""
     (connection,) = (one for one in broker.in_use if one.requests and one.requests[-1] == produce_request(number))
     connection.transport.write(produce_response(number))
 
@@ -97,7 +100,8 @@ async def test_a_client_that_dies_in_the_queue_is_skipped() -> None:
         broker_queue = broker_queue_of(server, broker.address)
 
         dead.reset()
-        # A connection that is not read says nothing of its end; the server looks once a second.
+        # The proxy does not read this connection and so is not notified of its end. It checks such connections each
+        # second.
         await eventually(lambda: len(broker_queue.dispatcher.queue) == 1)
         answer_next(broker, 0)
         assert await first.answer() == produce_response(0)
@@ -196,7 +200,7 @@ async def test_a_waiting_poll_gives_its_slot_away() -> None:
         await consumer.send(fetch_request(1))
         await eventually(lambda: broker.in_use)
         await producer.send(produce_request(2))
-        await eventually(lambda: len(broker.in_use) == 2)  # the fetch is not answered
+        await eventually(lambda: len(broker.in_use) == 2)  # the fetch has no response yet
 
 
 @on_uvloop
@@ -260,7 +264,7 @@ async def test_removing_the_queue_releases_waiting_clients() -> None:
         reload(server, None)
         new = await stack.enter_async_context(client_of(server))
         await new.send(produce_request(7))
-        await until_served(broker, 2)  # though the slot is taken
+        await until_served(broker, 2)  # the first request still has the slot
 
 
 @on_uvloop
@@ -313,7 +317,7 @@ def test_fifty_thousand_identities_are_bounded_and_swept_in_a_moment() -> None:
     for number in range(50_000):
         calls.scheduler.charge(f"client-{number}@10.0.0.7", 1)
         calls.scheduler.level(f"client-{number}@10.0.0.7")
-    assert len(calls.scheduler) == 10_001  # and the one that all others are
+    assert len(calls.scheduler) == 10_001  # 10,000 identities, and one that all others share
     calls.scheduler.sweep()
     assert time.process_time() - begin_s < 5
     assert len(calls.scheduler.top(10)) == 10
@@ -340,5 +344,5 @@ def test_a_clock_jump_skips_no_turn(jump_ms: int, monkeypatch: pytest.MonkeyPatc
     calls.scheduler.sweep_if_due(now_ms=now_ms + jump_ms)
 
     assert time.process_time() - begin_s < 1
-    # However long the pause, what is left is what three periods leave.
+    # However long the pause is, the cost decays as in three periods.
     assert calls.scheduler.standing("alice").decayed == (1_000 if jump_ms < 5_000 else 125)

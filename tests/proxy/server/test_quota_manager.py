@@ -1,4 +1,7 @@
-"""Quotas that an administrator sets at a server: in force for the next request, at every broker, after a restart."""
+"""Tests quotas that an administrator sets at a proxy.
+
+They are in force for the next request, at every broker and after a restart.
+"""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,8 @@
-"""Rules of a topic at a server: before the first client, while it runs, at brokers that join, and after a reload."""
+"""Tests a proxy that follows the rules of a quota topic.
+
+The rules are in force before the first client is served, while the proxy runs, at brokers that join, and after a
+reload.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -46,7 +50,7 @@ NO_LIMIT = RecordsRead((TopicRecord(5, 0, Rule(client_id="etl")),), 0)
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
-    """The events that the readers of the topic report; the list is filled before the servers start."""
+    """Returns the list of events that the readers of the topic report. A test fills it before the proxy starts."""
     events: list[ReaderEvent] = []
 
     def followed(
@@ -91,7 +95,7 @@ async def test_the_first_client_is_served_under_the_rules_of_the_topic(events: l
         async with client_of(server) as client:
             assert await client.ask(produce_request(1, size_bytes=20_000)) == produce_response(1, throttle_time_ms=77)
 
-            # And an open connection, under what is read next.
+            # Rules that are read later hold for an open connection.
             await topic_of(server)._on_event(NO_LIMIT)
             assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2)
         await stopped(server, end)
@@ -173,7 +177,7 @@ async def test_after_a_reload_the_file_overrules_the_topic(events: list[ReaderEv
         await eventually(lambda: server.is_listening)
         (upstream,) = server.brokers.upstreams
         for quotas in ((other,), (of_file, other), ()):
-            # A reload has no say in which topic is read.
+            # A reload does not change which topic is read.
             server.apply(replace(config, quotas=quotas, quotas_from=None))
 
             wanted = quotas if of_file in quotas else (*quotas, of_topic)
@@ -192,7 +196,7 @@ async def test_with_quotas_from_a_topic_a_reload_grants_no_administration(events
         end = asyncio.ensure_future(server.run())
         await eventually(lambda: server.is_listening)
 
-        # Who is one would be shown the rules of the file alone.
+        # An administrator would see only the rules of the configuration file.
         principals = Principals(admins=frozenset({"ANONYMOUS"}))
         server.apply(replace(config, principals=principals, quotas_from=None))
 

@@ -1,4 +1,4 @@
-"""Refused sockets are closed in time, and their number is bounded."""
+"""Tests that the sockets of refused clients are closed in time, and that their number is bounded."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""Listeners, dials and sweeps, over real sockets in front of a stub broker."""
+"""Tests listeners, dials and periodic checks of a proxy in front of a stub broker, over real sockets."""
 
 import asyncio
 import logging
@@ -64,7 +64,7 @@ def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(frame: bytes) -> bytes:
-    """Answer Produce and anything else."""
+    """Answer a Produce request, or any other request."""
     if unpack_from(">h", frame, 4)[0] == 0:
         return produce_response(correlation_id(frame))
     return other_response(correlation_id(frame))
@@ -76,7 +76,7 @@ def config_to(*brokers: StubBroker, quotas: tuple[QuotaRule, ...] = ()) -> Proxy
 
 
 def away(*_: object) -> NoReturn:
-    """Take the place of a cluster that cannot be asked."""
+    """Stand in for the connection to a cluster that does not answer."""
     raise OSError("away")
 
 
@@ -87,7 +87,7 @@ def one_of(server: Server) -> ClientConnection:
 
 @asynccontextmanager
 async def serving(config: ProxyConfig) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
-    """Give a proxy that listens, and its end, which the test brings about."""
+    """Run a proxy. Yield it with the future that is done when the proxy has stopped."""
     server = Server(config)
     end = asyncio.ensure_future(server.run())
     await eventually(lambda: server.is_listening or end.done())
@@ -262,13 +262,14 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 
             server.apply(replace(server.config, quotas=(LIMITED,), max_throttle_time_ms=77))
 
-            # The bucket of an unlimited client is another one, so its 20,000 bytes are sent again.
+            # The bytes of the first request do not count, because they were charged to the bucket of an unlimited
+            # client.
             throttled = await client.ask(produce_request(2, size_bytes=20_000))
         assert throttled == produce_response(2, throttle_time_ms=77)
         assert "upstream_closed" not in disconnects(server)
 
 
-# -- memory --
+# -- buffered bytes --
 
 
 @on_uvloop
@@ -284,12 +285,13 @@ async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.Monkey
         clients = [await stack.enter_async_context(client_of(server)) for _ in range(4)]
         for client, size_bytes in zip(clients, (60_000, 90_000, 30_000, 100_000), strict=True):
             name = f"etl-{size_bytes}"
-            await client.ask(produce_request(0, client_id=name, size_bytes=40_000))  # half a minute of silence
+            # The throttle time for this request is half a minute.
+            await client.ask(produce_request(0, client_id=name, size_bytes=40_000))
             await client.send(produce_request(1, client_id=name, size_bytes=size_bytes))
 
         assert await clients[3].answer() == b""
         await eventually(lambda: disconnects(server) == {"max_buffered": 1})
-        await asyncio.sleep(0.3)  # until the next sweeps
+        await asyncio.sleep(0.3)  # meanwhile the next checks run
 
         assert disconnects(server) == {"max_buffered": 1}
         assert sum(connection.held_bytes or 0 for connection in server.listeners[0].connections) == 180_000 + 3 * 4
@@ -313,7 +315,7 @@ async def test_unread_responses_count_as_held_by_their_client() -> None:
         assert disconnects(server) == {"max_buffered": 1}
 
 
-# -- the end --
+# -- the stop of the proxy --
 
 
 @on_uvloop
@@ -357,7 +359,7 @@ async def test_a_throttled_client_does_not_delay_a_stop() -> None:
         serving(replace(config_to(broker, quotas=(LIMITED,)), enforcement=Enforcement.DELAY)) as (server, end),
         client_of(server) as client,
     ):
-        await client.send(produce_request(1, size_bytes=40_000))  # 25 s
+        await client.send(produce_request(1, size_bytes=40_000))  # the throttle time is 25 s
         await eventually(lambda: server.listeners[0].connections and one_of(server).session.state.delayed_until_ms)
         async with asyncio.timeout(2):
             server.stop()
@@ -466,7 +468,7 @@ async def test_connections_are_closed_one_after_the_other(monkeypatch: pytest.Mo
 
 @on_uvloop
 async def test_a_client_that_asks_all_the_time_loses_no_answer_over_a_stop() -> None:
-    """Whatever was answered by the broker has reached the client, though the client goes on sending."""
+    """Every response of the broker reaches the client, although the client continues to send."""
     for _ in range(20):
         async with (
             stub_broker(answers) as broker,
@@ -494,14 +496,14 @@ async def test_a_client_that_asks_all_the_time_loses_no_answer_over_a_stop() -> 
             assert got == [produce_response(number) for number in range(len(broker.in_use[0].requests))]
 
 
-# -- sweeps --
+# -- periodic checks --
 
 
 @on_uvloop
 async def test_a_muted_client_that_leaves_is_noticed_within_2_s() -> None:
     async with stub_broker(answers) as broker, running(config_to(broker, quotas=(LIMITED,))) as server:
         async with client_of(server) as client:
-            await client.ask(produce_request(size_bytes=40_000))  # 30 s of silence
+            await client.ask(produce_request(size_bytes=40_000))  # the throttle time is 30 s
             client.writer.close()
 
             async with asyncio.timeout(2):

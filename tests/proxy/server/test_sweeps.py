@@ -1,4 +1,4 @@
-"""The memory of this process, as the system reports it. The rest of the sweeps is tested in ``test_server``."""
+"""Tests how the memory of this process is read. ``test_server`` tests the other functions of ``sweeps``."""
 
 from pathlib import Path
 

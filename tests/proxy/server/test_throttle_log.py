@@ -1,4 +1,4 @@
-"""Log lines about throttled clients, and their frequency."""
+"""Tests the log lines about throttled clients, and how often they are logged."""
 
 import logging
 
@@ -14,7 +14,7 @@ MINUTE_MS = 60_000
 
 
 def throttled_bucket(*, client_id: str = "etl", is_enforced: bool = True) -> Bucket:
-    """Return a bucket of 500 B/s that was charged 6,300 bytes at once and throttled for it."""
+    """Return the bucket of a quota of 500 B/s that was charged 6,300 bytes at once, and was throttled for them."""
     rule = QuotaRule(client_id=client_id, producer_byte_rate=500.0, source="proxy.yaml:7")
     bucket = ClientQuotaManager(QuotaKind.PRODUCE, [rule]).bucket(user="ANONYMOUS", client_id=client_id, now_ms=0)
     wait_ms = bucket.charge(6_300, now_ms=0)

@@ -1,4 +1,4 @@
-"""Time limits of a connection over real sockets: login, idle and age."""
+"""Tests the time limits of a connection on its login, idle time and age, over real sockets."""
 
 import asyncio
 
@@ -45,7 +45,7 @@ def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pass_time(server: Server, connection: ClientConnection, time_ms: int) -> None:
-    """Look at a connection so many ms after it began."""
+    """Check the time limits of a connection as if it had begun ``time_ms`` ago."""
     connection.time_checks.check(connection.time_checks.limits.started_ms + time_ms)
 
 
@@ -149,7 +149,7 @@ async def test_idle_timeout_spares_a_client_that_waits_for_a_response() -> None:
         pass_time(server, connection, 600_000)
         broker.in_use[0].transport.write(other_response(1))
         assert await client.answer() == other_response(1)
-        pass_time(server, connection, 600_100)  # it was in use until now
+        pass_time(server, connection, 600_100)  # the connection was in use until now
         pass_time(server, connection, 660_099)
         assert not connection.drain_cause
 

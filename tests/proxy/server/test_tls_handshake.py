@@ -1,4 +1,4 @@
-"""TLS clients of a proxy, over real sockets: their users, and refused handshakes."""
+"""Tests TLS clients of a proxy, the users that their certificates name, and refused handshakes, over real sockets."""
 
 import asyncio
 import logging
@@ -136,7 +136,7 @@ async def test_plaintext_is_closed_counted_and_logged_once(files: Files, caplog:
         for _ in range(5):
             reader, writer = await asyncio.open_connection(bind.host, bind.port)
             writer.write(other_request())
-            assert (await reader.read())[:1] in (b"", b"\x15")  # an alert, at the most
+            assert (await reader.read())[:1] in (b"", b"\x15")  # the proxy may send a TLS alert
             writer.close()
 
         assert disconnects(server) == {"tls_plaintext": 5}
@@ -170,7 +170,7 @@ async def test_a_client_that_does_not_trust_us(files: Files) -> None:
             async with client_of(server, tls=ssl.create_default_context()):
                 pass
 
-        # uvloop's client drops its alert
+        # The client of uvloop may not send its TLS alert.
         await eventually(lambda: sum(disconnects(server).values()) == 1)
         assert set(disconnects(server)) <= {"tls_refused", "tls_client_lost"}
 
@@ -247,7 +247,7 @@ async def test_a_proxy_header_stands_before_the_handshake(files: Files, version:
                 tls.do_handshake()
             bind = server.config.listeners[0].bind
             reader, writer = await asyncio.open_connection(bind.host, bind.port)
-            writer.write(header + ours.read())  # one piece, which the system delivers as one
+            writer.write(header + ours.read())  # the system delivers both in one piece
             async with asyncio.timeout(10):
                 while not tls.version() or not server.listeners[0].connections:
                     theirs.write(await reader.read(65_536))
@@ -299,11 +299,11 @@ async def test_draining_over_tls_sends_close_notify_after_the_last_response(file
         assert disconnects(server) == {"max_connection_age": 1}
 
 
-# -- ends --
+# -- the end of a connection --
 
 
 def _blocking(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """Connect as programs do that do not drop what they have not read, as uvloop's TLS does."""
+    """Connect with a blocking socket, which keeps the bytes that it has not read yet. uvloop's TLS would drop them."""
     plain = socket.create_connection(("127.0.0.1", port), timeout=20)
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
@@ -325,12 +325,13 @@ async def test_responses_before_the_broker_closed_reach_the_client(files: Files)
             await eventually(lambda: broker.in_use and broker.in_use[0].requests)
             broker.in_use[0].transport.close()
 
-            # To the very end, which is said: suppress_ragged_eofs would hide that it is not.
+            # The connection must end with close_notify. With suppress_ragged_eofs, the test would not notice if it is
+            # missing.
             tls.suppress_ragged_eofs = False  # type: ignore[attr-defined]
             assert await asyncio.to_thread(_read_to_the_end, tls) == len(response)
 
 
-# -- certificates that change --
+# -- changed certificates --
 
 
 @on_uvloop

@@ -1,4 +1,4 @@
-"""Contexts of the files that a listener names, rebuilt when these change."""
+"""Tests the TLS contexts of a listener, which are built again when the certificate files change."""
 
 import asyncio
 import logging
@@ -37,10 +37,10 @@ def settings(tmp_path: Path) -> ClientTls:
 
 
 def shake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "proxy.example") -> tuple[ssl.SSLObject, ...]:
-    """Shake hands in memory; return both sides.
+    """Make a TLS handshake in memory, and return the TLS objects of server and client.
 
     Raises:
-        ssl.SSLError: One side refuses.
+        ssl.SSLError: One side refuses the other.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
@@ -52,7 +52,7 @@ def shake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "proxy.exa
             except ssl.SSLWantReadError:
                 continue
     with suppress(ssl.SSLWantReadError):
-        its.read(1)  # in TLS 1.3 the server's refusal comes here
+        its.read(1)  # in TLS 1.3 the client gets a refusal of the server only now
     return ours, its
 
 
@@ -112,7 +112,7 @@ def test_an_expired_client_certificate_is_refused(tmp_path: Path, settings: Clie
 
 
 def test_a_certificate_between_is_enough(tmp_path: Path, settings: ClientTls) -> None:
-    """What is listed is trusted, be it no root: as in a truststore of Java."""
+    """As in a truststore of Java, every listed certificate is trusted, even if it is not a root."""
     between = Authority("between", parent=OTHER)
     between.save(tmp_path, "ca")
 
@@ -178,7 +178,7 @@ def test_without_a_name_to_check_the_signer_still_counts(tmp_path: Path, setting
     assert "is not signed by any in" in broker_fault(found.value, TlsContext(tls), "b")
 
 
-# -- files that change --
+# -- changed files --
 
 
 def replace(settings: ClientTls, issued: Issued, *, certificate: bool = True, key: bool = True) -> None:
@@ -192,7 +192,7 @@ def replace(settings: ClientTls, issued: Issued, *, certificate: bool = True, ke
 
 
 def has_changed(context: TlsContext) -> bool:
-    """Poll twice: a change has to settle."""
+    """Return whether a second poll reports a change. The first poll waits for the files to settle."""
     context.have_files_changed()
     return context.have_files_changed()
 
@@ -209,13 +209,13 @@ def test_a_new_pair_is_taken(tmp_path: Path, settings: ClientTls) -> None:
     new = AUTHORITY.issue("proxy", hosts=["proxy.example"], not_after=NOW.replace(microsecond=0) + timedelta(days=9))
     replace(settings, new)
 
-    assert not context.have_files_changed()  # it might still be being written
+    assert not context.have_files_changed()  # the files may not be complete yet
     assert context.have_files_changed()
     context.reload(now=NOW)
 
     assert not has_changed(context)
     assert serial_shown(context.context, client) == x509.load_pem_x509_certificate(new.certificate).serial_number
-    assert serial_shown(before, client) == first  # a handshake keeps its first context
+    assert serial_shown(before, client) == first  # a handshake with the earlier context still works
     assert context.expires_at == NOW.replace(microsecond=0) + timedelta(days=9)
     assert context.last_reload_successful
 
@@ -233,7 +233,7 @@ def test_a_certificate_is_reloaded_only_with_its_key(
     assert context.context is before
     assert not context.last_reload_successful
     assert "is not the key of the first certificate" in caplog.records[-1].message
-    assert not has_changed(context)  # said once
+    assert not has_changed(context)  # the fault is logged once
 
     replace(settings, new, certificate=False)
     assert has_changed(context)
@@ -271,7 +271,7 @@ def test_missing_file_changes_nothing_until_it_is_back(settings: ClientTls) -> N
 
 
 def test_a_symbolic_link_that_is_swapped_is_seen(tmp_path: Path) -> None:
-    """As Kubernetes does it: ..data leads to a directory, and is replaced by a rename."""
+    """Kubernetes changes mounted files in this way. ``..data`` is a link to a directory, and a rename replaces the link."""
     serials = []
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
@@ -332,7 +332,7 @@ def test_watch_reloads_changed_files(
     assert "is in force for new connections, until" in caplog.records[-1].message
 
 
-# -- words --
+# -- texts of errors --
 
 
 def ssl_error(reason: str, text: str = "") -> ssl.SSLError:

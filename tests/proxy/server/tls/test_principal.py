@@ -1,4 +1,7 @@
-"""Whose connection it is, by the certificate that was shown. The vectors are Kafka's own answers."""
+"""Tests which principal a client certificate gives to its connection.
+
+The expected principals are recorded from Kafka.
+"""
 
 import time
 
@@ -48,7 +51,7 @@ def test_no_name_takes_a_pattern_long(pattern: str) -> None:
     name_ = ("a," if "," in pattern else "aa") * (MAX_NAME_LENGTH // 2)
     begun_s = time.thread_time()
 
-    assert map_name(name_, rules) == "yy"  # as Java does it: .* is found twice
+    assert map_name(name_, rules) == "yy"  # as in Java, where .* matches twice
     assert time.thread_time() - begun_s < 0.5
 
     with pytest.raises(NoMatchingRule):

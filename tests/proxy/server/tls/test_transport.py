@@ -1,4 +1,7 @@
-"""TLS without sockets: a transport below that remembers, and a peer that is OpenSSL itself."""
+"""Tests ``TlsTransport`` without sockets.
+
+The transport below it records what the test checks, and the peer uses OpenSSL directly.
+"""
 
 import asyncio
 import ssl
@@ -20,7 +23,7 @@ KIB = 1024
 
 
 class Below(asyncio.Transport):
-    """What was sent, and what was asked of it."""
+    """The transport below the ``TlsTransport``. It records the bytes that were sent, and the calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +55,7 @@ class Below(asyncio.Transport):
 
 
 class Above(asyncio.Protocol):
-    """The calls of the transport."""
+    """The protocol above the ``TlsTransport``. It records the calls of the transport."""
 
     def __init__(self, *, stays: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
@@ -81,7 +84,7 @@ class Above(asyncio.Protocol):
 
 
 class Pair:
-    """A ``TlsTransport`` and its peer."""
+    """A ``TlsTransport`` with the transport below, the protocol above, and its TLS peer."""
 
     def __init__(self, files: "Files", *, we_serve: bool = True, stays: bool = False, **wants: object) -> None:
         self.below = Below()
@@ -118,19 +121,19 @@ class Pair:
         return self
 
     def hear(self) -> None:
-        """Give the peer what was sent."""
+        """Pass the bytes that the transport has sent on to the peer."""
         for data in self.below.sent:
             self.incoming.write(data)
         self.below.sent.clear()
 
     def speak(self) -> None:
-        """Give us what the peer has sent."""
+        """Pass the bytes that the peer has sent on to the transport."""
         data = self.outgoing.read()
         if data:
             self.transport.data_received(data)
 
     def said(self) -> bytes:
-        """Return what the peer can read."""
+        """Return the plaintext that the peer can read."""
         self.hear()
         found = b""
         try:
@@ -142,7 +145,7 @@ class Pair:
 
 
 class Files:
-    """One authority, and contexts of both sides."""
+    """A certificate authority, and the TLS contexts of server and client."""
 
     def __init__(self, directory: Path) -> None:
         authority = Authority("all")
@@ -166,7 +169,7 @@ def version(request: pytest.FixtureRequest, files: Files) -> Iterator[ssl.TLSVer
 
 
 def in_loop(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test within a loop; nothing in it waits."""
+    """Run a test in an event loop. The test itself does not wait."""
 
     @wraps(test)
     def run(*args: object, **kwargs: object) -> None:
@@ -282,7 +285,7 @@ def test_data_after_the_handshake_in_the_same_read_is_delivered(files: Files) ->
     assert pair.above.data == [b"early"]
 
 
-# -- ends --
+# -- the end of a connection --
 
 
 @pytest.mark.usefixtures("version")
@@ -298,7 +301,7 @@ def test_close_sends_close_notify_and_does_not_wait(files: Files) -> None:
     assert pair.below.end == "closed"
     assert pair.transport.is_closing()
     assert pair.said() == b"last"
-    pair.peer.unwrap()  # would want to read more, without that close_notify
+    pair.peer.unwrap()  # raises SSLWantReadError if close_notify is missing
 
 
 @pytest.mark.usefixtures("version")
@@ -310,7 +313,7 @@ def test_a_peer_that_ends_in_order_still_gets_its_answers(files: Files) -> None:
         pair.peer.unwrap()
 
     pair.speak()
-    assert pair.transport.eof_received() is True  # the plain end, which comes next
+    assert pair.transport.eof_received() is True  # the FIN, which follows close_notify
 
     assert (pair.above.data, pair.above.calls) == ([b"question"], ["end"])
     pair.transport.write(b"answer")
@@ -332,7 +335,7 @@ def test_an_orderly_end_closes_unless_the_protocol_stays(files: Files) -> None:
 
 @in_loop
 def test_an_end_without_notice_closes(files: Files) -> None:
-    """Anybody on the way can send a FIN: it is no end that the peer has said."""
+    """A FIN without close_notify is no end of the peer, because anyone on the network path can send a FIN."""
     pair = Pair(files, stays=True).shake()
 
     assert pair.transport.eof_received() is False
@@ -416,9 +419,9 @@ def test_a_failed_handshake_sends_its_alert(files: Files) -> None:
     files.server.verify_mode = ssl.CERT_REQUIRED
     try:
         pair = Pair(files).shake()
-    except ssl.SSLError as error:  # TLS 1.2 tells in the handshake
+    except ssl.SSLError as error:  # TLS 1.2 reports the failure in the handshake
         raised = error
-    else:  # TLS 1.3 behind it
+    else:  # TLS 1.3 reports it after the handshake
         with pytest.raises(ssl.SSLError) as found:
             pair.said()
         raised = found.value
@@ -480,13 +483,13 @@ def test_the_handshake_timeout_ends_with_the_handshake(files: Files, monkeypatch
     assert asyncio.run(wait()) == ""
 
 
-# -- flow --
+# -- flow control --
 
 
 @in_loop
 def test_flow_control_is_that_of_the_transport_below(files: Files) -> None:
     pair = Pair(files)
-    pair.transport.pause_writing()  # in the handshake there is no protocol above
+    pair.transport.pause_writing()  # during the handshake there is no protocol above
     pair.shake()
 
     pair.transport.pause_writing()
@@ -513,7 +516,7 @@ def test_data_that_arrives_while_paused_is_kept(files: Files) -> None:
         assert (pair.above.data, pair.above.calls) == ([], [])
 
         pair.transport.resume_reading()
-        assert pair.above.data == []  # not within the call
+        assert pair.above.data == []  # data does not arrive within the call
         await asyncio.sleep(0)
         pair.transport.resume_reading()
         await asyncio.sleep(0)
