@@ -1,4 +1,4 @@
-"""Addresses and IP addresses as operators write them."""
+"""Tests addresses and IP addresses as operators write them."""
 
 from ipaddress import IPv4Address, IPv6Address
 

@@ -1,4 +1,4 @@
-"""Certificates are read as ``cryptography`` reads them; any bytes give a value or a CertificateError."""
+"""Tests that certificates are read as ``cryptography`` reads them, and that other bytes raise CertificateError."""
 
 from datetime import UTC, datetime
 
@@ -33,7 +33,7 @@ def test_subject_and_times_of_a_real_certificate() -> None:
     ],
 )
 def test_both_forms_of_time_are_read(time: bytes, meaning: datetime) -> None:
-    """Source: RFC 5280, 4.1.2.5."""
+    """RFC 5280, section 4.1.2.5, defines both forms."""
     assert validity_of(certificate_of(SUBJECT, not_after=time))[1] == meaning
 
 
@@ -51,11 +51,11 @@ def test_an_invalid_time_is_refused_only_when_it_is_read(time: bytes) -> None:
     [
         b"",
         b"\x30",
-        b"\x30\x80\x00\x00",  # "until a mark"
-        b"\x30\x81\x05hello",  # a length that could be shorter
+        b"\x30\x80\x00\x00",  # an indefinite length
+        b"\x30\x81\x05hello",  # a length that has a shorter form
         b"\x30\x82\x00\x80" + bytes(0x80),
         b"\x30\x85\x01\x00\x00\x00\x00",  # 4 GiB
-        b"\x30\x05\x02\x01",  # ends too late
+        b"\x30\x05\x02\x01",  # a length beyond the end of the data
         sequence(),
         sequence(sequence()),
         sequence(sequence(element(0x04, b"\x01"))),

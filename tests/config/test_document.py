@@ -1,4 +1,4 @@
-"""YAML as values with lines."""
+"""Tests how YAML is read into values with line numbers."""
 
 import pytest
 from hypothesis import given

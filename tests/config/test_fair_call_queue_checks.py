@@ -1,4 +1,4 @@
-"""The section ``fair_call_queue`` of the file or of a listener: every key of Hadoop's guide, and the faults."""
+"""Tests the section ``fair_call_queue``, with every key of Hadoop's guide, and its faults."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ from kafka_quota_proxy.proxy.fair_queue.settings import decay_options, dispatche
 from tests.config.test_load import LISTENERS, loaded
 from tests.support.cases import each_case
 
-# The table of Hadoop's guide and the options that only its code has.
+# The keys in the table of Hadoop's guide, and the keys that only Hadoop's code has.
 HADOOPS_KEYS = {
     "backoff.enable": "true",
     "callqueue.impl": "org.apache.hadoop.ipc.FairCallQueue",
@@ -101,7 +101,7 @@ def warnings(section: str) -> list[str]:
     return [str(warning) for warning in loaded(with_section(section)).warnings]
 
 
-# -- what holds --
+# -- valid sections --
 
 
 def test_without_the_section_there_is_no_queue() -> None:
@@ -193,7 +193,7 @@ def test_the_example_shows_the_defaults() -> None:
     found = load_bytes((LISTENERS + "\n".join(section) + "\n").encode(), file="f.yaml")
 
     assert len(section) > 30
-    # What has no effect with other defaults is shown all the same; thresholds are whole per cents in a file.
+    # A key is kept even if it has no effect with the other keys. Thresholds are whole per cents in a file.
     assert {warning.key.split(".")[1] for warning in found.warnings} == {"weighted-cost"}
     assert found.config.listeners[0].fair_call_queue == queue("decay-scheduler.thresholds: 13,25,50")
 
@@ -262,7 +262,7 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
     assert warnings(f"{old}: 0") == []
 
 
-# -- what is refused --
+# -- faults --
 
 
 @each_case(
@@ -432,7 +432,7 @@ fair_call_queue: {}
     ]
 
 
-# -- what Hadoop starts with --
+# -- defaults --
 
 
 @each_case(
@@ -454,7 +454,7 @@ def test_mode_hadoop_accepts_the_thresholds_that_hadoop_accepts(section: str, th
     scheduler.charge("b", 85)
 
     assert found.thresholds == thresholds
-    # As Hadoop looks for it: from the lowest level up.
+    # Hadoop looks for the level from the lowest level up.
     highest = max((level for level, least in enumerate(thresholds, start=1) if least <= 0.15), default=0)
     assert scheduler.level("a") == scheduler.standing("a").level == highest
 
@@ -498,7 +498,7 @@ def test_of_several_providers_the_first_counts_as_in_hadoop() -> None:
     assert "not 'nobody'" in only_fault("identity-provider.impl: user,nobody")
 
 
-# -- what has no effect --
+# -- keys without effect --
 
 
 @each_case(

@@ -1,4 +1,4 @@
-"""Hadoop's keys: the forms of their values, and their defaults."""
+"""Tests the forms and the defaults of Hadoop's keys."""
 
 from fractions import Fraction
 

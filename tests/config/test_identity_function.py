@@ -1,4 +1,4 @@
-"""The operator's own identity function: it is used, or it is a fault with its line."""
+"""Tests that the operator's own identity function is used, or is a fault at its line."""
 
 from pathlib import Path
 

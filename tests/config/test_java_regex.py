@@ -1,4 +1,4 @@
-"""A pattern of Java matches the same texts in RE2, or is refused. ``test_principal_mapping`` tests whole rules."""
+"""Tests that a Java pattern matches the same texts in RE2, or is refused."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""A file is loaded whole, or refused with every fault at its line."""
+"""Tests that a configuration file is loaded as a whole, or refused with every fault at its line."""
 
 from ipaddress import ip_network
 from pathlib import Path
@@ -182,7 +182,7 @@ def test_the_example_shows_every_key_and_is_valid() -> None:
 
     assert found.warnings == ()
     written = example.read_text(encoding="utf-8")
-    # Read off the schema, so that a key added there is missed here.
+    # The keys come from the schema, so the test fails if the example lacks a new key.
     for _, section in FILE.within():
         for key in section.keys:
             assert key in written, key

@@ -1,4 +1,4 @@
-"""Warnings about two listeners that may lead to one broker under different names."""
+"""Tests warnings about two listeners that may lead to one broker under different names."""
 
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import Severity
@@ -12,7 +12,7 @@ CLUSTER = "  - {{name: l{}, bind: 127.0.0.1:{}, bootstrap_servers: '{}', broker_
 
 
 def file_of(*servers: str) -> bytes:
-    """A file with a listener in front of each; ``cluster:`` before the servers of a cluster."""
+    """Return a configuration file with a listener for each server, and one for each ``cluster ADDRESS``."""
     text = "listeners:\n"
     for number, address in enumerate(servers):
         port = 9100 + 100 * number
@@ -51,7 +51,7 @@ def test_the_warning_names_both_listeners_and_the_remedy() -> None:
         (("cluster a:9092,b:9092", "cluster b:9092,c:9092"), 1),
         (("cluster a:9092,b:9092", "b:9092"), 1),
         (("localhost:19092", "cluster 127.0.0.1:19092"), 1),
-        # Written alike they are one without a question, and other ports and hosts are others.
+        # Equal addresses are certainly one broker. Other ports and hosts are other brokers.
         (("127.0.0.1:19092", "127.0.0.1:19092"), 0),
         (("cluster a:9092,b:9092", "cluster b:9092,a:9092"), 0),
         (("127.0.0.1:19092", "localhost:19093"), 0),

@@ -1,4 +1,4 @@
-"""Kafka's mapping rules are read as Kafka reads them; rules that fail later in Kafka are refused."""
+"""Tests that mapping rules are read as Kafka reads them, and refused if they would fail later in Kafka."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Rules of clients and of addresses have their own limits, and no entity has two rules."""
+"""Tests the limits of rules for clients and for IP addresses, and that no entity has two rules."""
 
 from textwrap import dedent
 
@@ -71,14 +71,14 @@ def test_a_rule_of_an_address_is_kept_apart_from_those_of_clients(written: str, 
 
 
 def test_a_rate_of_0_for_an_address_is_accepted() -> None:
-    """A rate of 0 is what ``ConnectionQuotasTest`` refuses an address with, though Kafka's Admin API has none (V55)."""
+    """Kafka's ``ConnectionQuotasTest`` refuses an address by 0, but Kafka's Admin API does not accept 0 (V55)."""
     (rule,) = config("{ip: 10.0.0.7, connection_creation_rate: 0}").ip_quotas
 
     assert rule.connection_creation_rate == 0.0
 
 
 def test_an_address_and_all_others_have_a_rate_each() -> None:
-    """As ``testAlterIpQuotasRequest`` sets them (V54)."""
+    """The rates are those of Kafka's ``testAlterIpQuotasRequest`` (V54)."""
     rules = config(
         "{ip: 1.2.3.4, connection_creation_rate: 150}", "{ip: <default>, connection_creation_rate: 200}"
     ).ip_quotas

@@ -1,4 +1,4 @@
-"""The table of quota kinds, and a new kind that is one row."""
+"""Tests the table of quota kinds, and that one row makes a new kind."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Records of the quota topic: an encoded record decodes to itself, and any other bytes are a fault."""
+"""Tests that records of the quota topic are read as they were written, and that any other bytes are a fault."""
 
 import json
 
@@ -149,7 +149,7 @@ def test_any_other_key_is_a_fault(key: bytes | None) -> None:
     ],
 )  # fmt: skip
 def test_a_key_has_one_form_only(key: bytes) -> None:
-    """Of two forms compaction keeps both, and the older one would be back after the deletion of the newer."""
+    """Compaction would keep both of two forms, and the deletion of the newer would bring the older back."""
     assert fault(key, b'{"producer_byte_rate":1.0}').kind is FaultKind.KEY
 
 
@@ -242,7 +242,7 @@ def test_decoding_any_bytes_raises_nothing(key: bytes | None, value: bytes | Non
 
 @each_case("depth", [40, 970, 100_000])
 def test_a_deeply_nested_value_is_a_fault(depth: int) -> None:
-    """Code that walks the value later may have less stack left than its reader."""
+    """Code that walks the value later may have less stack left than the parser."""
     nested = b"[" * depth + b"]" * depth
     for key, value in (
         (b'{"user":"a","key":%s}' % nested, None),
@@ -252,7 +252,7 @@ def test_a_deeply_nested_value_is_a_fault(depth: int) -> None:
         told = str(fault(key, value))
         assert told.endswith(("is nested too deep", "is not JSON that is read here", "bytes are too many"))
         assert depth > 40 or told.endswith("deep")
-    # Brackets in a text are none.
+    # Brackets within a string do not count.
     assert isinstance(decode(b'{"user":"%s"}' % nested[:10_000], None), Rule)
 
 

@@ -1,4 +1,4 @@
-"""``quotas_from``: sources of more rules, and the faults."""
+"""Tests the key ``quotas_from``, which lists other sources of rules, and its faults."""
 
 from pathlib import Path
 

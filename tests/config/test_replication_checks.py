@@ -1,4 +1,4 @@
-"""The section ``replication``: rates and lists of replicas, and the faults."""
+"""Tests the section ``replication``, with its rates and lists of replicas, and its faults."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -334,7 +334,7 @@ def test_one_broker_with_two_node_ids_is_refused(others: str, fault: str) -> Non
 
 
 def test_two_addresses_with_one_node_id_are_a_warning() -> None:
-    """They may be one broker's, or brokers of two clusters."""
+    """The addresses may belong to one broker, or to brokers of two clusters."""
     text = (
         "listeners:\n"
         "  - {name: a, bind: 'h:1', upstream: 'k:1', node_id: 1}\n"

@@ -1,4 +1,4 @@
-"""Names that no client has, rules that never win, and clients that no rule reaches: each is a warning at its line."""
+"""Tests warnings about rules that apply to no client, and about clients to which no rule applies."""
 
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from tests.config.test_load import LISTENERS, warnings
@@ -130,7 +130,7 @@ def test_rule_for_a_folded_user_is_a_warning() -> None:
 
 
 def test_rule_for_the_target_of_a_fold_is_no_warning() -> None:
-    """team-etl itself is charged as team-team-etl, but etl is charged as team-etl."""
+    """The rule for team-etl applies to etl, which is charged as team-etl."""
     folds = "principals: {fold: [{match: '^(.*)$', to: 'team-\\1'}]}\n"
 
     assert of_rules("{user: team-etl, producer_byte_rate: 1MB}", more=folds) == []
@@ -216,7 +216,7 @@ def test_a_scheduled_rule_hides_no_other(times: str) -> None:
 
 
 def test_limit_of_a_user_above_that_of_each_client_id_is_a_warning() -> None:
-    """Limits do not nest: alice's 5 MB/s hold for her clients without a client-id, and for no sum."""
+    """The limit of alice applies only to her clients without a client-id, and not to the sum of all her clients."""
     found = of_rules(
         "{user: alice, client-id: <default>, producer_byte_rate: 1MB, consumer_byte_rate: 1MB}",
         "{user: alice, producer_byte_rate: 5MB, consumer_byte_rate: 1MB}",

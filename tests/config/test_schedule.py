@@ -1,4 +1,4 @@
-"""A schedule is open by the local time of its zone, also on days when clocks change."""
+"""Tests that a schedule is open by the local time of its zone, also on days when clocks change."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -22,7 +22,7 @@ from kafka_quota_proxy.config.schedule import (
 from tests.support.cases import each_case
 
 MINUTE_MS = 60_000
-# Clocks that change by an hour, by half of one, by two, at midnight, the other way round, never.
+# Zones whose clocks change by an hour, half an hour or two hours, at midnight, to an earlier winter time, or never.
 ZONES = [
     "Europe/Berlin",
     "America/New_York",
@@ -38,7 +38,7 @@ SEARCHED_DAYS = 2
 
 
 def oracle(schedule: Schedule, unix_ms: int) -> bool:
-    """Read the clock on the wall as a man would."""
+    """Return whether the schedule is open, by the day and the time that a local clock shows."""
     wall = datetime.fromtimestamp(unix_ms // 1_000, tz=ZoneInfo(schedule.time_zone)).replace(tzinfo=None)
     time = wall.strftime("%H:%M")
     begin, end = (f"{minute // 60:02}:{minute % 60:02}" for minute in (schedule.begin_minute, schedule.end_minute))
@@ -51,7 +51,7 @@ def oracle(schedule: Schedule, unix_ms: int) -> bool:
 
 @lru_cache
 def jumps(name: str, year: int) -> list[int]:
-    """Return the hours of a year in which a zone's clock changes, in Unix time; its first where there are none."""
+    """Return the times at which a zone's clock changes in a year, or the start of the year if it never changes."""
     begin = int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1_000
     hours = [begin + hour * 60 * MINUTE_MS for hour in range(366 * 24)]
     offsets = [datetime.fromtimestamp(hour // 1_000, tz=ZoneInfo(name)).utcoffset() for hour in hours]
@@ -60,13 +60,13 @@ def jumps(name: str, year: int) -> list[int]:
 
 @st.composite
 def instants(draw: st.DrawFn) -> tuple[str, int]:
-    """A zone, and a minute within two days of a change of its clock."""
+    """Draw a time zone, and a minute within two days of a change of its clock."""
     name, year, nth = draw(st.sampled_from(ZONES)), draw(st.sampled_from([2025, 2026, 2027])), draw(st.integers(0, 9))
     found = jumps(name, year)
     return name, found[nth % len(found)] + draw(st.integers(-2 * DAY_MINUTES, DAY_MINUTES)) * MINUTE_MS
 
 
-# Most of them near the hours at which clocks change.
+# Many of these times of day are near the hours at which clocks change.
 minutes = st.integers(0, 4 * 60) | st.integers(0, DAY_MINUTES - 1)
 hours = st.tuples(minutes, minutes | st.just(DAY_MINUTES)).filter(lambda pair: pair[0] != pair[1])
 
@@ -75,7 +75,7 @@ hours = st.tuples(minutes, minutes | st.just(DAY_MINUTES)).filter(lambda pair: p
 @given(instants(), st.sets(st.integers(0, 6), min_size=1), hours)
 @example(
     ("Pacific/Apia", 1_325_152_800_000), {4}, (0, DAY_MINUTES)
-)  # at the end of 2011-12-29 comes the 31st, a Saturday
+)  # 2011-12-29 was followed by the 31st, a Saturday
 @example(("America/Sao_Paulo", 1_518_912_000_000), {6}, (0, 60))  # 2018-02-18 began an hour before its midnight
 def test_a_schedule_is_open_at_the_local_times_within_its_hours(
     at: tuple[str, int], days: set[int], hours: tuple[int, int]
@@ -98,7 +98,7 @@ def test_a_schedule_is_open_at_the_local_times_within_its_hours(
 
 
 def changes(schedule: Schedule, begin: str, end: str) -> list[str]:
-    """Return when it opens and closes from ``begin`` to ``end``, as the clock shows it, with the zone's offset."""
+    """Return each opening and closing from ``begin`` to ``end``, in local time with the zone's offset."""
     now_ms, last_ms = (int(datetime.fromisoformat(text).timestamp()) * 1_000 for text in (begin, end))
     found: list[str] = []
     while True:

@@ -1,4 +1,4 @@
-"""``store`` and ``principals.admins``: values, faults and warnings."""
+"""Tests the values, faults and warnings of ``store`` and ``principals.admins``."""
 
 import pytest
 

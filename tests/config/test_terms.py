@@ -1,4 +1,4 @@
-"""An expiry, a schedule and a ramp: read from YAML and JSON, written as they are read, with each fault at its key."""
+"""Tests that the expiry, schedule and ramp of a rule are read and written, and that each fault is at its key."""
 
 import json
 from datetime import UTC, datetime
@@ -102,7 +102,7 @@ texts_of_terms = st.fixed_dictionaries(
 
 @given(texts_of_terms)
 def test_terms_that_are_read_are_written_and_read_again(given: dict[str, object]) -> None:
-    """Else a change that was answered would keep a proxy from ever starting again."""
+    """Otherwise a proxy could not start again with the terms that it has stored."""
     try:
         terms = read_terms(given)
     except TermsError:

@@ -1,4 +1,4 @@
-"""Kafka's lists of throttled replicas: exactly the values that Kafka's validator accepts are read."""
+"""Tests that exactly the lists of throttled replicas that Kafka's validator accepts are read."""
 
 import re
 
@@ -14,7 +14,7 @@ NOBODY = ThrottledReplicas(is_all=False, partitions={})
 
 
 def replicas(*pairs: tuple[int, int]) -> ThrottledReplicas:
-    """Return the list of these pairs of partition and broker."""
+    """Return the throttled replicas for these pairs of partition and broker."""
     brokers = {broker for _, broker in pairs}
     return ThrottledReplicas(
         is_all=False, partitions={broker: frozenset(p for p, b in pairs if b == broker) for broker in brokers}
@@ -36,7 +36,7 @@ def replicas(*pairs: tuple[int, int]) -> ThrottledReplicas:
     ],
 )
 def test_a_list_that_kafka_accepts_is_read(text: str, expected: ThrottledReplicas) -> None:
-    """V41. Source: LogConfigTest.shouldValidateThrottledReplicasConfig in Apache Kafka."""
+    """Source: Kafka's LogConfigTest.shouldValidateThrottledReplicasConfig (V41)."""
     assert parse(text) == expected
 
 
@@ -58,7 +58,7 @@ def test_a_list_that_kafka_accepts_is_read(text: str, expected: ThrottledReplica
     ],
 )
 def test_a_list_that_kafka_refuses_is_refused(text: str) -> None:
-    """V41."""
+    """Source: Kafka's LogConfigTest.shouldValidateThrottledReplicasConfig (V41)."""
     with pytest.raises(ThrottledReplicasError, match=re.escape('write "*" for all, or PARTITION:BROKER')):
         parse(text)
 
@@ -75,7 +75,7 @@ def test_a_list_that_kafka_refuses_is_refused(text: str) -> None:
     ],
 )
 def test_a_broker_keeps_the_partitions_that_are_listed_with_it(text: str, of_102: set[int]) -> None:
-    """V42. Source: DynamicConfigChangeTest in Apache Kafka."""
+    """Source: Kafka's DynamicConfigChangeTest (V42)."""
     found = parse(text)
 
     assert {partition for partition in range(10) if found.holds(partition, 102)} == of_102
@@ -83,7 +83,7 @@ def test_a_broker_keeps_the_partitions_that_are_listed_with_it(text: str, of_102
 
 
 def test_a_star_is_every_partition_of_every_broker() -> None:
-    """V42."""
+    """Source: Kafka's DynamicConfigChangeTest (V42)."""
     assert parse("* ").holds(7, 102)
     assert parse("*").holds(0, 103)
 
@@ -99,7 +99,7 @@ def test_a_star_is_every_partition_of_every_broker() -> None:
     ],
 )
 def test_a_list_that_only_kafkas_validator_accepts_is_read(text: str, expected: ThrottledReplicas) -> None:
-    """V43."""
+    """This is vector V43."""
     assert parse(text) == expected
     assert read(text) == (expected, ())
 

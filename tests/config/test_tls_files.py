@@ -1,4 +1,4 @@
-"""Certificates and keys on disk: a fault names the file and the remedy."""
+"""Tests how certificate and key files are read. A fault gives the file and the remedy."""
 
 import ssl
 from datetime import UTC, datetime, timedelta
@@ -146,7 +146,7 @@ def test_an_expired_certificate_is_a_warning(directory: Path) -> None:
 
 
 def test_a_reload_does_not_read_the_files(directory: Path) -> None:
-    """The files may be in the middle of a replacement, which the reload of certificates notices."""
+    """The files may be in the middle of a replacement, which only the reload of certificates can notice."""
     file = write(directory, certificate="nothing.pem")
 
     assert (

@@ -1,4 +1,4 @@
-"""Files with tokens: valid tokens, and the faults."""
+"""Tests files with tokens, and their faults."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Sizes, rates, numbers and durations as operators write them."""
+"""Tests sizes, rates, numbers and durations as operators write them."""
 
 import math
 from collections.abc import Callable

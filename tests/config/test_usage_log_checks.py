@@ -1,4 +1,4 @@
-"""The section ``usage_log``: files or a topic, and the faults."""
+"""Tests the section ``usage_log``, for files and for a topic, and its faults."""
 
 from pathlib import Path
 from textwrap import dedent
@@ -29,7 +29,7 @@ def test_without_the_section_nothing_is_logged() -> None:
 
 
 def test_a_directory_is_enough() -> None:
-    """And starts from the file's, as certificates do."""
+    """A relative path starts at the directory of the configuration file, as for certificates."""
     assert loaded("{directory: usage}").config.usage_log == UsageLog(files=UsageFiles(directory="d/usage"))
     assert loaded("{directory: /var/usage}").config.usage_log == UsageLog(files=UsageFiles(directory="/var/usage"))
 

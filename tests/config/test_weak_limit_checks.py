@@ -1,4 +1,4 @@
-"""Keys that leave limits without effect: each is a warning at its line."""
+"""Tests warnings about keys that leave limits without effect."""
 
 from tests.config.test_load import LISTENERS, faults, warnings
 from tests.support.cases import each_case
@@ -104,7 +104,7 @@ def test_limits_none_of_which_is_enforced_are_a_warning(text: str, where: str) -
 @each_case(
     "text",
     [
-        f"{LISTENERS}enforcement: observe\n",  # nothing to enforce: measured alone
+        f"{LISTENERS}enforcement: observe\n",  # limits are only measured
         f"{LISTENERS}enforcement: observe\n{RULE.replace('}]', ', enforcement: respond}]')}",
         f"{LISTENERS.replace('}]', ', enforcement: delay}]')}enforcement: observe\n{RULE}",
         f"{LISTENERS}enforcement: observe\nquotas: [{{ip: <default>, connection_creation_rate: 5}}]\n",

@@ -1,4 +1,4 @@
-"""The tables of APIs, against kio's generated classes and the JSON files that kafka-python ships."""
+"""Tests the tables of APIs, against kio's classes and the JSON files of kafka-python."""
 
 from kio.schema.index import api_key_map, schema_name_map
 
@@ -15,12 +15,12 @@ from tests.protocol.support import kafka_python_messages, kio_messages
 from tests.protocol.support.kio_messages import Untyped
 from tests.support.cases import each_case
 
-# Removed in Kafka 4.0, so that no codec here has them: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown.
+# Kafka 4.0 removed LeaderAndIsr, StopReplica, UpdateMetadata and ControlledShutdown, so no codec has them.
 GONE = {4, 5, 6, 7}
 
 
 def header_version(schema: type) -> int:
-    """Read the version from the name of a header class's module: ``kio.schema.request_header.v2.header``."""
+    """Return the version in the module name of a header class, such as ``kio.schema.request_header.v2.header``."""
     return int(schema.__module__.split(".")[-2].removeprefix("v"))
 
 

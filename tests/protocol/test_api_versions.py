@@ -1,4 +1,4 @@
-"""Limiting the versions that a broker advertises; the result is read with kio and aiokafka."""
+"""Tests how the versions that a broker advertises are limited. kio and aiokafka read the result."""
 
 import struct
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from tests.support.cases import FEW_EXAMPLES, each_case
 
 API_VERSIONS = 18
 VERSIONS = range(5)
-# Key, lowest and highest version, as a newer broker may advertise them.
+# The key, lowest and highest version of each API that a newer broker may advertise.
 BROKER = [(0, 0, 14), (1, 4, 19), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
 LIMITED = [(0, 0, 13), (1, 4, 18), (3, 0, 13), (18, 0, 4), (0x7FFF, 0, 0x7FFF)]
 
@@ -84,7 +84,7 @@ def test_response_with_readable_versions_stays_the_same_object(version: int) -> 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_api_with_a_lowest_version_above_the_ceiling_is_unchanged(version: int) -> None:
-    """Versions 14 to 13 would be an API without versions, which clients handle differently."""
+    """Otherwise the API would have versions 14 to 13. Clients differ in how they handle that."""
     frame = kio_response(version, [(0, 14, 15), (1, 18, 19)])
 
     assert advertised(limit_versions(frame, version), version) == [(0, 14, 15), (1, 18, 18)]
@@ -183,7 +183,7 @@ def test_any_bytes_get_own_versions_or_an_error(version: int, frame: bytes) -> N
 @each_case("version", [0, 1, 3, 4, 5, 99])
 @each_case("entries", [[], [(18, 0, 4)], BROKER])
 def test_unsupported_version_is_read_in_v0_layout(version: int, entries: list[tuple[int, int, int]]) -> None:
-    """Source: KIP-511: UNSUPPORTED_VERSION (35) is sent in v0, since 2.4 with the versions of ApiVersions."""
+    """A broker sends UNSUPPORTED_VERSION (35) in v0, since Kafka 2.4 with the versions of ApiVersions (KIP-511)."""
     payload = struct.pack(">ihi", 7, 35, len(entries)) + b"".join(struct.pack(">hhh", *entry) for entry in entries)
     frame = kio_messages.framed(payload)
 

@@ -1,4 +1,4 @@
-"""The common behaviour of all responses that list brokers."""
+"""Tests what all responses that list brokers have in common."""
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from tests.support.cases import each_case
     "api_key, version", [(key, v) for key in (METADATA, DESCRIBE_CLUSTER, FIND_COORDINATOR) for v in versions(key)]
 )
 def test_unknown_tags_are_kept(api_key: int, version: int) -> None:
-    """Each empty tag section gets a tag; the rewritten front has as many tags."""
+    """The test adds a tag to each empty tag section, and counts the tags in the rewritten part."""
     message = kio_messages.example(kio_messages.response_class(api_key, version), array_length=1)
     frame = kio_messages.response_frame(message)
     tagged = frame[:-1] + b"\x01\x63\x03new"

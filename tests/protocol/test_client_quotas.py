@@ -1,4 +1,4 @@
-"""Both client quota APIs, read and written, against the frames of two codecs."""
+"""Tests that the messages of both client quota APIs are read and written, against the frames of two codecs."""
 
 from contextlib import suppress
 from random import Random
@@ -88,7 +88,7 @@ def test_a_describe_request_is_what_a_codec_writes(codec: Codec, seed: int) -> N
 def test_an_alter_request_is_what_a_codec_writes(codec: Codec, seed: int) -> None:
     random = Random(seed)  # noqa: S311
     message, client_id = codec.generated(random), some_client_id(random)
-    # Kafka's own clients write 0 with a removal.
+    # Kafka's own clients write 0 as the value of a limit that they remove.
     for entry in message.entries:
         ops = [codec.changed(op, value=0.0) if op.remove else op for op in entry.ops]
         message = replaced(codec, message, entry, codec.changed(entry, ops=as_list(codec, ops)))
@@ -214,7 +214,7 @@ def test_a_describe_response_that_was_written_is_read(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_ten_thousand_entities_with_two_limits_are_less_than_a_megabyte(version: int) -> None:
-    """The figure of docs/how-to/follow-broker-quotas.md."""
+    """This figure is in docs/how-to/follow-broker-quotas.md."""
     limits = (("producer_byte_rate", 1.0), ("consumer_byte_rate", 2.0))
     entries = tuple(Described((("client-id", f"client-{number}"),), limits) for number in range(10_000))
 
@@ -223,7 +223,7 @@ def test_ten_thousand_entities_with_two_limits_are_less_than_a_megabyte(version:
     assert 800_000 < len(frame) < 900_000
 
 
-# -- bytes of all kinds
+# -- any bytes
 
 
 @pytest.mark.parametrize("version", VERSIONS)

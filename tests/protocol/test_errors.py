@@ -1,4 +1,4 @@
-"""The tree of protocol errors."""
+"""Tests the class hierarchy of protocol errors."""
 
 import inspect
 import re

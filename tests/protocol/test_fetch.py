@@ -1,4 +1,4 @@
-"""Fetch: limits and replica_id of requests, throttle field and charge of responses, as three codecs write them."""
+"""Tests how Fetch requests and responses are read, against three codecs."""
 
 import struct
 from typing import Any
@@ -26,7 +26,7 @@ KAFKA_PYTHON = {
 
 
 def kio_request(version: int, *, replica_id: int = -1, array_length: int = 1, tagged: bool = False) -> Untyped:
-    """Make a request; the replica_id is in the field of its version."""
+    """Return a request with its replica_id in the field that the version has for it."""
     cls = kio_messages.request_class(FETCH, version)
     values: dict[str, Any] = {"min_bytes": MIN_BYTES, "max_bytes": MAX_BYTES}
     if version < 15:
@@ -93,7 +93,7 @@ def test_limits_are_not_read_from_the_next_frame(version: int) -> None:
 
 
 def test_a_request_without_max_bytes_has_no_limit() -> None:
-    """Source: FetchRequest.json: the default of MaxBytes is 0x7fffffff."""
+    """In FetchRequest.json the default of MaxBytes is 0x7fffffff."""
     assert read_limits(struct.pack(">iii", -1, 500, 1), 0, 2) == FetchLimits(8, -1, 500, 1, 2**31 - 1)
 
 
@@ -111,7 +111,7 @@ def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bo
 
 @each_case("cls, version", KAFKA_PYTHON["request"])
 def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> None:
-    # Each integer of an example is 3, so the replica_id, too.
+    # Each integer of the example is 3, and so is the replica_id.
     body = kafka_python_messages.example(cls, version).encode()
 
     assert read_replica_id(body, 0, len(body), version) == 3
@@ -151,7 +151,7 @@ def test_a_replica_state_is_found_among_unknown_tags(version: int, tags: bytes, 
 @pytest.mark.parametrize("version", [15, 17, 18])
 @pytest.mark.parametrize("replica_id", [-1, 2])
 def test_replica_id_of_a_truncated_request_is_refused(version: int, replica_id: int) -> None:
-    """Otherwise a follower could be taken for a consumer."""
+    """Otherwise the proxy could take a follower for a consumer."""
     body = kio_messages.encode(kio_request(version, replica_id=replica_id, array_length=2, tagged=True))
 
     for size in range(len(body)):
@@ -267,7 +267,7 @@ def test_any_response_gives_an_offset_or_none_or_an_error(version: int, data: by
 @each_case("version", KIO_VERSIONS)
 @each_case("array_length", [0, 1, 3])
 def test_response_is_charged_its_size_field_and_its_body(version: int, array_length: int) -> None:
-    """Source: ``FetchResponse.sizeOf`` in Apache Kafka; the size field is charged, the header is not."""
+    """As in Kafka's ``FetchResponse.sizeOf``, the header is not charged."""
     message = kio_messages.example(kio_messages.response_class(FETCH, version), array_length=array_length, tagged=False)
     frame = kio_messages.response_frame(message)
 

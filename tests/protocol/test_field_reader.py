@@ -1,4 +1,4 @@
-"""Reading a frame field by field; the tests of each message test it, too."""
+"""Tests how a frame is read field by field."""
 
 from struct import pack
 

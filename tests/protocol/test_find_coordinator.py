@@ -1,4 +1,4 @@
-"""Coordinators of FindCoordinator responses, as kio writes and reads them."""
+"""Tests the coordinators of FindCoordinator responses, against kio."""
 
 from dataclasses import replace
 

@@ -1,7 +1,4 @@
-"""Every reader against kio and kafka-python: random messages of each API and version.
-
-The tests of each module have chosen cases; these have random ones.
-"""
+"""Tests every reader on random messages of kio and kafka-python, in each API and version."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,20 +30,20 @@ from tests.support.cases import each_case
 
 LIMIT = 100 * 1024 * 1024
 NODE_IDS = (-1, 0, 3, 4, 7, 2**31 - 1)
-# More with a larger hypothesis profile: see conftest.
+# A larger hypothesis profile has more of them: see conftest.
 SEEDS = range(settings().max_examples // 25)
 LISTING = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
 NOT_AVAILABLE = 15
 
 
 def randoms(*names: object) -> Iterator[Random]:
-    """Return random generators, the same in each run."""
+    """Yield random generators that are the same in each run."""
     for seed in SEEDS:
         yield Random(f"{names} {seed}")  # noqa: S311
 
 
 def milliseconds(message: Untyped) -> int | None:
-    """Return the throttle time of a kio response; None if it lacks the field."""
+    """Return the throttle time of a kio response, or None if it has no such field."""
     duration = getattr(message, "throttle_time", None)
     return None if duration is None else round(duration.total_seconds() * 1_000)
 
@@ -88,7 +85,7 @@ def test_requests_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
 
 
 def _tags(random: Random) -> bytes:
-    """Return a header's tag section with unknown tags."""
+    """Return a tag section with random unknown tags."""
     out = write_uvarint(count := random.randrange(4))
     for _ in range(count):
         value = random.randbytes(random.choice([0, 3, 200]))
@@ -99,7 +96,7 @@ def _tags(random: Random) -> bytes:
 def _read_head(
     frame: bytes, api_key: int, version: int, body_bytes: int, client_id: str | None, random: Random
 ) -> RequestHead:
-    """Check the head of a frame, alone, among other frames, and truncated."""
+    """Check that the head of a frame is read alone, among other frames, and not from a prefix. Return the head."""
     body = len(frame) - body_bytes
     head = RequestHead(len(frame) - 4, api_key, version, -7, (client_id or "").encode(), body)
     assert read_request_head(frame, 0, LIMIT) == head
@@ -110,7 +107,7 @@ def _read_head(
 
 
 def _check_body(frame: bytes, head: RequestHead, fields: dict[str, Any]) -> None:
-    """Compare the fields that are read from a body."""
+    """Compare the fields that are read from a body with ``fields``."""
     end = len(frame)
     match head.api_key:
         case ApiKey.PRODUCE:
@@ -167,7 +164,7 @@ def test_responses_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
 
 
 def _no_error(api_key: int) -> dict[str, Any]:
-    """Avoid error 35 in ApiVersions: brokers write it in v0, which codecs do not."""
+    """Return values that avoid error 35 in ApiVersions, which brokers write in v0 and codecs do not."""
     return {"error_code": ErrorCode.none} if api_key == ApiKey.API_VERSIONS else {}
 
 
@@ -225,7 +222,7 @@ def test_only_the_brokers_of_kio_are_replaced(api_key: int, version: int) -> Non
 
 
 def _with_known_brokers(message: Untyped, api_key: int, version: int, random: Random) -> Untyped:
-    """Give brokers node ids, some with an advertised address."""
+    """Give the listed brokers random node ids, of which some have an advertised address."""
     if api_key == FIND_COORDINATOR and version < 4:
         return replace(message, node_id=random.choice(NODE_IDS))
     name = LISTING[api_key]

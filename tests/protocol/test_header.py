@@ -1,4 +1,4 @@
-"""The size and the header of a frame, as three other codecs write them."""
+"""Tests how the size and the header of a frame are read, against three other codecs."""
 
 import struct
 from typing import Any
@@ -35,7 +35,7 @@ def request(
     tags: bytes = b"",
     body: bytes = b"body",
 ) -> bytes:
-    """Build a request byte by byte; ``client_id_bytes`` replaces the length of ``client_id``."""
+    """Return a request built byte by byte. ``client_id_bytes`` replaces the length of ``client_id``."""
     length = len(client_id) if client_id_bytes is None else client_id_bytes
     payload = struct.pack(">hhih", api_key, api_version, 7, length) + client_id + tags + body
     return struct.pack(">i", len(payload)) + payload
@@ -46,7 +46,7 @@ def expected(message_key: int, version: int, frame: bytes, body: bytes, client_i
 
 
 def assert_read_once_complete(frame: bytes, head: RequestHead) -> None:
-    """Assert that each prefix gives the head or None, and None exactly while the head is incomplete."""
+    """Assert that a prefix gives None until the head is complete, and then gives the head."""
     for size in range(min(len(frame), head.body + 3) + 1):
         assert read_request_head(frame[:size], 0, LIMIT) == (head if size >= head.body else None), size
 
@@ -110,7 +110,7 @@ def test_request_without_a_body_has_a_head() -> None:
 
 
 def test_a_controlled_shutdown_v0_has_no_client_id() -> None:
-    """Source: RequestHeader.json: header v0 belongs to ControlledShutdown v0 alone."""
+    """RequestHeader.json uses header v0 for ControlledShutdown v0 alone."""
     frame = struct.pack(">ihhii", 12, ApiKey.CONTROLLED_SHUTDOWN, 0, 7, 3)
     head = RequestHead(12, ApiKey.CONTROLLED_SHUTDOWN, 0, 7, b"", 12)
 
@@ -213,7 +213,7 @@ def test_header_with_too_many_tags_is_refused_at_once() -> None:
 
 @given(frame=st.binary(max_size=80), offset=st.integers(0, 4), small=st.booleans())
 def test_any_bytes_give_a_head_within_the_frame_or_none_or_an_error(frame: bytes, offset: int, small: bool) -> None:
-    # Most random sizes are impossible; a small one lets the rest of the head be read.
+    # Most random sizes are invalid. With a small size, the rest of the head is read too.
     data = bytes(offset) + (len(frame).to_bytes(4, "big") if small else b"") + frame
     try:
         head = read_request_head(data, offset, LIMIT)
@@ -226,7 +226,7 @@ def test_any_bytes_give_a_head_within_the_frame_or_none_or_an_error(frame: bytes
 
 @given(data=st.data())
 def test_head_is_the_same_for_bytes_cut_anywhere(data: st.DataObject) -> None:
-    """None for a shorter prefix, then the same head or error for each longer one."""
+    """Short prefixes give None. All longer ones give the same head or error."""
     api_key = data.draw(st.sampled_from([0, 1, 3, 7, 18, 1_000]))
     body = data.draw(st.binary(max_size=30))
     frame = request(
@@ -250,6 +250,6 @@ def test_head_is_the_same_for_bytes_cut_anywhere(data: st.DataObject) -> None:
 
 
 def test_the_size_of_a_frame_may_be_zero() -> None:
-    """Raw SASL tokens, after a SaslHandshake v0, can be empty."""
+    """After a SaslHandshake v0, clients send raw SASL tokens, which can be empty."""
     assert read_frame_size(b"\0\0\0", 0, LIMIT) is None
     assert read_frame_size(b"\0\0\0\0", 0, LIMIT) == 0

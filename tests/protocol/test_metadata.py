@@ -1,4 +1,4 @@
-"""The nodes of Metadata and DescribeCluster responses, as kio writes and reads them."""
+"""Tests the brokers of Metadata and DescribeCluster responses, against kio."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_cluster_id_is_read_if_present(version: int, cluster_id: str | None) -> 
 
     known = cluster_id if version >= 2 and cluster_id and len(cluster_id) <= 256 else None
     assert metadata.find_cluster_id(data, start, brokers, version) == known
-    # It is not waited for, and bytes after the frame are not read.
+    # The cluster id is None if the frame ends before it. Bytes after the frame are not read.
     assert metadata.find_cluster_id(data[: brokers.end], start, brokers, version) is None
 
 

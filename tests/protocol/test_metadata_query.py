@@ -1,4 +1,4 @@
-"""The Metadata query and the counts in its response, against two codecs."""
+"""Tests the Metadata query and the counts in its response, against two codecs."""
 
 from random import Random
 from struct import pack

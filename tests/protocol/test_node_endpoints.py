@@ -1,4 +1,4 @@
-"""The node_endpoints of a response: replaced in a whole frame, hidden in one that streams."""
+"""Tests that node_endpoints are replaced in a whole frame, and hidden in a frame that arrives in pieces."""
 
 import uuid
 from contextlib import suppress
@@ -105,7 +105,7 @@ def test_plain_frames_are_recognised_as_without_endpoints(api_key: int, version:
 
 
 def _fetched(version: int, nodes: list[tuple[int, str, int, str | None]], records: bytes) -> bytes:
-    """Return a Fetch response with the records of one partition, without aborted transactions."""
+    """Return a Fetch response with the records of one partition and without aborted transactions."""
     message = _response(FETCH, version, nodes, records=records)
     (topic,) = message.responses
     (partition,) = topic.partitions
@@ -174,7 +174,7 @@ def test_frame_that_arrives_byte_by_byte_has_no_endpoints(api_key: int, version:
 
 
 def _assert_hidden(frame: bytes, message: Untyped) -> None:
-    """Assert that the frame is the message without endpoints, with an unknown tag at its end (which kio rejects)."""
+    """Assert that the frame is the message without endpoints, with no tag or one unknown tag at its end."""
     bare = kio_messages.response_frame(replace(message, node_endpoints=()))
     tags_at = len(bare) - 1
     assert frame[4:tags_at] == bare[4:tags_at]
@@ -212,7 +212,7 @@ def test_records_pass_as_they_arrive(api_key: int) -> None:
 @pytest.mark.parametrize("api_key", FIRST_VERSION)
 def test_field_above_the_limit_is_refused(api_key: int) -> None:
     version = max(version for key, version in VERSIONS if key == api_key)
-    # A header whose tag section does not end.
+    # The tag section of this header does not end.
     endless = (2**31 - 1).to_bytes(4, "big") + bytes(4) + b"\xff\xff\x7f" + 200_000 * b"\x01\x02xx"
 
     with pytest.raises(HeadTooLong):
@@ -281,13 +281,13 @@ def test_unknown_tags_are_kept_next_to_endpoints() -> None:
     "tags",
     [
         b"\x01\x00\x0a\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00",  # a tag size below the size of the array
-        b"\x01\x00\x0f\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00host",  # above it
+        b"\x01\x00\x0f\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00host",  # a tag size above the size of the array
         b"\x01\x00\x05\x00host",
-        b"\x02\x00\x0c\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00\x00\x01\x01",  # two tags 0
+        b"\x02\x00\x0c\x02\x00\x00\x00\x03\x01\x00\x00\x23\x84\x00\x00\x00\x01\x01",  # tag 0 twice
     ],
 )
 def test_endpoints_that_do_not_fill_one_tag_are_refused(tags: bytes) -> None:
-    """Found by fuzzing: bytes after the array, or the first of two arrays, would have passed unchanged."""
+    """Otherwise bytes after the array, or the first of two arrays, would be forwarded unchanged."""
     body = bytes(4) + b"\x00" + bytes(4 + 2 + 4) + b"\x01" + tags
     frame = len(body).to_bytes(4, "big") + body
 
@@ -298,7 +298,7 @@ def test_endpoints_that_do_not_fill_one_tag_are_refused(tags: bytes) -> None:
 
 
 def test_topic_ids_are_sixteen_bytes_and_names_are_not() -> None:
-    """v13 of Produce has ids where v12 has names, which may be empty."""
+    """Produce v13 has topic ids where v12 has names, which may be empty."""
     message = _response(PRODUCE, 13, [(3, "broker3", 9092, None)])
     (topic,) = message.responses
     message = replace(message, responses=(replace(topic, topic_id=uuid.UUID(int=2**127)),))

@@ -1,4 +1,4 @@
-"""A frame that arrives in pieces, and when it is parsed again."""
+"""Tests when a frame that arrives in pieces is parsed again."""
 
 import tracemalloc
 from struct import pack

@@ -1,4 +1,4 @@
-"""Kafka's primitive types, against kio's and aiokafka's writers."""
+"""Tests Kafka's primitive types, against the writers of kio and aiokafka."""
 
 import io
 from collections.abc import Callable
@@ -61,7 +61,7 @@ def test_a_varint_of_more_than_32_bits_is_malformed(data: bytes) -> None:
 
 
 def test_padded_varint_is_read_as_kafka_reads_it() -> None:
-    """Source: ``ByteUtils.readUnsignedVarint`` in Apache Kafka, which takes up to five bytes for any value."""
+    """Kafka's ``ByteUtils.readUnsignedVarint`` takes up to five bytes for any value."""
     assert read_uvarint(b"\x81\x80\x80\x80\x00", 0) == (1, 5)
 
 
@@ -108,7 +108,7 @@ def test_tags_cut_anywhere_are_truncated(tags: dict[int, bytes], data: st.DataOb
     ],
 )
 def test_length_that_kafka_refuses_is_malformed(skip: Callable[[bytes, int], int], data: bytes) -> None:
-    """Source: the code that ``MessageDataGenerator`` of Apache Kafka generates."""
+    """Source: the code that Kafka's ``MessageDataGenerator`` generates."""
     with pytest.raises(MalformedLength):
         skip(data, 0)
 

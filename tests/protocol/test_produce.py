@@ -1,4 +1,4 @@
-"""Produce: acks of requests and the throttle field of responses, as three other codecs write them."""
+"""Tests the acks of Produce requests and the throttle time of responses, against three other codecs."""
 
 from struct import pack
 from typing import Any
@@ -31,7 +31,7 @@ def kio_request(version: int, *, acks: int, transactional_id: str | None, array_
 
 
 def assert_read_once_complete(body: bytes, version: int, acks: int, transactional_id: str | None) -> None:
-    """Assert that ``acks`` is read as soon as its two bytes arrive, and is None before."""
+    """Assert that ``acks`` is None until both of its bytes have arrived, and is read then."""
     name = (transactional_id or "").encode()
     length = b"" if version < 3 else bytes(2) if version < 9 else write_uvarint(len(name) + 1)
     needed = 2 if version < 3 else len(length) + len(name) + 2
@@ -112,7 +112,7 @@ def test_any_request_gives_acks_or_none_or_an_error(version: int, data: bytes, o
 
 @st.composite
 def kio_responses(draw: st.DrawFn, version: int) -> Untyped:
-    """Make responses with and without errors, messages and leaders."""
+    """Draw a response with or without errors, messages and leaders."""
     response = kio_messages.response_class(PRODUCE, version)
     topic = _element(response, "responses")
     partition = _element(topic, "partition_responses")

@@ -1,4 +1,4 @@
-"""Headers of both versions of the PROXY protocol, cut anywhere, and malformed ones."""
+"""Tests PROXY protocol headers of both versions, cut anywhere and malformed."""
 
 import socket
 import struct
@@ -22,13 +22,13 @@ ipv6s = st.integers(1 << 64, (1 << 128) - 1).map(IPv6Address)  # none of them an
 
 
 def binary(rest: bytes, *, command: int = 0x21, family: int = 0x11, size_bytes: int | None = None) -> bytes:
-    """Build a header of version 2; ``size_bytes`` replaces the length of ``rest``."""
+    """Return a header of version 2. ``size_bytes`` replaces the length of ``rest``."""
     size = len(rest) if size_bytes is None else size_bytes
     return SIGNATURE + struct.pack(">BBH", command, family, size) + rest
 
 
 def read_in_pieces(data: bytes, header_bytes: int) -> ProxyHeader | None:
-    """Read each prefix; only the whole header gives a result."""
+    """Assert that each shorter prefix gives None, and return what the whole header gives."""
     for size in range(header_bytes):
         assert read_proxy_header(data[:size]) is None, size
     return read_proxy_header(data)

@@ -1,4 +1,4 @@
-"""The ends of record batches, as kafka-python writes them."""
+"""Tests where record batches end, against kafka-python."""
 
 from itertools import accumulate
 from struct import pack
@@ -27,7 +27,7 @@ def batch_bytes(magic: int, value_bytes: int) -> bytes:
 )
 @example(sizes=[30] * 9, cut_at=190, begin=0)
 def test_only_whole_batches_are_taken(magic: int, sizes: list[int], cut_at: int, begin: int) -> None:
-    """V45: records may end in a part of a batch, at exactly ``partition_max_bytes``."""
+    """A broker cuts records off at ``partition_max_bytes``, so the last batch may be incomplete (V45)."""
     batches = [batch_bytes(magic, size) for size in sizes]
     edges = [begin, *accumulate(map(len, batches), initial=begin)]
     data = bytes(begin) + b"".join(batches)
@@ -57,7 +57,7 @@ def test_a_batch_of_an_impossible_length_is_not_whole(length: int) -> None:
 
 
 def test_the_shortest_message_is_whole() -> None:
-    """Source: ``LegacyRecord.RECORD_OVERHEAD_V0`` in Apache Kafka: 14 bytes, of which neither key nor value is any."""
+    """Kafka's ``LegacyRecord.RECORD_OVERHEAD_V0`` is 14 bytes, without key and value."""
     data = pack(">qi", 0, 14) + bytes(14)
 
     assert end_of_whole_batches(data, 0, len(data)) == 26

@@ -1,4 +1,4 @@
-"""Refusals, against the frames of two codecs; and requests that must not be refused."""
+"""Tests refusals against the frames of two codecs, and which requests must not be refused."""
 
 from collections.abc import Callable
 from random import Random
@@ -28,7 +28,7 @@ NOT_ENOUGH_REPLICAS, COORDINATOR_LOAD_IN_PROGRESS = 19, 14
 
 
 def check(codec: Codec, written: bytes | None, correlation_id: int, **values: object) -> None:
-    """Assert that a response is what kafka-python writes with these values, and that kio reads it to its end."""
+    """Assert that a response is what kafka-python writes with these values, and that kio can read it."""
     responses = KafkaPython("response", codec.api_key, codec.version)
     assert written == responses.frame(responses.made(**values), correlation_id=correlation_id)
     if isinstance(codec, Kio):
@@ -36,7 +36,7 @@ def check(codec: Codec, written: bytes | None, correlation_id: int, **values: ob
 
 
 def same_topics(codec: Codec, topics: Untyped, path: str, element: Callable[[Any], dict[str, object]]) -> list[Untyped]:
-    """Return the topics of a request as those of its response, with an element per partition."""
+    """Return the topics of a request as topics of its response, with ``element`` of each partition."""
     responses = KafkaPython("response", codec.api_key, codec.version)
     array, inner = path.split(".")
     inner_of_request = "partition_data" if codec.api_key == PRODUCE else inner
@@ -97,7 +97,7 @@ def test_fetch_gets_an_empty_response_without_session(codec: Codec, seed: int, t
 
     written = refusal_response(frame, throttle_time_ms=throttle_time_ms)
 
-    # A throttle time of 0 would make a client take it for an invalid answer.
+    # Without a throttle time, a client would take this response for an invalid one.
     check(codec, written, -5, responses=[], throttle_time_ms=max(1, throttle_time_ms), error_code=0, session_id=0)
 
 
@@ -172,7 +172,7 @@ def test_mutations_are_refused_from_the_first_version_that_knows_the_error(codec
     assert written == (refuse_all_topics(read_request(frame), throttle_time_ms=700) if is_strict else None)
 
 
-# -- what has no answer
+# -- requests that are not refused
 
 
 def test_no_other_api_is_refused() -> None:
@@ -209,7 +209,7 @@ def test_request_with_too_many_partitions_is_not_refused(version: int) -> None:
     assert refusal_response(frame, throttle_time_ms=700) is None
 
 
-# -- bytes that are not what they should be
+# -- malformed bytes
 
 
 @pytest.mark.parametrize(("api_key", "version"), [(key, v) for key in REFUSED for v in range(HIGHEST_VERSION[key] + 1)])
@@ -227,5 +227,5 @@ def test_any_bytes_give_a_refusal_or_none_or_an_error(api_key: int, version: int
             continue
         if written is not None:
             assert int.from_bytes(written[:4]) == len(written) - 4
-            # 30 bytes of a partition for the 6 that it has at least; a message for a topic of 2.
+            # A partition of at least 6 bytes becomes 30 bytes, and a topic of 2 bytes gets an error message.
             assert len(written) <= 100 + 32 * len(body)

@@ -1,4 +1,4 @@
-"""What a login says of its user: the examples of the RFCs, Kafka's rules, and other clients' own messages."""
+"""Tests which user a login names: the examples of RFCs, Kafka's rules, and messages of other clients."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ from tests.support.logins import (
 )
 
 MAX_FRAME_BYTES = 104_857_600
-# Any text a user may be called by, commas and equals signs often among it.
+# Any text that may be a user's name, often with commas and equals signs.
 NAMES = st.text(
     st.sampled_from("=,aé2CD3 ") | st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1
 )
@@ -121,12 +121,12 @@ def test_kafka_request_is_distinguished_from_a_kerberos_token(data: bytes, expec
 @each_case(
     "token, user",
     [
-        # RFC 4616, section 4; the second acts for another, which Kafka does not allow.
+        # These are the examples of RFC 4616, section 4. In the second, one user acts for another, which Kafka forbids.
         (b"\0tim\0tanstaaftanstaaf", "tim"),
         (b"Ursel\0Kurt\0xipj3plmq", None),
         (b"tim\0tim\0secret", "tim"),
         ("\0zoë\0secret".encode(), "zoë"),
-        (b"\0tim\0", "tim"),  # without a password: the broker's to refuse
+        (b"\0tim\0", "tim"),  # the broker refuses an empty password
         (b"\0\0secret", None),
         (b"\0tim", None),
         (b"\0tim\0secret\0more", None),
@@ -162,7 +162,7 @@ def test_the_example_of_rfc_5802_names_its_user() -> None:
         (b"n,,n=tim,r=x,other=1", "tim"),
         (b"n,,n=tim,r=x,tokenauth=false", "tim"),
         ("n,,n=zoë,r=x".encode(), "zoë"),
-        # A delegation token's name is not its owner's.
+        # The name of a delegation token is not that of its owner.
         (b"n,,n=id,r=x,tokenauth=true", None),
         (b"n,,n=id,r=x,tokenauth=TRUE", None),
         (b"n,,n=id,r=x,tokenauth=false,tokenauth=true", None),
@@ -262,7 +262,7 @@ def test_unreadable_web_token_has_no_user(token: str) -> None:
 @each_case(
     "message, user",
     [
-        # RFC 7628, section 4.1, with a token that names a user
+        # This is RFC 7628, section 4.1, with a token that names a user.
         ("n,a=alice,\x01host=server.example.com\x01port=143\x01auth=Bearer {}\x01\x01", "alice"),
         ("n,,\x01auth=bearer   {}\x01traceId=7\x01\x01", "alice"),
         ("n,,\x01auth=Bearer x.y.z\x01auth=Bearer {}\x01\x01", "alice"),
@@ -293,7 +293,7 @@ def test_messages_of_other_clients_with_web_tokens_name_their_user() -> None:
     assert sasl.oauthbearer_user(message, claim="sub") == "alice"
 
 
-# -- anything
+# -- any bytes
 
 
 @given(body=st.binary(max_size=60), version=st.integers(0, 3))
@@ -326,7 +326,7 @@ def test_any_token_gives_an_encodable_user_or_none(token: bytes) -> None:
 
 @pytest.mark.parametrize("filler", [b"=2C", b",", b"a=", b"\0", b"\x01", b"n,,n=a"])
 def test_longest_token_is_read_quickly(filler: bytes) -> None:
-    """Half a megabyte of anything takes milliseconds; otherwise pytest times out."""
+    """Half a megabyte takes milliseconds. Slow code would run into the timeout of pytest."""
     token = filler * (sasl.MAX_LOGIN_BYTES // len(filler))
 
     for whole in (

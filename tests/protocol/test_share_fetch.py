@@ -1,4 +1,4 @@
-"""ShareFetch: limits of requests and charge of responses, as kio writes them; v0, which kio has not, by hand."""
+"""Tests the limits of ShareFetch requests and the charge of responses. kio writes all versions but v0."""
 
 import struct
 from dataclasses import replace
@@ -23,7 +23,7 @@ EARLY_ACCESS = b"\x06group\x07member" + struct.pack(">iiii", 3, MAX_WAIT_MS, MIN
 
 
 def request_body(version: int, *, group_id: str | None = "group", member_id: str | None = "member") -> bytes:
-    """Return a request's body; of v0 always the same."""
+    """Return the body of a request. In v0 the body is always the same."""
     if version == 0:
         return EARLY_ACCESS
     values = {
@@ -123,7 +123,7 @@ def test_request_of_early_access_without_records_has_no_max_records() -> None:
 @pytest.mark.parametrize("version", KIO_VERSIONS)
 @pytest.mark.parametrize("array_length", [0, 1, 3])
 def test_a_response_is_charged_four_bytes_and_its_body(version: int, array_length: int) -> None:
-    """Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka; the header is not charged, the size in front is."""
+    """As in Kafka's ``ShareFetchResponse.sizeOf``, the size field is charged and the header is not."""
     message = kio_messages.example(
         kio_messages.response_class(SHARE_FETCH, version), array_length=array_length, tagged=False
     )

@@ -1,4 +1,4 @@
-"""Where throttle_time_ms lies, in each version of each response that kio or kafka-python can write."""
+"""Tests where throttle_time_ms is in each response that kio or kafka-python can write."""
 
 import struct
 
@@ -19,7 +19,7 @@ WITH_TAGS = [(key, version) for key, version in kio_messages.api_versions() if r
 
 
 def kio_frame(api_key: int, version: int, *, array_length: int = 2, tagged: bool = True) -> bytes:
-    """Build a response that tells THROTTLE_TIME_MS, if it can."""
+    """Return a response that has THROTTLE_TIME_MS if it has the field."""
     cls = kio_messages.response_class(api_key, version)
     duration = kio_messages.milliseconds(THROTTLE_TIME_MS)
     values = {"throttle_time": duration} if "throttle_time" in cls.__dataclass_fields__ else {}
@@ -27,7 +27,7 @@ def kio_frame(api_key: int, version: int, *, array_length: int = 2, tagged: bool
 
 
 def assert_found(frame: bytes, api_key: int, version: int) -> None:
-    """Assert that the field is found where it is, or not found where it is not."""
+    """Assert that the offset of the field is returned, or None if the frame does not have the field."""
     assert frame.count(NEEDLE) <= 1
     where = frame.find(NEEDLE)
     assert throttle_time_offset(frame, api_key, version) == (where if where >= 0 else None)
@@ -65,7 +65,7 @@ def test_throttle_time_is_found_after_unknown_header_tags(api_key: int, version:
 @each_case(
     "api_key, version, payload",
     [
-        # The versions that Kafka 4.0 removed and no codec here can write, as Kafka 3.9 had them.
+        # Kafka 4.0 removed these versions, and no codec can write them. The offsets are those of Kafka 3.9.
         (ApiKey.CREATE_DELEGATION_TOKEN, 0, bytes(2) + b"\0\1a\0\1b" + bytes(24) + b"\0\1i\0\0\0\1h" + NEEDLE),
         (ApiKey.RENEW_DELEGATION_TOKEN, 0, bytes(10) + NEEDLE),
         (ApiKey.EXPIRE_DELEGATION_TOKEN, 0, bytes(10) + NEEDLE),
@@ -74,7 +74,7 @@ def test_throttle_time_is_found_after_unknown_header_tags(api_key: int, version:
         (ApiKey.DESCRIBE_LOG_DIRS, 0, NEEDLE + bytes(4)),
         (ApiKey.ALTER_PARTITION, 0, b"\0" + NEEDLE + bytes(2) + b"\1\0"),
         (ApiKey.SHARE_FETCH, 0, b"\0" + NEEDLE + bytes(2) + b"\0\1\1\0"),
-        # Requests between brokers; no client's, and never throttled.
+        # These are requests between brokers, which are never throttled.
         (ApiKey.CONTROLLED_SHUTDOWN, 0, bytes(6)),
         (ApiKey.LEADER_AND_ISR, 7, bytes(6)),
         (ApiKey.WRITE_TXN_MARKERS, 0, bytes(4)),

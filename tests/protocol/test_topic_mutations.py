@@ -1,4 +1,4 @@
-"""Topic mutations, read and changed, against the frames of two codecs."""
+"""Tests that requests which create, grow or delete topics are read and changed, against two codecs."""
 
 from collections.abc import Iterable
 from random import Random
@@ -47,7 +47,7 @@ def array_name(codec: Codec) -> str:
 
 
 def topic_of(codec: Codec, element: Untyped) -> Topic:
-    """Return the topic of an element of a request or response."""
+    """Return the name or the id of the topic of an element."""
     if isinstance(element, str):
         return element.encode()
     if element.name is None:
@@ -166,7 +166,7 @@ def test_response_of_a_codec_is_read(codec: Codec, seed: int) -> None:
 
 
 def request_of(codec: Codec, topics: Iterable[Topic]) -> bytes:
-    """Return a request of the response's version with these topics."""
+    """Return a request with these topics, in the version of ``codec``."""
     of = KafkaPython("request", codec.api_key, codec.version)
     if codec.api_key == DELETE and codec.version < 6:
         names = [topic.decode() for topic in topics if isinstance(topic, bytes)]
@@ -204,7 +204,7 @@ def test_refused_topics_are_added_in_the_order_of_the_request(codec: Codec, seed
     others = [named(codec, random, b"unasked")] if random.random() < 0.2 else []
     results = random.sample(list(answered.values()), len(answered)) + others
     response = codec.changed(brokers, **{RESULTS[codec.api_key]: results})
-    # Some of those that passed come twice in the request, and once in the response, as with Kafka.
+    # Some of the topics are twice in the request and, as with Kafka, once in the response.
     request = read_request(request_of(codec, [*topics, *random.sample(topics, len(topics) // 3)]))
 
     written = with_refused_topics(codec.frame(response), request, refused, throttle_time_ms=throttle_time_ms)
@@ -230,7 +230,7 @@ def test_topic_listed_by_name_and_by_id_keeps_each_result_once() -> None:
 
 
 def named(codec: Codec, random: Random, topic: Topic) -> Untyped:
-    """Return a random result of a topic; it may have the name, the id, or both."""
+    """Return a random result for a topic. The result of a topic id may have a name too."""
     while not (elements := results_of(codec, codec.generated(random))):
         pass
     if isinstance(topic, bytes):
@@ -261,7 +261,7 @@ def test_own_response_refuses_each_topic_once(codec: Codec) -> None:
 def test_v36_larger_throttle_time_is_written(
     api_key: int, first_version: int, broker_ms: int, own_ms: int, written_ms: int
 ) -> None:
-    """V36, KafkaApisTest.testKRaftControllerThrottleTimeEnforced."""
+    """Source: Kafka's KafkaApisTest.testKRaftControllerThrottleTimeEnforced (V36)."""
     codec = KafkaPython("response", api_key, first_version)
     request = read_request(request_of(codec, [b"a"]))
     frame = codec.frame(codec.made(**{RESULTS[api_key]: [], "throttle_time_ms": broker_ms}))
@@ -271,7 +271,7 @@ def test_v36_larger_throttle_time_is_written(
     assert read_response(written, api_key, first_version).throttle_time_ms == written_ms
 
 
-# -- bytes that are not what they should be
+# -- malformed bytes
 
 
 @each_case("api_key, version", VERSIONS)

@@ -1,9 +1,7 @@
-"""Tests that the proxy keeps serving other clients if a callback, task or thread of the proxy raises an exception.
+"""Tests that the proxy keeps serving other clients if any callback, task or thread raises an exception.
 
-The tests keep no list of these functions. ``tests.support.faults`` watches which functions the event loop and threads
-call in busy proxies of several kinds. Then each of the functions is made to raise once. ``tests.support.faults`` also
-reads in the source code which functions are passed to the event loop and to threads. If no proxy has called such a
-function, a test fails, and ``PARTS`` needs another part that calls the function.
+``tests.support.faults`` finds these functions, in the source and in busy proxies of several kinds. Each of them is made
+to raise once. A test fails if no proxy calls a function, and then ``PARTS`` needs a part that does.
 """
 
 import asyncio
@@ -146,7 +144,7 @@ def answers(frame: bytes) -> bytes:
 class Bed:
     """A proxy under test, with its brokers and clients.
 
-    Its ``witness`` is a client that sends requests all the time. No fault is injected into the witness's connection.
+    The ``witness`` is a client without faults that sends requests all the time.
     """
 
     server: Server
@@ -188,7 +186,7 @@ class Bed:
         return f"client-{self.names}"
 
     async def witness_on(self) -> None:
-        """Be the witness: send requests all the time, and note every wrong response."""
+        """Send requests all the time as the witness, and note every wrong response."""
         async with self.client("plain") as client:
             await client.ask(other_request(0, client_id="witness"))
             (self.witness,) = self.server.listeners[self.listener("plain")].connections
@@ -201,7 +199,7 @@ class Bed:
                 await asyncio.sleep(0.002)
 
     def has_nothing_left(self, sockets: int) -> bool:
-        """Return whether all resources of closed connections are released."""
+        """Return whether everything that belonged to closed connections is released."""
         ports = self.server.listeners
         return (
             {connection for port in ports for connection in port.connections} == {self.witness}
@@ -218,7 +216,7 @@ class Bed:
         return [queue.dispatcher for _, queue in self.server.brokers.queues_by_name]
 
     def left(self) -> str:
-        """Return the connections, queues and dials that remain, for the message of a failure."""
+        """Describe the connections, queues and dials that remain, for the message of a failure."""
         ports = [
             (
                 port.name,
@@ -602,10 +600,7 @@ async def bed_of(
 
 
 def at_port(listener: Listener, port: int) -> Listener:
-    """Return the listener at another port.
-
-    If the listener is in front of a cluster, the next ports are for the cluster's brokers.
-    """
+    """Return the listener at another port. A listener for a cluster also uses the next ports."""
     cluster = listener.cluster and replace(listener.cluster, first_port=port + 1, last_port=port + 10)
     return replace(listener, bind=replace(listener.bind, port=port), cluster=cluster)
 
@@ -615,10 +610,7 @@ WITNESS: Final = QuotaRule(client_id="witness", producer_byte_rate=1e12)
 
 
 async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
-    """Return a proxy that reloads its configuration file, with every kind of listener and nearly every feature.
-
-    It has the admin port, a store on disk, limits on replicas and a usage log.
-    """
+    """Return a proxy with a configuration file, every kind of listener, and nearly every feature."""
     patched.setattr("kafka_quota_proxy.proxy.replication.config_watcher._connect", Script().connect)
     certificate, key = str(path / "proxy.pem"), str(path / "proxy.key")
     if not (path / "ca.pem").exists():
@@ -688,7 +680,7 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
 
 
 class BrokerReader:
-    """Stands in for the proxy's reader of the quotas of a broker, without a network."""
+    """Stands in for the reader of a broker's quotas, without a network."""
 
     def __init__(self, broker: QuotaBroker) -> None:
         self.server = Address(host="k", port=1)
@@ -820,7 +812,7 @@ class Watcher:
         self._sockets = min(counts)
 
     async def check(self, parts: dict[Entry, list[Part]], others: list[Part]) -> None:
-        """Make each entry raise in a part that calls it, and check that the entry is called again later."""
+        """Let each entry raise in a part that calls it, and check that the entry is called again later."""
         for entry, own in parts.items():
             internal_errors.clear()
             self._caplog.clear()
@@ -849,7 +841,7 @@ class Watcher:
         await asyncio.sleep(SETTLES_S)
 
     async def look(self, entry: Entry) -> None:
-        """Check that the proxy is in order after a fault, and note every failure."""
+        """Check that the proxy works after a fault, and note every failure."""
         bed, before = self._bed, self._bed.requests
         faults: list[str] = []
         if self._faults.armed is not None:

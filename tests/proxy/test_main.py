@@ -1,4 +1,4 @@
-"""Tests of the command line as a whole."""
+"""Tests the command line as a whole."""
 
 import os
 import subprocess
@@ -102,7 +102,7 @@ def test_a_reader_that_leaves_early_is_no_traceback(tmp_path: Path) -> None:
     "words", [["--help"], ["explain", "--help"], ["explain", "config/example.yaml"], ["check", "config/example.yaml"]]
 )
 def test_closed_stdout_ends_the_command_silently(words: list[str]) -> None:
-    """This happens in ``kafka-quota-proxy explain … | head``. A shell reports 141 for a process that SIGPIPE ended."""
+    """As in ``kafka-quota-proxy explain … | head``. A shell reports 141 for a process that SIGPIPE ended."""
     reading, writing = os.pipe()
     os.close(reading)
 
@@ -122,7 +122,7 @@ def test_closed_stdout_ends_the_command_silently(words: list[str]) -> None:
 
 
 def test_closed_stderr_keeps_the_exit_status() -> None:
-    """This happens in ``kafka-quota-proxy check … 2>&1 | head``."""
+    """As in ``kafka-quota-proxy check … 2>&1 | head``."""
     reading, writing = os.pipe()
     os.close(reading)
 

@@ -1,8 +1,6 @@
-"""Tests that any number of connections share one quota.
+"""Tests that any number of connections share one quota, with a simulated clock that makes bytes exact.
 
-Many sessions are charged to one quota, and their clients send without a pause. The clock is simulated, so bytes are
-counted exactly. ``docs/explanation/throttling.md`` promises the bounds. In Kafka many connections get several times the
-quota.
+In Kafka, many connections get several times the quota. ``docs/explanation/throttling.md`` promises the bounds.
 """
 
 from dataclasses import replace
@@ -87,7 +85,7 @@ def test_requests_of_mixed_sizes_have_one_quota(role: str, shaping: Shaping) -> 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 def test_huge_requests_are_paid_in_full(role: str, shaping: Shaping) -> None:
-    """The test runs for ten minutes, because one request is a large part of what the quota allows in a minute."""
+    """Ten minutes, because one request is a large part of a minute's quota."""
     crowd = Crowd(30, role, shaping, limit=LIMIT, request_bytes=lambda random: 1 << 20)
     crowd.run(600)
 

@@ -1,7 +1,6 @@
 """Tests attempts to evade a quota. Each test makes one attack, and counts the bytes that the attackers gain.
 
-The attackers ignore every throttle time. They send as soon as the proxy reads, over any number of connections and under
-any names. The clock is simulated.
+Attackers ignore throttle times, and use any number of connections and names. The clock is simulated.
 """
 
 from collections.abc import Iterable
@@ -73,10 +72,7 @@ class Scene:
         return True
 
     def fetch(self, wire: Wire, *, client_id: str = "etl", size_bytes: int = 1_000, replica_id: int = -1) -> bool:
-        """Send a Fetch request if the proxy reads the connection. Return whether it does.
-
-        The broker's response has ``size_bytes``.
-        """
+        """Send a Fetch request if the proxy reads the connection. Return whether it does."""
         if wire.session.state.is_blocked or wire.session.state.delayed_until_ms:
             return False
         self.batch_bytes = size_bytes
@@ -146,7 +142,7 @@ def test_another_client_id_in_mid_connection_does_not_end_a_mute() -> None:
 
 
 def test_another_client_id_in_mid_connection_pays_for_its_own_requests() -> None:
-    """A session caches the client of its last request. Another client-id must not be charged to that client."""
+    """A session caches the client of its last request, which must not pay for another client-id."""
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     for number in range(10):
@@ -198,10 +194,7 @@ def test_many_connections_have_one_quota(acks: int) -> None:
 
 
 def test_sampled_quota_holds_for_many_connections_unlike_in_kafka() -> None:
-    """Each request takes seconds of the quota.
-
-    In Kafka, clients wait so long that the bytes they wait for leave the windows meanwhile.
-    """
+    """In Kafka, clients wait so long that the bytes they wait for leave the windows meanwhile."""
     here = scene(BY_CLIENT_ID)
     wires = [here.connect() for _ in range(20)]
     for _ in range(600):
@@ -263,10 +256,7 @@ def test_a_flood_of_client_ids_does_not_make_the_table_forget_a_debt(shaping: Sh
 
 
 def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
-    """A client-id has one bucket, which measures its rate.
-
-    While a connection is charged to a bucket, a new connection of the same client-id must find the same bucket.
-    """
+    """While a connection uses a bucket, new connections of its client-id must find the same bucket."""
     here = scene(BY_CLIENT_ID, max_buckets=10)
     first = here.connect()
     here.produce(first, client_id="pair", size_bytes=100)
@@ -284,10 +274,7 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
 
 
 def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
-    """After a request of an unknown version, the session has no client to compare the next request with.
-
-    No connection keeps the earlier bucket in the table.
-    """
+    """After a request of an unknown version, no connection keeps the earlier bucket in the table."""
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
     here.produce(wire, client_id="one", size_bytes=100)
@@ -409,7 +396,7 @@ def test_client_that_reconnects_to_fetch_waits() -> None:
 
 
 def test_free_requests_pass_on_a_new_connection_until_the_first_charged_one() -> None:
-    """Only requests that are charged wait. Meanwhile a client can find its brokers and its group."""
+    """A client can find its brokers and its group while a charged request would wait."""
     here = scene(BY_CLIENT_ID)
     wire = here.connect()
     here.produce(wire, size_bytes=2 * ROOM)
@@ -562,10 +549,7 @@ def test_fetches_sent_ahead_go_one_at_a_time() -> None:
 
 
 def test_names_that_alternate_ahead_of_answers_are_held_once_each() -> None:
-    """A connection keeps a list of the buckets that its requests in flight are charged to.
-
-    If each change of the client-id added an entry, a connection could use memory without bound.
-    """
+    """Otherwise the list of held buckets could grow with each change of the client-id."""
     here = scene(QuotaRule(user="nobody", producer_byte_rate=1.0), max_buckets=10)
     wire = here.connect()
     for number in range(1_000):

@@ -1,4 +1,4 @@
-"""A follower's Fetch request, read and written, against the frames of two codecs."""
+"""Tests that a follower's Fetch request is read and written, against the frames of two codecs."""
 
 from itertools import pairwise
 from random import Random
@@ -27,7 +27,7 @@ from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None:
-    """Compare the request with the message."""
+    """Compare a request that was read with the codec's message."""
     state = codec.get(message, "replica_state", None)
     expected_id = codec.get(message, "replica_id", None) if state is None else state.replica_id
     assert request[:6] == (
@@ -135,7 +135,7 @@ def test_truncated_request_is_refused(codec: Codec) -> None:
 @each_case("wrong_by", [1, 2**31 - 1, -1, None])
 def test_request_with_a_wrong_size_field_is_refused(codec: Codec, wrong_by: int | None) -> None:
     frame = codec.frame(codec.example(2))
-    # None: a negative size, which would be two bytes before the end if it were used as a Python index.
+    # None stands for a negative size, which as a Python index would be two bytes before the end.
     size_bytes = -4 - 2 if wrong_by is None else min(len(frame) - 4 + wrong_by, 2**31 - 1)
 
     data = pack(">i", size_bytes) + frame[4:] + (b"??" if wrong_by is None else b"")

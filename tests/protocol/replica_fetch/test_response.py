@@ -1,4 +1,4 @@
-"""A follower's Fetch response, read and written, against the frames of two codecs."""
+"""Tests that a follower's Fetch response is read and written, against the frames of two codecs."""
 
 from random import Random
 from struct import pack
@@ -39,7 +39,7 @@ from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 def check_response(codec: Codec, message: Untyped, data: bytes, response: ReplicaResponse) -> None:
-    """Compare the response with the message."""
+    """Compare a response that was read with the codec's message."""
     assert response[:3] == (
         codec.get(message, "throttle_time_ms", 0) if codec.version else 0,
         codec.get(message, "error_code", 0) if codec.version >= 7 else 0,
@@ -79,14 +79,14 @@ def test_changed_response_is_what_a_codec_writes(codec: Codec, seed: int) -> Non
     code = random.choice([0, FETCH_SESSION_ID_NOT_FOUND])
     ours = codec.changed(meant, throttle_time_ms=0, error_code=code, node_endpoints=codec.empty_array())
     assert make_response(7, entries, version, error_code=code) == codec.frame(ours)
-    # V40: only these entries are charged.
+    # Only these entries are charged (V40).
     assert charged_bytes(entries, version) == 4 + codec.body_bytes(ours)
 
 
 def mixed_entries(
     codec: Codec, message: Untyped, data: bytes, response: ReplicaResponse, random: Random
 ) -> tuple[list[Entry], list[Element]]:
-    """Choose entries at random, some truncated, some emptied; return them and the same of the codec."""
+    """Return random entries, some truncated or empty, and the elements that the codec should read for them."""
     entries, meant = [], []
     partitions = elements(codec, message)
     for index in random.sample(range(len(partitions)), random.randrange(len(partitions) + 1)):
@@ -191,7 +191,7 @@ def test_records_are_not_copied_before_a_frame_is_joined(version: int) -> None:
     "version, charge", [(0, 8), *[(version, 12) for version in range(1, 7)], (7, 18), (11, 18), (12, 16), (17, 16)]
 )
 def test_an_empty_response_is_charged_what_kafka_charges(version: int, charge: int) -> None:
-    """V39: the charge of an empty Fetch response is constant; from v12 on its frame has one byte more."""
+    """The charge is the same in each version, although the frame has one byte more from v12 on (V39)."""
     assert charged_bytes([], version) == charge
     frame = make_response(7, [], version)
     assert int.from_bytes(frame[:4]) == charge + (1 if version >= 12 else 0)

@@ -1,4 +1,4 @@
-"""The tags of topics that are left out, reordered, or written twice."""
+"""Tests that tags stay with their topics when topics are left out or repeated."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Messages of aiokafka, whose structures are written by hand: an oracle that is independent of Kafka's JSON files."""
+"""Builds messages with aiokafka, which does not use Kafka's JSON files: its structures are written by hand."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -18,10 +18,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def requests() -> list[Untyped]:
-    """Return the request classes, one per version.
-
-    DescribeAcls v2 is left out: aiokafka writes it without its tags.
-    """
+    """Return each version of each request class. DescribeAcls v2 is missing because aiokafka writes it without tags."""
     found = [cls for cls in _leaves(RequestStruct) if cls.__name__ != "DescribeAclsRequest_v2"]
     return sorted(found, key=lambda cls: (cls.API_KEY, cls.API_VERSION))
 
@@ -33,7 +30,7 @@ def responses(api_key: int) -> list[Untyped]:
 
 
 def example(cls: Untyped, values: Mapping[str, Any] = NOTHING) -> Untyped:
-    """Make a message in which nothing is null and each array has two elements; ``values`` replace top fields."""
+    """Return a message without nulls, with two elements in each array. ``values`` replaces top-level fields."""
     schema = cls.SCHEMA
     fields = zip(schema.names, schema.fields, strict=True)
     return cls(*[values[name] if name in values else _value(kind) for name, kind in fields])
@@ -46,7 +43,7 @@ def request_frame(message: Untyped, *, correlation_id: int = 7, client_id: str |
 
 
 def response_frame(message: Untyped, *, correlation_id: int = 7) -> bytes:
-    """Encode a response, header v0, with its size."""
+    """Encode a response with its size and header v0."""
     payload = correlation_id.to_bytes(4, "big") + message.encode()
     return bytes(len(payload).to_bytes(4, "big") + payload)
 

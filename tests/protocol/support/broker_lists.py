@@ -1,4 +1,4 @@
-"""Responses that list brokers: written and read by kio, and rewritten with advertised addresses."""
+"""Reads, writes and rewrites responses that list brokers. kio is the codec."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -36,7 +36,7 @@ def versions(api_key: int) -> list[int]:
 
 
 def decoded(frame: bytes, kind: Untyped) -> Untyped:
-    """Read a whole frame with kio, to its last byte."""
+    """Read a whole frame with kio, and check that no byte is left."""
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     _, header_bytes = entity_reader(kind.__header_schema__)(frame, 4)
     message, body_bytes = entity_reader(kind)(frame, 4 + header_bytes)
@@ -45,7 +45,7 @@ def decoded(frame: bytes, kind: Untyped) -> Untyped:
 
 
 def rewritten(frame: bytes, api_key: int, version: int, addresses: AdvertisedAddresses = ADVERTISED) -> bytes:
-    """Rewrite a whole frame that has other bytes around it."""
+    """Return the frame with advertised addresses. Other bytes surround the frame while it is rewritten."""
     data, start = b"before" + frame + b"behind", 6
     if api_key == METADATA:
         brokers = metadata.find_brokers(data, start, version)
@@ -61,13 +61,13 @@ def rewritten(frame: bytes, api_key: int, version: int, addresses: AdvertisedAdd
 
 
 def broker(kind: Untyped, node_id: int, host: str, port: int) -> Untyped:
-    """Return a broker of kio for this kind of response."""
+    """Return a broker as an element of class ``kind``."""
     names = kind.__annotations__
     values = {"broker_id" if "broker_id" in names else "node_id": node_id, "host": host, "port": port}
     return kio_messages.example(kind, values)
 
 
 def as_advertised(entity: Untyped, name: str) -> Untyped:
-    """Return a broker or coordinator of kio with its advertised address; ``name`` is the field of its node id."""
+    """Return a broker or coordinator with its advertised address. ``name`` is its field with the node id."""
     host, port = ADVERTISED[getattr(entity, name)]
     return replace(entity, host=host.decode(), port=port)

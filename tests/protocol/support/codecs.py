@@ -1,6 +1,6 @@
-"""Messages of any API from two codecs: random ones, ones with given values, and their frames.
+"""Builds and reads messages of any API with two codecs.
 
-Fields have the names of Kafka's own files. Ids are UUIDs; a null id is None or all zeros.
+Fields have the names of Kafka's JSON files. A null topic id is None or all zeros.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ NULL_UUID = UUID(int=0)
 
 
 class Kio:
-    """Messages of kio (the versions of Kafka 4)."""
+    """Builds messages with kio, which knows the versions of Kafka 4."""
 
     def __init__(self, kind: str, api_key: int, version: int) -> None:
         find = kio_messages.request_class if kind == "request" else kio_messages.response_class
@@ -43,7 +43,7 @@ class Kio:
         return broker_lists.decoded(frame, self.cls)
 
     def has(self, path: str) -> bool:
-        """Whether this version has a field; ``path`` as for ``element``."""
+        """Return whether this version has the field at ``path``, such as ``topics.partitions``."""
         *parents, name = path.split(".")
         return self._name(name) in self._class(parents).__dataclass_fields__
 
@@ -57,7 +57,7 @@ class Kio:
         return replace(entity, **self._known(type(entity), values))
 
     def element(self, path: str, **values: object) -> Untyped:
-        """Make an element of the array at ``path``: "topics.partitions"."""
+        """Return an element of the array at ``path``, such as ``topics.partitions``."""
         cls = self._class(path.split("."))
         return cls(**self._known(cls, values))
 
@@ -88,7 +88,7 @@ class Kio:
 
 
 class KafkaPython:
-    """Messages of kafka-python (all versions)."""
+    """Builds messages with kafka-python, which knows all versions."""
 
     def __init__(self, kind: str, api_key: int, version: int) -> None:
         self.kind, self.api_key, self.version = kind, api_key, version
@@ -106,7 +106,7 @@ class KafkaPython:
         return kafka_python_messages.request_frame(message, correlation_id=correlation_id, client_id=client_id)
 
     def made(self, **values: object) -> Untyped:
-        """Make a message with the given values; values that this version lacks are ignored."""
+        """Return a message with these values, except those that this version lacks."""
         known = {name: value for name, value in values.items() if self.has(name)}
         return self.cls(version=self.version, **known)
 
@@ -147,12 +147,12 @@ Codec = Kio | KafkaPython
 
 
 def codecs(kind: str, api_key: int, first_version: int = 0) -> list[Codec]:
-    """Return each codec in each of its versions; ``kind`` is "request" or "response"."""
+    """Return both codecs in each of their versions. ``kind`` is "request" or "response"."""
     olds = [KafkaPython(kind, api_key, version) for version in range(first_version, HIGHEST_VERSION[api_key] + 1)]
     known = [version for key, version in kio_messages.api_versions() if key == api_key and version >= first_version]
     return [*olds, *(Kio(kind, api_key, version) for version in known)]
 
 
 def uuid_of(value: UUID | None) -> UUID:
-    """Return an id as UUID; a null id is all zeros."""
+    """Return an id as a UUID. A null id becomes all zeros."""
     return value or NULL_UUID

@@ -1,4 +1,4 @@
-"""Fetch requests and responses from two codecs: random ones, changed ones, and their frames."""
+"""Builds and reads Fetch requests and responses with two codecs."""
 
 from collections.abc import Iterable
 from copy import copy
@@ -22,14 +22,14 @@ _DURATIONS: Final = {"max_wait_ms": "max_wait", "throttle_time_ms": "throttle_ti
 
 
 class Element(NamedTuple):
-    """A partition and its topic: the name in UTF-8, or the bytes of the id."""
+    """A partition, and the name or the id of its topic."""
 
     topic: bytes
     partition: Untyped
 
 
 class Kio:
-    """Messages of kio (v4+)."""
+    """Builds messages with kio, which knows Fetch from v4 on."""
 
     def __init__(self, kind: str, version: int) -> None:
         find = kio_messages.request_class if kind == "request" else kio_messages.response_class
@@ -86,7 +86,7 @@ class Kio:
 
 
 class KafkaPython:
-    """Messages of kafka-python (all versions)."""
+    """Builds messages with kafka-python, which knows all versions."""
 
     def __init__(self, kind: str, version: int) -> None:
         self.kind, self.version = kind, version
@@ -140,13 +140,13 @@ Codec = Kio | KafkaPython
 
 
 def codecs(kind: str) -> list[Codec]:
-    """Return each codec in each of its versions; ``kind`` is "request" or "response"."""
+    """Return both codecs in each of their versions. ``kind`` is "request" or "response"."""
     ours: list[Codec] = [KafkaPython(kind, version) for version in range(NEWEST + 1)]
     return [*ours, *(Kio(kind, version) for version in range(4, NEWEST + 1))]
 
 
 def elements(codec: Codec, message: Untyped) -> list[Element]:
-    """Return the partitions of a message in order."""
+    """Return the partitions of a message in their order."""
     return [
         Element(_topic_bytes(topic, codec.version), partition)
         for topic in getattr(message, _TOPICS[codec.kind])
@@ -155,7 +155,7 @@ def elements(codec: Codec, message: Untyped) -> list[Element]:
 
 
 def regrouped(codec: Codec, message: Untyped, chosen: Iterable[Element], **values: object) -> Untyped:
-    """Return a message with other partitions and values; adjacent partitions of one topic share its header."""
+    """Return a copy with other partitions and values. Adjacent partitions of one topic share a topic element."""
     topics = [
         codec.topic(topic, [element.partition for element in neighbours])
         for topic, neighbours in groupby(chosen, itemgetter(0))

@@ -1,4 +1,4 @@
-"""Messages of kafka-python, which encodes from Kafka's own JSON files: an oracle for old versions, too."""
+"""Builds messages with kafka-python, which uses Kafka's own JSON files and knows old versions."""
 
 import uuid
 import warnings
@@ -14,7 +14,7 @@ from tests.protocol.support.kio_messages import generated_scalar
 with warnings.catch_warnings():
     # kafka-python reads its JSON files with a deprecated function of importlib.resources.
     warnings.simplefilter("ignore", DeprecationWarning)
-    import_module("kafka")  # the whole package first: its modules import each other in a circle
+    import_module("kafka")  # first, because the modules of the package import each other in a circle
     for _name in ("admin", "consumer", "metadata", "producer", "sasl"):
         import_module(f"kafka.protocol.{_name}")
     from kafka.protocol.api_message import ApiMessage
@@ -39,24 +39,24 @@ _SCALARS: Mapping[str, Any] = MappingProxyType(
 
 @cache
 def messages(kind: str) -> list[tuple[Untyped, int]]:
-    """Return each message class and version; ``kind`` is "request" or "response"."""
+    """Return each pair of message class and version. ``kind`` is "request" or "response"."""
     # A class indexed by a version is a subclass; the class itself has version None.
     found = {cls.API_KEY: cls[None] for cls in ApiMessage.__subclasses__() if cls.type == kind}
     return [(cls, version) for _, cls in sorted(found.items()) for version in range(cls.max_version + 1)]
 
 
 def example(cls: Untyped, version: int, values: Mapping[str, Any] = NOTHING, *, array_length: int = 2) -> Untyped:
-    """Make a message in which nothing is null and no array is empty; ``values`` replace top fields."""
+    """Return a message without nulls and empty arrays. ``values`` replaces top-level fields."""
     return cls(version=version, **{**_filled(cls.fields, version, array_length), **values})
 
 
 def generated(cls: Untyped, version: int, random: Random, values: Mapping[str, Any] = NOTHING) -> Untyped:
-    """Make a random message; ``values`` replace top fields."""
+    """Return a random message. ``values`` replaces top-level fields."""
     return cls(version=version, **{**_generated_fields(cls.fields, version, random), **values})
 
 
 def generated_element(field: Untyped, version: int, random: Random, values: Mapping[str, Any]) -> Untyped:
-    """Make an element of an array of structures; ``values`` replace some of its fields."""
+    """Return a random element of an array of structures. ``values`` replaces some of its fields."""
     return field.data_class(version=version, **{**_generated_fields(field.fields, version, random), **values})
 
 
@@ -66,7 +66,7 @@ def decoded(frame: bytes, cls: Untyped, version: int) -> Untyped:
 
 
 def empty(cls: Untyped, version: int) -> Untyped:
-    """Make a message of defaults: arrays are empty, tagged fields absent."""
+    """Return a message of defaults, with empty arrays and without tagged fields."""
     return cls(version=version)
 
 

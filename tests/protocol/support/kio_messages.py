@@ -1,4 +1,4 @@
-"""Messages of kio, a codec generated from Kafka's own message files: an oracle for every API of Kafka 4."""
+"""Builds messages with kio, which is generated from Kafka's message files and knows every API of Kafka 4."""
 
 import io
 import uuid
@@ -21,7 +21,7 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def api_versions() -> list[tuple[int, int]]:
-    """Return each (api_key, version) of which kio has both request and response."""
+    """Return each (api_key, version) for which kio has a request and a response."""
     return [(key, version) for key, name in sorted(api_key_map.items()) for version in sorted(schema_name_map[name])]
 
 
@@ -36,14 +36,7 @@ def response_class(api_key: int, version: int) -> Untyped:
 def example(
     entity: Untyped, values: Mapping[str, Any] = NOTHING, *, array_length: int = 2, tagged: bool = True
 ) -> Untyped:
-    """Make a message in which nothing is null and no array is empty.
-
-    Args:
-        entity: A class of kio.
-        values: Values for top fields.
-        array_length: The number of elements of each array.
-        tagged: Whether tagged fields are set.
-    """
+    """Return a message without nulls and empty arrays. ``values`` replaces top-level fields."""
     filled = {}
     for field in fields(entity):
         if field.name in values:
@@ -54,13 +47,7 @@ def example(
 
 
 def generated(entity: Untyped, random: Random, values: Mapping[str, Any] = NOTHING) -> Untyped:
-    """Make a random message.
-
-    Args:
-        entity: A class of kio.
-        random: The source of randomness.
-        values: Values for top fields.
-    """
+    """Return a random message. ``values`` replaces top-level fields."""
     filled = {}
     for field in fields(entity):
         if field.name in values:
@@ -75,7 +62,6 @@ def _may_be_left_out(field: Field[Any]) -> bool:
 
 
 def milliseconds(value: int) -> timedelta:
-    """Return a duration of kio."""
     return timedelta(milliseconds=value)
 
 
@@ -89,7 +75,7 @@ def encode(message: Untyped) -> bytes:
 def request_frame(
     message: Untyped, *, correlation_id: int = 7, client_id: str | None = "etl", header_tags: bytes | None = None
 ) -> bytes:
-    """Encode a request with its header and size; ``header_tags`` replaces the header's empty tag section."""
+    """Encode a request with its header and size. ``header_tags`` replaces the header's empty tag section."""
     kind = type(message)
     header = encode(
         kind.__header_schema__(
@@ -121,7 +107,7 @@ def _value(kind: Untyped, *, array_length: int, tagged: bool) -> Untyped:
     if origin is tuple:
         return (_value(arguments[0], array_length=array_length, tagged=tagged),) * array_length
     if arguments:
-        # A union with None.
+        # This is a union with None.
         kind = next(argument for argument in arguments if argument is not type(None))
         return _value(kind, array_length=array_length, tagged=tagged)
     if is_dataclass(kind):
@@ -135,7 +121,7 @@ def _generated(kind: Untyped, kafka_type: str | None, random: Random) -> Untyped
     if origin is tuple:
         return tuple(_generated(arguments[0], kafka_type, random) for _ in range(random.randrange(4)))
     if arguments:
-        # A union with None.
+        # This is a union with None.
         kind = next(argument for argument in arguments if argument is not type(None))
         return None if random.random() < 0.3 else _generated(kind, kafka_type, random)
     if is_dataclass(kind):
@@ -150,7 +136,7 @@ def _generated(kind: Untyped, kafka_type: str | None, random: Random) -> Untyped
 
 
 def generated_scalar(kafka_type: str, random: Random) -> Any:  # noqa: ANN401 - as many types as Kafka has
-    """Return a random value of one of Kafka's types, by the type's name in Kafka's message files."""
+    """Return a random value of a type of Kafka's message files, such as ``int32``."""
     if kafka_type.startswith("int"):
         bits = int(kafka_type.removeprefix("int"))
         return random.choice([0, -1, random.randrange(-(2 ** (bits - 1)), 2 ** (bits - 1))])

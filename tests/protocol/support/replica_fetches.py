@@ -1,4 +1,4 @@
-"""A follower's requests and responses with other bytes around them, and with unknown tags."""
+"""Reads and writes a follower's Fetch frames among other bytes, and with unknown tags."""
 
 from struct import pack
 from typing import Final
@@ -29,7 +29,7 @@ def body_of(frame: bytes) -> int:
 
 
 def read_whole_request(frame: bytes, version: int) -> tuple[bytes, ReplicaFetch]:
-    """Read a request with other bytes around it; return all bytes and the request."""
+    """Read a request among other bytes. Return all bytes and the request."""
     data = BEFORE + frame + BEHIND
     request = read_request(data, len(BEFORE), len(BEFORE) + body_of(frame), version)
     assert (request.position, request.end) == (len(BEFORE), len(BEFORE) + len(frame))
@@ -37,7 +37,7 @@ def read_whole_request(frame: bytes, version: int) -> tuple[bytes, ReplicaFetch]
 
 
 def read_whole_response(frame: bytes, version: int) -> tuple[bytes, ReplicaResponse]:
-    """Read a response with other bytes around it; return all bytes and the response."""
+    """Read a response among other bytes. Return all bytes and the response."""
     data = BEFORE + frame + BEHIND
     response = read_response(data, len(BEFORE), len(frame), version)
     assert response.end == len(BEFORE) + len(frame)
@@ -58,7 +58,7 @@ def unchanged(data: bytes, request: ReplicaFetch) -> bytes:
 
 
 def tagged_request(version: int, *, forgotten: bool) -> bytes:
-    """Return a request (v12+) with unknown tags in each tag section."""
+    """Return a request (v12 or later) with unknown tags in each tag section."""
     replica_id = b"" if version >= 15 else pack(">i", 2)
     topic = (bytes(15) + b"%c", 16) if version >= 13 else (b"\x02%c", 2)
     entry = pack(">iiqiqi", 4, 5, 6, 7, 8, 9)

@@ -1,4 +1,4 @@
-"""Test the sockets of the admin port: whatever its clients do, probes are answered."""
+"""Tests that the admin port answers probes, whatever other clients do at its sockets."""
 
 import asyncio
 import errno
@@ -18,12 +18,12 @@ from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.admin.test_http_server import CONFIG, admin_of, ask, fill, ready_server, scrape, scraper
 from tests.support.stub_broker import eventually
 
-PROBE_LIMIT_S = 0.100  # this includes switching between two threads and back
+PROBE_LIMIT_S = 0.100  # includes two changes of the thread
 IDLE = 1_000
 
 
 class Peer:
-    """Clients of the admin port, as sockets in this process. What they receive is only read if a test does so."""
+    """Opens sockets to the admin port, and reads from them only when a test asks for it."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -38,7 +38,7 @@ class Peer:
                 client.sendall(data)
 
     def closed(self) -> int:
-        """Return how many of the sockets the admin port has closed."""
+        """Return how many of the sockets the server has closed."""
         return sum(_is_closed(client) for client in self.sockets)
 
 
@@ -63,7 +63,7 @@ async def peer_of(admin: AdminServer) -> AsyncIterator[Peer]:
 
 
 async def probe_times_s(port: int, count: int = 10) -> list[float]:
-    """Return how long each of ``count`` probes takes. They ask for /livez and /readyz in turn."""
+    """Probe both paths in turn, and return how long each response took."""
     times: list[float] = []
     for number in range(count):
         begun_s = time.perf_counter()
@@ -83,7 +83,7 @@ async def test_probes_are_answered_despite_a_thousand_idle_sockets(sent: bytes) 
 
         assert min(times_s) < PROBE_LIMIT_S, times_s
         assert sorted(times_s)[len(times_s) // 2] < PROBE_LIMIT_S, times_s
-        assert threads < 20  # these are pytest's threads and those that sent the probes
+        assert threads < 20  # the threads of pytest, and those that sent the requests
 
 
 async def test_the_oldest_idle_sockets_are_closed_for_new_ones() -> None:
@@ -106,7 +106,7 @@ async def test_probes_are_answered_while_slow_readers_hold_responses(monkeypatch
 
         assert sorted(times_s)[len(times_s) // 2] < PROBE_LIMIT_S, times_s
         assert (refused.status, refused.body) == (503, b"8 requests are being answered already; try again\n")
-        assert peer.closed() == 0  # their connections stayed open all the time
+        assert peer.closed() == 0  # the sockets stayed open all the time
 
 
 async def test_probes_are_answered_while_a_large_scrape_is_rendered() -> None:
@@ -214,7 +214,7 @@ async def test_accepting_resumes_after_a_lack_of_file_descriptors(
 
 
 class OutOfFiles:
-    """A bound socket whose first two calls of ``accept`` fail for lack of file descriptors."""
+    """A bound socket whose first two calls of ``accept`` fail."""
 
     def __init__(self, bound: socket.socket) -> None:
         self._bound = bound

@@ -1,4 +1,4 @@
-"""Test the responses of the admin port, and that none of its clients can stall the proxy."""
+"""Tests the responses of the admin port, and that no client of this port can stall the proxy."""
 
 import asyncio
 import gc
@@ -102,7 +102,7 @@ async def test_livez_is_not_answered_while_the_loop_is_stuck() -> None:
             client.sendall(b"GET /livez HTTP/1.0\r\n\r\n")
             client.settimeout(0.2)
             with pytest.raises(TimeoutError):
-                client.recv(1)  # this blocks the event loop
+                client.recv(1)  # the test blocks the event loop meanwhile
 
 
 async def test_readyz_is_200_with_the_state_of_each_part() -> None:
@@ -233,7 +233,7 @@ async def test_the_port_is_free_after_the_end() -> None:
 
 
 def fill(server: Server, clients: int) -> None:
-    """Charge a produce bucket and a fetch bucket for each of ``clients`` clients, so that the metrics have them."""
+    """Charge two buckets, one for producing and one for fetching, of each of ``clients`` client-ids."""
     now_ms = time.monotonic_ns() // 1_000_000
     for number in range(clients):
         for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
@@ -371,19 +371,19 @@ def interpreter_as_in_run() -> Iterator[None]:
 
 
 async def scraper() -> asyncio.subprocess.Process:
-    """Start a process that waits for a URL and then scrapes it, as Prometheus does."""
+    """Start another process that scrapes, as Prometheus is one."""
     pipe = subprocess.PIPE
     return await asyncio.create_subprocess_exec(sys.executable, "-c", SCRAPER, stdin=pipe, stdout=pipe)
 
 
 async def scrape(process: asyncio.subprocess.Process, url: str) -> int:
-    """Let the process scrape ``url``, and return how many buckets the response has."""
+    """Let the process scrape. Return how many buckets it read."""
     out, _ = await process.communicate(url.encode())
     return int(out)
 
 
 def work_and_rest() -> int:
-    """Compute and sleep in turn for a second, as a well-behaved thread does."""
+    """Compute and rest in turns for a second, as a thread that does not hold up the event loop."""
     computed, end_s = 0, time.perf_counter() + 1
     while time.perf_counter() < end_s:
         computed += sum(range(1_000))
@@ -392,7 +392,7 @@ def work_and_rest() -> int:
 
 
 async def worst_gap_s(until: asyncio.Task[int]) -> float:
-    """Return by how much the event loop was late at most before ``until`` was done."""
+    """Return the longest delay of the event loop."""
     worst_s, last_s = 0.0, time.perf_counter()
     while not until.done():
         await asyncio.sleep(_TICK_S)
@@ -410,9 +410,9 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
         worst: list[float] = []
         async with admin_of(server) as admin:
             for _ in range(SCRAPES):
-                # Any thread delays the event loop on this machine, so subtract the delay by a well-behaved one.
+                # This is the delay that any thread causes on this machine. It does not count.
                 machines_s = await worst_gap_s(asyncio.ensure_future(asyncio.to_thread(work_and_rest)))
-                # Start the process before the measurement: this blocks the event loop too, and longer after many tests.
+                # Starting a process also delays the event loop, and more so after many tests.
                 process = await scraper()
                 scraping = asyncio.ensure_future(scrape(process, f"http://127.0.0.1:{admin.port}/metrics"))
                 worst.append(await worst_gap_s(scraping) - machines_s)
@@ -424,4 +424,4 @@ def test_a_scrape_of_10_000_buckets_stops_the_loop_for_less_than_10_ms() -> None
     with interpreter_as_in_run(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         worst = runner.run(measure())
 
-    assert min(worst) < LIMIT_S, worst  # on a busy machine all may fail; test_registry does not depend on that
+    assert min(worst) < LIMIT_S, worst  # a busy machine may fail each time, so test_registry has a test by CPU time

@@ -1,4 +1,4 @@
-"""Test what the admin port says about a user's priority and the reasons for it."""
+"""Tests how a user's priority in the fair call queue is reported and explained."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test ``/quotas`` of the admin port: it lists rules, authorizes and makes changes, and refuses invalid requests."""
+"""Tests ``/quotas`` of the admin port: lists and changes of rules, their authorization, and errors."""
 
 import asyncio
 import io
@@ -162,7 +162,7 @@ HIDDEN: Final = {
 
 
 def filed_too(one: Page) -> None:
-    """Let the configuration file have a rule for alice from now on, which hides the stored one."""
+    """Load a configuration file that also has a rule for alice."""
     alice = QuotaRule(user="alice", consumer_byte_rate=9.0, producer_byte_rate=8.0, source="p.yaml:8")
     one.server.quota_manager.follow_file(replace(one.server.config, quotas=(FILED, alice)))
 
@@ -220,8 +220,8 @@ async def test_a_change_without_a_token_is_refused_with_a_hint(
             assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, "Bearer")
             assert b"send: Authorization: Bearer TOKEN" in answer.body
         assert caplog.messages.count("a change of quotas was refused: 127.0.0.1 has sent no token") == 1
-        assert "a wrong token" not in caplog.text  # it is logged once a minute at most
-        large = await one.post(b"x" * 500_000, token="wrong")  # noqa: S106 - no secret
+        assert "a wrong token" not in caplog.text  # the line comes only after a minute
+        large = await one.post(b"x" * 500_000, token="wrong")  # noqa: S106 - it is
         assert large.status == 401
         (tmp_path / "token").write_text("another-token-of-a-test\n")
         assert (await one.post(SET_ALICE)).status == 401
@@ -286,7 +286,7 @@ async def test_half_a_body_changes_nothing(tmp_path: Path) -> None:
 async def test_too_many_changes_get_a_retry_after(tmp_path: Path) -> None:
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.1)
     async with page(tmp_path, store=store) as one:
-        # The bucket holds the changes of ten seconds, which is one. The first request may take it below zero.
+        # Only one change can be saved up. A request may overdraw that once.
         some = [{"entity": {"user": str(number)}, "limits": {P: 1}} for number in range(3)]
         first = await one.post({"changes": some})
         second = await one.post(SET_ALICE)

@@ -1,4 +1,4 @@
-"""Test the proxy's own client of a cluster: a failed connect leaves nothing behind, and no password is logged."""
+"""Tests the client for a cluster: a failed connect leaves no socket open, and no password is logged."""
 
 import logging
 import socket
@@ -18,7 +18,7 @@ BIND = Address(host="127.0.0.1", port=0)
 
 
 def closed_address() -> Address:
-    """Return an address on which nothing listens."""
+    """Return an address at which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return Address(host="127.0.0.1", port=free.getsockname()[1])
 
@@ -31,7 +31,7 @@ def open_sockets() -> int:
 def is_socket(entry: Path) -> bool:
     try:
         return entry.is_socket()
-    except OSError:  # the descriptor of the directory that is being listed
+    except OSError:  # the descriptor of the directory that is being read
         return False
 
 
@@ -44,7 +44,7 @@ def test_failed_connect_is_an_error_and_leaves_no_thread_or_socket() -> None:
     assert isinstance(caught.value, ADMIN_ERRORS)
     assert "the brokers are away, or want another security_protocol, certificate or login" in str(caught.value)
     assert threading.active_count() == threads
-    assert open_sockets() == sockets  # closed at once, without garbage collection
+    assert open_sockets() == sockets  # at once, and not at the next garbage collection
 
 
 def test_a_password_is_not_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

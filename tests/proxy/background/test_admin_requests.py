@@ -1,4 +1,4 @@
-"""Test requests to a cluster and their answers with kio's codec, in each version that a broker may know."""
+"""Tests requests to a cluster and their responses, against kio, in each version that a broker may know."""
 
 from io import BytesIO
 from typing import Any

@@ -1,4 +1,4 @@
-"""Test the addresses, logins and TLS settings of the proxy's own Kafka clients."""
+"""Tests the addresses, logins and TLS of the proxy's own clients."""
 
 from pathlib import Path
 

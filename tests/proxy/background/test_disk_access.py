@@ -1,4 +1,4 @@
-"""Test that the proxy says why a path cannot be written, and what to do about it."""
+"""Tests the reason and the remedy that are given for a path that cannot be written."""
 
 import os
 from pathlib import Path

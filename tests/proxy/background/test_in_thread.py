@@ -1,4 +1,4 @@
-"""Test blocking calls in threads: their results, their errors, and callers that are cancelled."""
+"""Tests blocking calls in threads: their results, their errors, and a caller that is cancelled."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""Test that an unexpected exception is logged with its traceback, is counted, and ends only the work that raised it."""
+"""Tests that an unexpected exception is logged and counted once, and ends only its own part of the proxy."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ def afresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Faulty:
-    """Work whose first ``faults`` calls raise."""
+    """Raises in its first ``faults`` calls."""
 
     def __init__(self, faults: int = 1) -> None:
         self.faults = faults

@@ -1,4 +1,4 @@
-"""Test an event loop in a thread: results and errors reach the caller, and ``close`` ends calls that wait."""
+"""Tests an event loop in a thread: callers get results and errors, and ``close`` ends calls that wait."""
 
 import asyncio
 import threading
@@ -11,7 +11,7 @@ from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 
 
 class Work:
-    """Coroutines that tests run in a ``LoopThread``."""
+    """Coroutines that tests run in a loop thread."""
 
     def __init__(self) -> None:
         self.has_begun = threading.Event()

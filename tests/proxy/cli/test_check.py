@@ -1,4 +1,4 @@
-"""Test that ``check`` prints every fault, and says by its exit status whether the configuration file can be used."""
+"""Tests that ``check`` prints every fault, and that its exit status tells whether the file is valid."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Test what ``check`` says about the directory of a store."""
+"""Tests what ``check`` reports about the directory of a store."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test that ``explain`` says which quota holds, at which of the eight levels, and why the other quotas do not hold."""
+"""Tests that ``explain`` names the quota in force and its level, and says why the other levels do not count."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ Explained = Callable[..., str]
 
 @pytest.fixture
 def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Return a function that runs ``explain`` for a configuration file, and returns what it prints."""
+    """Return a function that runs ``explain`` for a file with more arguments, and returns its output."""
 
     def run(file: Path, *arguments: str) -> str:
         assert main(["explain", str(file), *arguments]) == 0
@@ -269,7 +269,7 @@ def connections_of(path: Path, user: str, explained: Explained) -> str:
 
 
 def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, explained: Explained) -> None:
-    for user in ("kafka", "kafka-9"):  # principals.brokers has names before folding
+    for user in ("kafka", "kafka-9"):  # the name before folding counts
         assert connections_of(of_brokers, user, explained) == (
             "connections: not limited\n"
             "  why          the user is a broker's (principals.brokers), and may have any number\n"
@@ -613,7 +613,7 @@ def said_at(instant: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, *m
 
 
 def test_another_instant_may_have_another_rule(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    # On Monday the first rule still holds, and on Tuesday it has expired.
+    # On the Tuesday after this Monday, the first rule has expired.
     monday = said_at("2026-11-30T12:00:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
     tuesday = said_at("2026-12-01T01:30:00Z", capsys, tmp_path, "--ip", "10.0.0.7")
     noon = said_at("2026-12-01T12:00:00Z", capsys, tmp_path)

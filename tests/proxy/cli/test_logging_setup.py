@@ -1,4 +1,4 @@
-"""Test that each log record is one line, in text and in JSON, whatever the record has."""
+"""Tests that each record is one line in the log, as text and as JSON, whatever the record contains."""
 
 import io
 import json

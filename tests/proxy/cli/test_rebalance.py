@@ -1,4 +1,4 @@
-"""Test how ``rebalance`` reads its command line. The tests of ``proxy.rebalance`` cover what it then does."""
+"""Tests how ``rebalance`` reads its command line."""
 
 from __future__ import annotations
 

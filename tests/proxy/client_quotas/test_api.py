@@ -1,4 +1,4 @@
-"""Test which requests about client quotas a session answers itself, and which go to the broker."""
+"""Tests which requests about client quotas a session answers itself, and which it forwards to the broker."""
 
 from struct import iter_unpack
 
@@ -61,7 +61,7 @@ BOTH = (write_alter_request(CHANGE, client_id="etl"), write_describe_request(QUE
 
 
 class SlowHandler:
-    """Takes requests at once. A test sets their answers later."""
+    """Takes requests at once. A test sets their responses later."""
 
     def __init__(self) -> None:
         self.taken: list[tuple[QuotaRequest, Origin, object, Ticket]] = []
@@ -244,10 +244,7 @@ def test_without_administrators_or_between_brokers_requests_are_forwarded() -> N
 
 
 def versions_told(wire: Wire) -> dict[int, tuple[int, int]]:
-    """Return the versions by API key that a client sees of a broker with only Produce and Fetch.
-
-    The broker's answer arrives in pieces.
-    """
+    """Return the versions that a client gets from a broker that knows only Produce and Fetch."""
     wire.client(other_request(3, api_key=ApiKey.API_VERSIONS, version=0))
     answer = api_versions_response(3)
     frame = wire.broker(answer[:9]) + wire.broker(answer[9:])
@@ -345,7 +342,7 @@ def test_answered_request_is_charged_like_a_forwarded_one(admins: frozenset[str]
     wire, handler = administered(QuotaRule(client_id="etl", request_rate=1), admins=admins, enforcement=enforcement)
 
     wire.client(BOTH[1] * 100)
-    for taken in handler.taken:  # ``resume`` may add further requests to the list
+    for taken in handler.taken:  # ``resume`` lets the next request in, which adds to this list
         taken[3].answer = write_describe_response(DescribeResponse(0, 0, None, ()), correlation_id=8, api_version=0)
         wire.resume()
 

@@ -1,4 +1,4 @@
-"""Test that hosts with a limit are looked up until they are found."""
+"""Tests that hosts with a limit are looked up until they are found."""
 
 import asyncio
 import socket
@@ -96,7 +96,7 @@ async def test_silent_name_server_holds_a_few_threads_of_the_lookups(
         assert await lookups.find(hosts) == {}
         first = sorted(asked)
         assert len(first) == 3
-        # The next calls repeat no lookup that is still running, and begin no other.
+        # No running lookup is repeated, and no other begins.
         late = asyncio.ensure_future(lookups.find(hosts))
         await asyncio.sleep(0.02)
         monkeypatch.setattr(host_finder, "_LOOKUP_S", 10.0)

@@ -1,4 +1,4 @@
-"""Test that the configured kind of store is made."""
+"""Tests which store a configuration asks for."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test that administrators' requests are stored and applied before they are answered."""
+"""Tests that administrators' requests are stored, applied, and only then answered."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ EVERYTHING = DescribeRequest(1, 9, (), False)
 
 
 class Client:
-    """Stands for a connection that waits for the answer to its request."""
+    """A connection that waits for its response."""
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
@@ -65,7 +65,7 @@ def written(request: QuotaRequest) -> bytes:
 
 
 class Bed:
-    """A test bed for a ``QuotaManager``: the manager, and the changes that it has reported."""
+    """A manager. Keeps the changes that the manager reports."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.changes: list[tuple[RuleChanges, IpChanges]] = []
@@ -160,7 +160,7 @@ async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, mo
 async def test_log_names_the_first_entities_of_a_large_request_and_counts_the_rest(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A log line for each entity would block the event loop."""
+    """A line for each entity would hold up the event loop."""
     caplog.set_level(logging.INFO)
     many = tuple(Alteration((("user", str(number)),), (Op(P, 1.0),)) for number in range(1_000))
     async with bed(tmp_path) as one:
@@ -375,7 +375,7 @@ async def test_change_that_cannot_be_applied_is_reported_unknown_and_applied_wit
         assert (json.loads(line)["result"], json.loads(line)["new"]) == ("unknown", {P: 5.0})
         bob: EntityParts = (("user", "bob"),)
         assert await one.set(bob, {P: 6.0}) == [Altered(0, None, bob)]
-        # The stored change that could not be applied is applied with the next one.
+        # The change that was stored but not applied is applied with the next one.
         assert [set(rules) for rules, _ in one.changes] == [{("alice", None), ("bob", None)}]
 
 
@@ -392,6 +392,7 @@ async def test_all_of_a_change_is_stored_if_applying_raises(tmp_path: Path) -> N
             patched.setattr(one.manager._applier, "_on_changes", fails)
             told = read_alter_response(await one.ask(AlterRequest(1, 7, many, False)), 1)
         assert {result.error_code for result in told.results} == {-1}
+        # All changes are stored, although none was applied.
         assert len(one.manager.rules.stored) == 600
         await one.set(ALICE, {P: 5.0})
         assert len(one.changes[-1][0]) == 601
@@ -499,7 +500,7 @@ async def test_changes_above_the_rate_limit_are_refused_with_a_throttle_time(tmp
         told = await one.told()
     last = json.loads(audit_log.read_text().splitlines()[-1])
 
-    # The token bucket holds one change. A request of three changes passes as a whole, and leaves it at minus two.
+    # One change can be saved up. The first request has three, which leaves minus two.
     assert {result.error_code for result in first.results} == {0}
     assert [result.error_code for result in second.results] == [89, 89]
     assert 0 < second.throttle_time_ms <= 20_000
@@ -517,14 +518,14 @@ async def test_changes_above_the_rate_limit_are_refused_with_a_throttle_time(tmp
 )
 @on_uvloop
 async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: Op, is_dry_run: bool) -> None:
-    """Such a request is charged one change, so that a client that repeats it in a loop is limited too."""
+    """A client that repeats a request without end is limited too."""
     store = Store(directory=str(tmp_path / "d"), changes_per_second=0.3)
     two = tuple(Alteration((("user", str(each)),), (op,)) for each in range(2))
     async with bed(None, store=store) as one:
         request = AlterRequest(1, 7, two, is_dry_run)
         answers = [read_alter_response(await one.ask(request), 1) for _ in range(5)]
 
-    # The token bucket holds three changes, and a fourth request may take it below zero.
+    # Three changes can be saved up, and the fourth request overdraws them.
     assert [answer.results[0].error_code == 89 for answer in answers] == [False] * 4 + [True]
     assert answers[-1].throttle_time_ms > 0
 
@@ -544,7 +545,7 @@ async def test_repeated_refusals_have_a_line_a_second_and_are_all_counted(tmp_pa
             await one.ask(AlterRequest(1, 7, bad, False))
         most = 3 + int(perf_counter() - begun)
         assert said()[0] == 1
-        # The sums of the other attempts are written although no further request comes.
+        # The rest is written even if no more requests arrive.
         await eventually(lambda: sum(said()) == 2_000)
         assert len(said()) <= most
         change_log = one.manager.change_log

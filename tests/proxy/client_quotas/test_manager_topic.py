@@ -1,7 +1,4 @@
-"""Test administrators' requests with a store in a topic.
-
-They are decided on the changes of all proxies, and answered when their own changes hold.
-"""
+"""Tests administrators' requests to a store in a topic, which decides on the changes of all proxies."""
 
 import asyncio
 import json
@@ -27,7 +24,7 @@ from tests.support.topic_log import NAME, LogWriter, TopicLog, made_up
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
-    """Put a simulated topic in place of the configured one."""
+    """Return a simulated topic in place of the configured one."""
     return made_up(monkeypatch)
 
 
@@ -49,7 +46,7 @@ async def test_quota_set_at_one_proxy_is_described_and_changed_at_the_other(log:
         assert other.changes == one.changes
         assert (await other.told()).entries == (await one.told()).entries
 
-        # The other proxy reads the topic before it decides, so it finds nothing to change and writes nothing.
+        # The proxy reads the topic before it decides. The request changes nothing, so nothing is written.
         log.write(Setting(user="alice", key=P, value=6.0))
         written = len(log.records)
         assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
@@ -165,7 +162,7 @@ async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None 
 async def test_different_terms_changed_at_two_proxies_are_both_kept(log: TopicLog) -> None:
     async with bed() as one, bed() as other:
         await set_terms(one, {"shaping": "paced"}, {P: 5.0})
-        # The other proxy has not looked the rule up before.
+        # Neither proxy has read the other's change.
         await set_terms(other, {"expires": "2999-01-01T00:00:00Z"})
         await set_terms(one, {"enforcement": "observe"})
         altered = await set_terms(other, {"shaping": None})
@@ -180,7 +177,7 @@ async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) 
     async with bed() as one, bed() as other:
         await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
         assert not one.manager.rules.quotas
-        # The rule has expired, so setting the limit that it has is a change.
+        # The rule has expired, so setting its limit again is a change.
         assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
         assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
         await eventually(lambda: one.manager.rules.quotas)

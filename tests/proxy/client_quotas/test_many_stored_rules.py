@@ -1,4 +1,4 @@
-"""Test what a change among a hundred thousand rules costs, and what so many rules cost connections and requests."""
+"""Tests what a change costs among a hundred thousand rules, and what these cost connections and requests."""
 
 import asyncio
 import gc
@@ -66,19 +66,19 @@ class Client:
 
 
 def alter_of(number: int) -> bytes:
-    """Return a request that sets a limit of one of the entities, to another value for each ``number``."""
+    """Return a request that sets a limit of one entity, to another value for each ``number``."""
     entity = (("user", f"user-{number % 100}"), ("client-id", "etl"))
     request = AlterRequest(1, 7, (Alteration(entity, (Op("producer_byte_rate", 2e6 + number),)),), False)
     return write_alter_request(request, client_id="admin")
 
 
 def is_done(answer: bytes | None) -> bool:
-    """Return whether the answer says that its one entity was altered."""
+    """Return whether the response reports that its one entity was altered."""
     return answer is not None and [result.error_code for result in read_alter_response(answer, 1).results] == [0]
 
 
 async def altered(server: Server, number: int) -> None:
-    """Set a limit of one of the entities through the server's quota manager, and wait for its answer."""
+    """Set a limit of one entity at the server, and wait for the response."""
     client = Client()
     ticket = server.quota_manager.submit(alter_of(number), Origin("admin"), client)
     await client.has_turn.wait()
@@ -87,7 +87,7 @@ async def altered(server: Server, number: int) -> None:
 
 
 def fill(path: Path, count: int) -> None:
-    """Make a store that has quotas for ``count`` entities."""
+    """Make a store with quotas for ``count`` entities."""
     write_rules(path, [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(count)])
 
 
@@ -164,7 +164,7 @@ async def test_new_broker_shares_the_rules_without_looking_at_them(
 
 
 class Counted(dict[RuleEntity, QuotaRule]):
-    """The rules of a table. Counts lookups, and fails if all rules are looked at."""
+    """The rules of a table. Counts lookups, and fails if all rules are iterated."""
 
     def __init__(self, rules: dict[RuleEntity, QuotaRule]) -> None:
         super().__init__(rules)
@@ -185,9 +185,9 @@ class Counted(dict[RuleEntity, QuotaRule]):
 
 
 def looked_up(count: int) -> tuple[list[int], list[int]]:
-    """Return the lookups that two connections make, and those of their requests, for each kind of quota.
+    """Return how many lookups the connections of two users make, and how many their requests make, for each quota kind.
 
-    The rule of the first connection's user is at the first of the eight levels, and that of the second at the last.
+    The first user's rule is at the first of the eight levels, and the second user's rule is at the last.
     """
     rules = [QuotaRule(user=f"user-{n}", client_id="etl", producer_byte_rate=1e6) for n in range(count - 1)]
     rules.append(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6))
@@ -215,7 +215,7 @@ def test_number_of_rules_does_not_change_the_lookups_of_a_connection_or_request(
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Turn the garbage collector off, because in a running proxy it ignores long-lived objects."""
+    """Turn the garbage collector off. In a running proxy it skips long-lived objects."""
     gc.collect()
     gc.disable()
     try:
@@ -235,7 +235,7 @@ def middle_s(step: Callable[[int], object], times: int) -> float:
 
 
 class Took(NamedTuple):
-    """How long changes took from the request to the answer: the median, and the 99th percentile."""
+    """The median and the 99th percentile of the time from a change to its response."""
 
     half_s: float
     most_s: float
@@ -259,7 +259,7 @@ def as_in_a_process() -> Iterator[None]:
 
 
 async def changes_at(store: Store) -> Took:
-    """Measure changes over a connection to a proxy that has this store."""
+    """Measure changes over a connection to a proxy with this store."""
     async with stub_broker() as broker:
         config = ProxyConfig(
             listeners=(listener_to(broker.address),),
@@ -278,9 +278,9 @@ async def changes_at(store: Store) -> Took:
 
 
 def check(what: str, few: Took, many: Took) -> None:
-    """Print all times, and check that the median time of a change among many entities is low enough.
+    """Print all times, and check the median for many entities.
 
-    The slowest changes have no limit, because on a busy machine they wait for a processor and for the disk.
+    The slowest changes have no limit, because they may wait for a busy machine.
     """
     for count, took in ((FEW, few), (MANY, many)):
         sys.stdout.write(f"a change beside {count} entities in {what}: {took}\n")
@@ -307,7 +307,7 @@ async def test_change_among_100_000_stored_rules_takes_less_than_5_ms(
 async def test_change_among_100_000_rules_of_a_topic_takes_less_than_5_ms(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The topic is simulated: it stores a record at once, and its reader looks for new records each millisecond."""
+    """The simulated topic is read each millisecond."""
     took = []
     for count in (FEW, MANY):
         log = made_up(monkeypatch)

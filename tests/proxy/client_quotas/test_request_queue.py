@@ -1,4 +1,4 @@
-"""Test the queue of requests: it keeps their order, is bounded, and has room again when a request is dropped."""
+"""Tests that requests wait in order and within bounds, and that dropped requests make room."""
 
 import asyncio
 

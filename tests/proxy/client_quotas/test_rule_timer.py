@@ -1,4 +1,4 @@
-"""Test that each rule with terms begins, changes and ends on time, even if the clock is set."""
+"""Tests that timed rules are applied when they are due, also if the clock is set."""
 
 import asyncio
 import logging
@@ -33,7 +33,7 @@ Told = tuple[RuleChanges, IpChanges]
 
 
 class Clock:
-    """A clock that shows the time that a test sets."""
+    """A clock that a test can set."""
 
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
@@ -43,7 +43,7 @@ class Clock:
 
 
 class Bed:
-    """A test bed for a ``RuleTimer``: the timer, its clock, and the changes that it has reported."""
+    """A timer with its clock. Keeps the changes that the timer reports."""
 
     def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
         self.clock = Clock()
@@ -60,7 +60,7 @@ class Bed:
         self.told.append((rules, ips))
 
     async def at(self, now_ms: int) -> list[Told]:
-        """Set the clock, and return the changes that this causes. Does not wait up to a second, as the timer would."""
+        """Set the clock, wake the timer, and return the changes that are due."""
         self.clock.now_ms = now_ms
         self.told.clear()
         self.timer.wake()
@@ -127,7 +127,7 @@ async def test_a_clock_that_is_set_is_followed_both_ways() -> None:
 async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> None:
     assert Bed(rule("a", expires_ms=START_MS + 900 * HOUR_MS)).timer._wait_s() == 1.0
     assert Bed(rule("a", expires_ms=START_MS + 250)).timer._wait_s() == 0.25
-    assert Bed(rule("a", expires_ms=START_MS - 1)).timer._wait_s() == 1.0  # if the clock is set back, it holds again
+    assert Bed(rule("a", expires_ms=START_MS - 1)).timer._wait_s() == 1.0  # a clock that is set back revives it
     assert Bed(rule("a")).timer._wait_s() is None
 
 
@@ -142,7 +142,7 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
 
         await eventually(lambda: bed.told)
 
-        # Rule b is reported too, because it is not known which of the rules had been applied before the failure.
+        # The result has both rules, because either of them may have been applied.
         assert bed.told == [({("a", None): None, ("b", None): rule("b", expires_ms=START_MS + 900)}, {})]
     assert "rules could not be put in force; it is tried again" in caplog.text
 
@@ -232,7 +232,7 @@ async def test_stored_ramp_continues_on_schedule_after_a_restart(tmp_path: Path)
 
 
 async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, float]:
-    """Start a proxy, let ``more_ms`` pass, and stop it. Return the limit of client etl at the start and at the end."""
+    """Run a proxy for ``more_ms`` of its clock. Return the limit of etl at the start and at the end."""
     async with stub_broker(answers) as broker, running(config_to(broker, path), wall_ms=clock) as server:
         ((_, quotas),) = server.brokers.quotas_by_name
 

@@ -1,4 +1,4 @@
-"""Test the quotas of a store in a running proxy: it reads them at its start, and a reload does not change them."""
+"""Tests that a proxy reads the quotas of its store at the start, and keeps them over a reload of the file."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,7 @@ MANY = 500
 
 
 def stored(path: Path, broker: StubBroker) -> ProxyConfig:
-    """Write a store with many rules, and return the configuration of a proxy with this store."""
+    """Return the configuration of a proxy with many rules in its store."""
     rule = StoredRule(limits={"producer_byte_rate": 1.0})
     of_users = [Change(Entity(str(number), DEFAULT), rule) for number in range(MANY)]
     of_ip = Change(Entity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0}))

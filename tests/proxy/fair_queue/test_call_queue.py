@@ -1,4 +1,4 @@
-"""The call queue. Hadoop's own numbers are in ``test_vectors``."""
+"""Tests the call queue. ``test_vectors`` has the cases of Hadoop's own tests."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -224,7 +224,7 @@ def test_round_robin_takes_as_many_of_each_identity(lengths: list[int]) -> None:
     for call in drained(queue):
         taken[call.identity] += 1
         for n, length in enumerate(lengths):
-            # An identity with elements left has had as many turns as any other, give or take one.
+            # Identities with elements left have had the same number of turns, give or take one.
             assert taken[str(n)] == length or taken[str(n)] >= max(taken.values()) - 1
 
 
@@ -253,7 +253,7 @@ def test_a_saturated_queue_follows_the_weights(weights: list[int]) -> None:
 
 @given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=5), ahead=st.integers(0, 5))
 def test_no_level_starves(weights: list[int], ahead: int) -> None:
-    """Whoever is last of ``ahead + 1`` in the lowest level is taken within as many cycles, however full the others."""
+    """Position ``ahead + 1`` in the lowest level is served within as many cycles, however full the other levels are."""
     levels = len(weights)
     queue = queue_of(levels, 60 * levels, multiplexer_weights=weights)
     for level in range(levels - 1):
@@ -335,7 +335,7 @@ def test_a_level_is_first_in_first_out(shape: QueueOptions, levels: list[int]) -
     places = {id(call): n for n, call in enumerate(calls)}
     taken = drained(queue)
     for level in set(levels):
-        # What is below the lowest level is in it, in the same order.
+        # Elements for a level below the lowest are in the lowest, in the same order.
         own = [places[id(call)] for call in taken if min(call.level, shape.levels - 1) == min(level, shape.levels - 1)]
         assert all(earlier < later for earlier, later in pairwise(own))
 

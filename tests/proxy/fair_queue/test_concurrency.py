@@ -1,8 +1,6 @@
-"""The number of requests that a broker gets at a time, with a simulated broker: workers and a queue.
+"""Tests the limit on concurrent requests to a broker. The simulated broker has workers and a queue.
 
-The knee is where all workers are busy. The tolerance: in the middle, the limit lies between nine tenths of the knee
-and one and a half times the knee, or ten more than it for small ones. The broker's throughput is at least 85 % of what
-it can do, the time of finding the knee and of all probes counted in.
+The knee is the number of requests that keeps all workers busy.
 """
 
 import heapq
@@ -27,14 +25,14 @@ _NOISES: dict[str, Callable[[random.Random], float]] = {
 
 
 class Run(NamedTuple):
-    """What came of it: throughput of what the broker can do, and the limits, one for each response."""
+    """The throughput as a share of what the broker can do, and the limit after each response."""
 
     throughput: float
     limits: list[int]
 
 
 class Broker:
-    """``workers`` that serve a queue; the times of requests are ``service_us`` on average."""
+    """A broker with ``workers`` that serve a queue. A request takes ``service_us`` on average."""
 
     def __init__(self, *, workers: int, service_us: int, noise: str = "none") -> None:
         self.workers = workers
@@ -47,7 +45,7 @@ class Broker:
         self.served: list[tuple[int, int, int]] = []
 
     def run(self, limit: Limit, *, clients: int, seconds: float) -> Run:
-        """Let ``clients`` ask again as soon as they are answered, as far as the limit lets them."""
+        """Let ``clients`` send a request again after each response, as far as the limit allows."""
         limits: list[int] = []
         ends_us = self.now_us + int(seconds * 1e6)
         while self.now_us < ends_us:
@@ -99,7 +97,7 @@ def test_the_limit_settles_at_the_knee_from_any_lower_minimum() -> None:
 
 
 def test_a_minimum_above_the_knee_stays_the_limit() -> None:
-    """With so many, all that can be measured is a broker that queues."""
+    """So many requests always queue at the broker, so that its unloaded latency cannot be measured."""
     run = Broker(workers=5, service_us=2_000).run(VegasLimit(minimum=30, maximum=500), clients=1_000, seconds=10)
 
     assert_knee_found(run.limits, 30)

@@ -1,4 +1,4 @@
-"""The cost of a request. Hadoop's own numbers are in ``test_vectors``."""
+"""Tests the cost of a request. ``test_vectors`` has the cases of Hadoop's own tests."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Levels from costs. Hadoop's own numbers are in ``test_vectors``."""
+"""Tests how costs decay and give levels. ``test_vectors`` has the cases of Hadoop's own tests."""
 
 from typing import Any
 
@@ -156,7 +156,7 @@ def test_a_long_pause_makes_a_bounded_number_of_sweeps(pause: Pause) -> None:
     assert scheduler.next_sweep_ms == 86_400_001
 
 
-# -- what is better than Hadoop --
+# -- better than Hadoop --
 
 
 def test_a_normalised_average_converges_to_the_mean() -> None:
@@ -237,7 +237,7 @@ def test_a_forgotten_identity_makes_room() -> None:
     assert costs_of(scheduler) == {"b": (5, 5)}
 
 
-# -- seen --
+# -- what is reported --
 
 
 def test_top_is_by_raw_cost_above_0() -> None:

@@ -1,4 +1,4 @@
-"""The slots of one broker, their queue, and the lane for control requests."""
+"""Tests the slots of one broker, the queue for them, and the lane for control requests."""
 
 from collections import Counter
 from typing import Any
@@ -242,14 +242,14 @@ def test_removed_slots_go_as_requests_end() -> None:
 
 
 class DispatcherMachine(RuleBasedStateMachine):
-    """Connections that ask, leave and end in any order, under options that change."""
+    """Connections that request slots, leave and end in any order, while options change."""
 
     def __init__(self) -> None:
         super().__init__()
         self.dispatcher = dispatcher_of(2, control_slots=1)
         self.tickets = [Ticket(n) for n in range(24)]
         self.now_us = 0
-        self.awaiting: set[Ticket] = set()  # waiting, not yet granted
+        self.awaiting: set[Ticket] = set()  # waits, and has not been told of its slot
 
     def some(self, number: int, *states: State) -> Ticket | None:
         found = [ticket for ticket in self.tickets if ticket.state in states]
@@ -335,7 +335,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         assert unheard == set(self.dispatcher._granted)
 
     def teardown(self) -> None:
-        """All that wait get their slot in the end."""
+        """Check that each connection that waits gets its slot in the end."""
         self.hear()
         while (ticket := self.some(0, State.RUNNING, State.PARKED)) is not None:
             self.dispatcher.done(ticket, self.now_us)

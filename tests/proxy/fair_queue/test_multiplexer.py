@@ -1,4 +1,4 @@
-"""Turns by weight. Hadoop's own sequences are in ``test_vectors``."""
+"""Tests turns by weight. ``test_vectors`` has the sequences of Hadoop's own tests."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Kinds of requests."""
+"""Tests how requests are divided into kinds."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""The settings of the fair call queue in the file, and the options made from them."""
+"""Tests how options are made from the settings of the fair call queue."""
 
 import sys
 from dataclasses import fields
@@ -108,7 +108,7 @@ def test_by_default_a_completed_request_costs_one(settings: FairCallQueue, on_re
 
 
 def test_by_time_each_phase_has_its_weight() -> None:
-    """The 10 and the 100 are Hadoop's: for what is done under the read lock, and under the write lock."""
+    """Hadoop gives a weight of 10 to time under a shared lock, and 100 to time under an exclusive lock."""
     made = cost(FairCallQueue(cost_provider=CostProvider.WEIGHTED))
 
     assert [made.on_completion(done) for done in (OTHER, FETCH, PRODUCE)] == [7, 70, 700]

@@ -1,24 +1,16 @@
-"""Hadoop's own numbers, by the number of the vector. D is a derived one.
+"""Tests the cases of Hadoop's own tests. V and a number name a case, and D names a case derived from Hadoop's code."""
 
-Some of Hadoop's tests are of things that do not exist here:
-
-| vector | tests | here |
-| --- | --- | --- |
-| V8, V13, V14, V32, V37, V41 | not in our list of vectors | |
-| V23, V24 (peek) | peek | nothing looks at an element without taking it |
-| V24, V25 (the wait) | timed poll and offer | nothing blocks: the queue remembers elements that wait |
-| V30a | take blocks | ``poll`` returns None; the dispatcher grants a slot on arrival |
-| V42, V43, V44 (keys) | parsing of keys, deprecated ones too | ``config`` parses; defaults are here |
-| V46 | a metrics system that runs already | nothing registers: metrics are read |
-| V47 | a provider used before ``init`` | one that is made is ready |
-| V49 (namespaces) | keys of another port | each listener has its own options |
-| V51 | text of the phases | nothing prints them; their order is tested |
-| V58, V59 | exceptions of constructors called by reflection | constructors are called as such: ValueError |
-| V66 | metrics unregistered at stop | nothing registers |
-| V67 | provider classes by name | a session finds the user of its connection once |
-| D8 | a weight of 0 | refused: the lowest level would get all turns |
-| D18 (first half) | a static level of -1 | control requests have their own lane (V65) |
-"""
+# Some of Hadoop's tests have no counterpart:
+#
+# * V23, V24 (peek) and V30a (a take that blocks): ``poll`` takes elements, and returns None if there are none.
+# * V24, V25 (timed poll and offer): nothing blocks, and the queue remembers elements that wait.
+# * V42 to V44 (parsing of keys): in ``config``. The defaults are tested here.
+# * V46, V66 (registration of metrics): metrics are only read.
+# * V47 (a provider before its ``init``), V58, V59 and V67 (classes by name): constructors are called as usual.
+# * V49 (keys of another port): each listener has its own options.
+# * V51 (text of the phases): only their order is tested.
+# * D8 (a weight of 0): refused, because the lowest level would get all turns.
+# * D18, first half (a static level of -1): control requests have their own lane (V65).
 
 from dataclasses import dataclass
 
@@ -136,7 +128,7 @@ def test_v12_a_turn_without_elements_goes_to_the_highest_level() -> None:
 
 
 def filled() -> tuple[CallQueue[Call], list[tuple[tuple[int, ...], list[int]]]]:
-    """Return a queue of three levels with two places each after six adds, and what it was like after each."""
+    """Return a queue of three levels with two places each, and its state after each of six adds."""
     queue = queue_of(3, 6)
     seen = []
     for level in (0, 1, 0, 0, 1, 0):
@@ -340,7 +332,7 @@ def scheduler_of(levels: int = 4, **options: object) -> DecayScheduler:
 
 
 def request(scheduler: DecayScheduler, *identities: str) -> list[int]:
-    """Let each of ``identities`` make a request of cost 1 and return the levels they had."""
+    """Make a request of cost 1 for each identity. Return the levels that the requests had."""
     levels = []
     for identity in identities:
         levels.append(scheduler.level(identity))
@@ -378,7 +370,7 @@ def test_v34_d12_costs_decay_until_nothing_is_left() -> None:
         (1, {"B": 1}),
         (0, {}),
     ]
-    # Who is forgotten counts in the raw total for one more sweep.
+    # The cost of a removed identity counts in the raw total for one more sweep.
     assert [raw for _, _, raw in seen] == [12, 12, 12, 12, 8]
     assert scheduler.totals.raw == 0
 
@@ -504,7 +496,7 @@ def test_d11_a_level_holds_until_the_next_sweep() -> None:
 
 
 def windows(scheduler: DecayScheduler, *averages_ms: int) -> DecayScheduler:
-    """End a window in which each level had one response of the time given."""
+    """End a period in which each level had one response with the given time."""
     for level, average_ms in enumerate(averages_ms):
         if average_ms:
             scheduler.add_response_time(level, average_ms * 1_000)

@@ -1,4 +1,4 @@
-"""Tests the limits of IP addresses: the canonical form of an address, and changes of single rules."""
+"""Tests the limits of IP addresses: their canonical names, and changes of single rules."""
 
 from kafka_quota_proxy.config.model import DEFAULT, IpRule
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical

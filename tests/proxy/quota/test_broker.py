@@ -1,4 +1,4 @@
-"""Tests the quota state of one broker: all kinds of quotas, folded and exempt principals, and reloads."""
+"""Tests the quotas of one broker: all kinds, folded and exempt principals, and reloads."""
 
 import time
 from dataclasses import replace
@@ -46,13 +46,12 @@ def test_request_percentage_is_recorded_in_nanoseconds() -> None:
 
     buckets = {one.kind: one for one in quotas.buckets(principal="alice", client_id="etl", now_ms=0)}
 
-    assert buckets[QuotaKind.REQUEST].limit == 500_000_000.0  # ns: half a second of one thread in each second
+    assert buckets[QuotaKind.REQUEST].limit == 500_000_000.0  # half a second of one thread in each second
     assert buckets[QuotaKind.REQUEST_RATE].limit == 20.0
     assert buckets[QuotaKind.MUTATION].limit == 0.5
     assert [quotas.manager(kind).limit_of(buckets[kind]) for kind in BUCKET_KINDS] == [None, None, 50.0, 20.0, 0.5]
     assert [quotas.limits(kind) for kind in BUCKET_KINDS] == [False, False, True, True, True]
-    # 5.4 s of one thread in a window of 10 s are 54 %, so the wait is 0.8 s. With 6 s in total the wait would be 2 s,
-    # but it is at most one window, which is 1 s.
+    # 5.4 s of one thread in 10 s are 54 %, which gives a wait of 0.8 s. 6 s would give 2 s, cut to a window of 1 s.
     assert buckets[QuotaKind.REQUEST].charge(5_400_000_000, now_ms=0) == 800
     assert buckets[QuotaKind.REQUEST].charge(600_000_000, now_ms=0) == 1_000
 
@@ -165,7 +164,7 @@ def test_fold_of_a_long_name_is_fast() -> None:
     for name in ("a" * 27 + "!", "a" * 4_000 + "!"):
         assert rules.charged_user(name) == ("other", False)
 
-    assert time.thread_time() - begun_s < 0.5  # re takes 4 s for the first name and never ends with the second
+    assert time.thread_time() - begun_s < 0.5  # with re, the first takes 4 s and the second never ends
 
 
 def test_folded_principals_share_a_bucket() -> None:

@@ -1,7 +1,4 @@
-"""Tests one bucket: what is charged, how long a client waits, and how much room is left.
-
-The numbers from Kafka's own tests are in ``test_vectors``.
-"""
+"""Tests one bucket: charges, waits and room. ``test_vectors`` has the cases of Kafka's own tests."""
 
 from itertools import accumulate
 from math import isnan
@@ -81,7 +78,7 @@ def test_usage_over_the_limit_is_waited_for_once(shaping: Shaping) -> None:
     start_ms=st.sampled_from(STARTS_MS),
 )
 def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait_ms: int, start_ms: int) -> None:
-    """The formula assumes a full window from which no sample leaves. The wait is rounded to a millisecond."""
+    """The formula assumes that no sample leaves the window during the wait."""
     bucket = bucket_of_alice(manager_of(rule("alice", limit=limit)), start_ms)
     bucket.charge(1, now_ms=start_ms)
     bucket.charge(1, now_ms=start_ms + 999)
@@ -123,7 +120,7 @@ def test_uncharge_undoes_a_charge(shaping: Shaping, start_ms: int, charges: list
 
 @pytest.mark.parametrize("shaping", Shaping)
 def test_uncharge_counts_at_its_own_time(shaping: Shaping) -> None:
-    """Source: ``ClientQuotaManager.unrecordQuotaSensor``, which records at the current time."""
+    """As in Kafka's ``ClientQuotaManager.unrecordQuotaSensor``, the current time counts."""
     manager = manager_of(rule("alice"), shaping=shaping)
     bucket = bucket_of_alice(manager)
     bucket.charge(5_000, now_ms=0)
@@ -142,7 +139,7 @@ def test_uncharged_amount_expires_like_a_charge() -> None:
 
     wait_ms = bucket.charge(500, now_ms=12_000)
 
-    # 10,500 B count in 10 s, because the uncharged 5,000 B have left the window.
+    # 10,500 B in 10 s, because the 5,000 B have left the window.
     assert wait_ms == 500
 
 
@@ -176,7 +173,7 @@ RoomStep = tuple[int, str, int]
     amount=st.integers(1, 20_000),
 )
 @example(
-    # The uncharged amount is about to leave the windows, and the charge has already left them, so the sum is too small.
+    # The charge has left the window and the uncharged amount has not, so the sum is too small.
     shaping=Shaping.SAMPLED,
     limit=1_000.0,
     start_ms=0,
@@ -266,7 +263,7 @@ def test_paced_client_keeps_its_quota_in_any_interval(
 
 
 def test_paced_client_is_even_to_the_second() -> None:
-    """For a minute a client sends requests of 256 KiB as fast as its quota of 1 MiB a second allows."""
+    """The client sends requests of 256 KiB without a pause at a quota of 1 MiB/s."""
     request_bytes, limit, minute_ms = 262_144, 1_048_576.0, 60_000
     most_in_a_second = {}
     for shaping in Shaping:
@@ -278,8 +275,7 @@ def test_paced_client_is_even_to_the_second() -> None:
             now_ms += max(1, bucket.charge(request_bytes, now_ms=now_ms))
         most_in_a_second[shaping] = max(seconds) / limit
 
-    # A sampled bucket lets through ten seconds' worth of bytes and one request in one second. A paced bucket lets
-    # through a second's flow, a burst of one second and one request.
+    # Sampled: ten seconds' bytes and a request. Paced: a second's bytes, a burst of a second and a request.
     assert most_in_a_second[Shaping.SAMPLED] >= 10.25
     assert most_in_a_second[Shaping.PACED] <= 2.25
 

@@ -1,4 +1,4 @@
-"""Tests which buckets a full table evicts, compared with a model that looks at all buckets each time."""
+"""Tests which buckets are evicted, against a model that looks at all buckets each time."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass
 class CountedTable:
-    """A table of buckets that counts in ``looks`` how often it has checked the debt of an entry."""
+    """A table that counts how often it looks at an entry."""
 
     most: int
     named: set[Tags] = field(default_factory=set)
@@ -43,7 +43,7 @@ class CountedTable:
         return entry.owes_until_ms if entry.owes_until_ms > now_ms else 0
 
     def look_up(self, name: str, *, now_ms: int = 0) -> Entry | None:
-        """Return the entry of that name, or a new entry. Returns None if the table has no room for a new one."""
+        """Return the entry with this name, or a new entry if there is room, or None."""
         tags = Tags("", name)
         entry = self.table.get(tags)
         if entry is None:
@@ -54,7 +54,7 @@ class CountedTable:
         return entry
 
     def use(self, name: str, *, now_ms: int = 0, owes_until_ms: float = 0) -> Entry | None:
-        """Look up an entry, hold it, make it owe until ``owes_until_ms``, and release it."""
+        """Look up an entry, hold it, give it a debt, and release it."""
         entry = self.look_up(name, now_ms=now_ms)
         if entry is not None:
             entry.holders += 1
@@ -131,7 +131,6 @@ def test_no_bucket_is_evicted_while_all_owe() -> None:
 
 
 def test_bucket_that_came_to_owe_without_a_holder_is_not_evicted() -> None:
-    """A debt must survive even if no connection held the bucket when it was charged."""
     counted = CountedTable(1)
     entry = counted.use("a")
     assert entry is not None
@@ -206,7 +205,7 @@ def test_removed_bucket_is_not_evicted_later() -> None:
 
 
 def test_bucket_that_owes_for_ever_is_rechecked_after_an_hour() -> None:
-    """Unused buckets expire after an hour, and the list of parked buckets must not keep them in memory for longer."""
+    """Buckets expire after an hour without use, and the parked list must not keep them alive for longer."""
     counted = CountedTable(2)
     entry = counted.use("a", owes_until_ms=float("inf"))
     assert entry is not None
@@ -221,7 +220,7 @@ def test_bucket_that_owes_for_ever_is_rechecked_after_an_hour() -> None:
 
 @pytest.mark.parametrize("most", [100, 10_000])
 def test_adding_a_bucket_costs_the_same_while_all_others_owe(most: int) -> None:
-    """If each new bucket checked all buckets that owe, a flood of names would cost more in a larger table."""
+    """Otherwise a flood of names would cost more in a larger table."""
     counted = CountedTable(most)
     for number in range(most - 1):
         counted.use(str(number), owes_until_ms=1_000_000)
@@ -249,7 +248,7 @@ NAMED = Tags("", "h")
 
 
 class BucketTableMachine(RuleBasedStateMachine):
-    """Looks up, holds, charges, releases and removes entries, and lets time pass, in any order."""
+    """Look-ups, holds, debts, releases and removals in any order, while time passes."""
 
     @initialize(most=st.integers(1, 4))
     def begin(self, most: int) -> None:
@@ -275,7 +274,7 @@ class BucketTableMachine(RuleBasedStateMachine):
         assert len(gone) == self.counted.table.evicted - evicted <= 1
         assert gone <= evictable
         for one in gone:
-            # Of the evictable entries that never owed, the one that was released first is evicted first.
+            # Among entries that never owed and may be evicted, the one that was released first is evicted first.
             others = [self.released_at[other] for other in evictable if not other.owes_until_ms]
             assert one.owes_until_ms or self.released_at[one] == min(others)
             del self.released_at[one]

@@ -1,4 +1,4 @@
-"""Tests how a quota manager looks up buckets, changes rules and expires buckets, also compared with Kafka's manager."""
+"""Tests the look-up, rule changes and expiry of a manager's buckets, and compares the manager with Kafka's."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -40,7 +40,7 @@ def test_a_bucket_knows_its_rule_and_level() -> None:
 
 
 def test_without_a_limit_each_user_and_client_id_has_a_bucket() -> None:
-    """In Kafka, the kinds of rules that exist decide which tags an unlimited bucket has."""
+    """In Kafka the tags of an unlimited bucket depend on which kinds of rules exist."""
     manager = manager_of(rule(client_id="other"))
 
     buckets = [manager.bucket(user=user, client_id="etl", now_ms=0) for user in ("alice", "bob", "alice")]
@@ -51,7 +51,7 @@ def test_without_a_limit_each_user_and_client_id_has_a_bucket() -> None:
 
 
 def test_empty_client_id_has_its_own_unlimited_bucket() -> None:
-    """In Kafka, both clients share the bucket (alice, "") if only users have rules."""
+    """In Kafka both would share the bucket (alice, ""), because only users have rules."""
     manager = manager_of(rule("bob"))
 
     nameless = manager.bucket(user="alice", client_id="", now_ms=0)
@@ -252,7 +252,7 @@ def test_expired_bucket_is_not_returned_again() -> None:
 
 
 def test_cache_of_look_ups_is_bounded() -> None:
-    """All client-ids of alice are charged to one bucket, so memory must not grow with their number."""
+    """All client-ids are charged to one bucket, so memory must not grow with their number."""
     manager = manager_of(rule("alice"))
 
     for number in range(100_001):
@@ -279,10 +279,7 @@ ENTITIES: tuple[kafka_entities.Entity, ...] = (
 
 @dataclass
 class KafkaManager:
-    """A model of Kafka's ``ClientQuotaManager``, which finds limits by entity and rates by tags.
-
-    Without any rule it records nothing, as with Kafka's ``quotasEnabled``.
-    """
+    """A transcription of Kafka's manager. Without any rule it records nothing (``quotasEnabled``)."""
 
     limits: dict[kafka_entities.Entity, float] = field(default_factory=dict)
     rates: dict[tuple[str, str], kafka_rate.Rate] = field(default_factory=dict)
@@ -313,7 +310,7 @@ def charging(names: tuple[str, str], amount: int) -> ManagerStep:
 
     def step(manager: ClientQuotaManager, kafka: KafkaManager, now_ms: int) -> None:
         wait_ms = manager.record_and_get_throttle_time_ms(amount, user=user, client_id=client_id, now_ms=now_ms)
-        # The proxy and Kafka both round a wait below half a millisecond to 0.
+        # Both managers round a wait below half a millisecond to 0.
         assert wait_ms == kafka.charge(amount, user, client_id, now_ms)
 
     return step

@@ -1,7 +1,4 @@
-"""Tests Kafka's quotas on the rate of new connections.
-
-``V`` and a number name a table of Kafka's own numbers, as in ``test_vectors``.
-"""
+"""Tests the quotas on the creation of connections. V and a number name a case of Kafka's own tests."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -56,7 +53,7 @@ def config_of(
 
 
 def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every_ms: int = 0) -> list[int]:
-    """Open a connection from each address. Return for how many ms each is kept unserved, 0 if it is served."""
+    """Open a connection from each address. Return how long each is kept without service, or 0 if it is served."""
     kept = []
     for turn, host in enumerate(hosts):
         now_ms = at_ms + turn * every_ms
@@ -69,7 +66,7 @@ def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every
 
 
 def test_v54_most_specific_rule_of_an_address_wins() -> None:
-    """Source: V54, the limits that ClientQuotasRequestTest.testAlterIpQuotasRequest expects for each address."""
+    """Source: Kafka's ClientQuotasRequestTest.testAlterIpQuotasRequest (V54)."""
     quotas = ConnectionQuotas(config_of({"1.2.3.4": 100.0}))
     assert (quotas.limit_of("1.2.3.4"), quotas.limit_of("5.6.7.8")) == (100.0, UNLIMITED_RATE)
 
@@ -82,7 +79,7 @@ def test_v54_most_specific_rule_of_an_address_wins() -> None:
 
 
 def test_v55_changed_limit_counts_earlier_connections() -> None:
-    """Source: V55, Kafka's testEnforcedIpConnectionRateQuotaUpdate."""
+    """Source: Kafka's testEnforcedIpConnectionRateQuotaUpdate (V55)."""
     quotas = ConnectionQuotas(config_of({ONE: 20.0}))
     clients = quotas.listener("clients")
 
@@ -98,7 +95,7 @@ def test_v55_changed_limit_counts_earlier_connections() -> None:
 
 
 def test_v55_all_connections_pass_below_the_limit() -> None:
-    """Source: V55, Kafka's testIpConnectionRateWhenActualRateBelowLimit."""
+    """Source: Kafka's testIpConnectionRateWhenActualRateBelowLimit (V55)."""
     quotas = ConnectionQuotas(config_of({ONE: 30.0}))
 
     assert come(quotas.listener("clients"), [ONE] * 200, every_ms=40).count(0) == 200
@@ -106,7 +103,7 @@ def test_v55_all_connections_pass_below_the_limit() -> None:
 
 
 def test_v55_as_many_connections_pass_as_the_limit_says() -> None:
-    """Source: V55, Kafka's testIpConnectionRateWhenActualRateAboveLimit."""
+    """Source: Kafka's testIpConnectionRateWhenActualRateAboveLimit (V55)."""
     kept = come(ConnectionQuotas(config_of({ONE: 20.0})).listener("clients"), [ONE] * 80, every_ms=25)
 
     assert kept.count(0) == 39
@@ -115,7 +112,7 @@ def test_v55_as_many_connections_pass_as_the_limit_says() -> None:
 
 @pytest.mark.parametrize("name", ["clients", "brokers"])
 def test_v55_refused_connection_is_taken_back_everywhere(name: str) -> None:
-    """Source: V55, Kafka's testRejectedIpConnectionUnrecordedFromConnectionRateQuotas."""
+    """Source: Kafka's testRejectedIpConnectionUnrecordedFromConnectionRateQuotas (V55)."""
     quotas = ConnectionQuotas(config_of({ONE: 0.0}))
     listener = quotas.listener(name)
 
@@ -126,7 +123,7 @@ def test_v55_refused_connection_is_taken_back_everywhere(name: str) -> None:
 
 
 def test_v55_address_limit_follows_rule_changes() -> None:
-    """Source: V55, Kafka's testIpConnectionRateMetricUpdate."""
+    """Source: Kafka's testIpConnectionRateMetricUpdate (V55)."""
     quotas = ConnectionQuotas(config_of({DEFAULT: 50.0}))
     come(quotas.listener("clients"), [ONE, OTHER])
 
@@ -141,7 +138,7 @@ def test_v55_address_limit_follows_rule_changes() -> None:
 
 
 def test_limit_of_5_passes_5_of_20_connections_a_second() -> None:
-    """Kafka has eleven windows. Ten seconds' worth of connections pass at once, then as many as leave the windows."""
+    """With Kafka's eleven windows, the connections of ten seconds pass at once."""
     kept = come(
         ConnectionQuotas(config_of({ONE: 5.0}, kafka=KafkaSettings())).listener("clients"), [ONE] * 1_200, every_ms=50
     )
@@ -171,7 +168,7 @@ def test_a_pause_is_never_longer_than_a_window() -> None:
 
 
 def test_connections_that_wait_for_pauses_reach_the_limit() -> None:
-    """20 connections a second arrive. A pause holds all of them back, as Kafka's acceptor does."""
+    """20 connections arrive each second, and each pause delays all of them."""
     listener = ConnectionQuotas(config_of(listener=5, kafka=KafkaSettings())).listener("clients")
     let_in, now_ms = 0, T
     while now_ms < T + 60_000:
@@ -209,7 +206,7 @@ def test_observed_listener_counts_but_refuses_no_connection() -> None:
 
 
 def test_late_refusal_gives_no_credit() -> None:
-    """A connection that is refused late is not subtracted. The credit would last longer than the charge did."""
+    """A credit that comes late would stay in the windows longer than the connection itself."""
     quotas = ConnectionQuotas(config_of({ONE: 0.0}, listener=5))
     clients = quotas.listener("clients")
     for turn in range(5):
@@ -280,7 +277,7 @@ def test_flood_evicts_no_address_at_its_limit_or_with_a_rule() -> None:
 
     assert come(clients, [ONE]) != [0]
     assert quotas.rate_of(OTHER, now_ms=T) == 0.1
-    # No connection of the address ONE counts any more, so the address may be evicted.
+    # None of the address's connections counts any more, so its bucket may be evicted.
     come(clients, [f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}" for n in range(300)], at_ms=T + 12_000)
     assert quotas.rate_of(ONE, now_ms=T + 12_000) == 0
 
@@ -362,7 +359,7 @@ def test_any_connections_are_decided_as_by_the_oracle(
 )
 @settings(max_examples=200)
 def test_no_window_passes_more_than_the_limit_of_the_longest(gaps_ms: list[int], limit: float, samples: int) -> None:
-    """The connections of the last N samples count, and no window is longer than N + 1 samples."""
+    """The connections of N samples count, and a window is never longer than N + 1 samples."""
     quotas = ConnectionQuotas(config_of({DEFAULT: limit}, kafka=KafkaSettings(quota_window_num=samples)))
     let_in: list[int] = []
     now_ms = T

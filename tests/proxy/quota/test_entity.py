@@ -1,7 +1,4 @@
-"""Tests which bucket is charged and which limit applies.
-
-Both are compared with Kafka's two functions for all sets of rules and connections.
-"""
+"""Tests which bucket is charged and which limit applies, for all sets of rules, against Kafka's two functions."""
 
 from itertools import chain, combinations, product
 
@@ -24,7 +21,7 @@ MANY: tuple[Entity, ...] = tuple(
     for user, client_id in product(("alice", "bob", DEFAULT, None), ("etl", "web", DEFAULT, None))
     if user or client_id
 )
-# The user carol and the client-id "other" have no rule of their own. A null client-id counts as "".
+# The users carol and other have no rules of their own. A null client-id counts as "".
 CONNECTIONS = tuple(product(("alice", "bob", "carol"), ("etl", "web", "other", "")))
 
 
@@ -73,7 +70,7 @@ def test_any_set_of_rules_resolves_as_in_kafka(entities: set[Entity]) -> None:
 
 @given(entities=st.sets(st.sampled_from(MANY)), removed=st.sampled_from(MANY))
 def test_limit_is_found_by_tags_alone(entities: set[Entity], removed: Entity) -> None:
-    """The tags of a bucket are enough to find its limit, also after its rule was removed."""
+    """This includes the tags of a bucket after the removal of its rule."""
     limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
     before = {**limits, removed: 1.0}
     table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))
@@ -203,7 +200,7 @@ def test_an_explanation_says_that_an_empty_client_id_is_not_looked_up() -> None:
 
 
 def test_explanation_mentions_an_empty_client_id_of_a_pair() -> None:
-    """The default pair gives the bucket the tags (alice, ""), for which Kafka looks up rules of users only."""
+    """The default pair gives the bucket (alice, ""), for which Kafka looks up rules of users only."""
     candidates = table_of(rule(DEFAULT, DEFAULT), rule(DEFAULT, None)).explain(user="alice", client_id="")
 
     assert [candidate.level.number for candidate in candidates if candidate.wins] == [6]

@@ -1,4 +1,4 @@
-"""Tests the merge of two quota states of one broker: usage is added up, and nothing is counted twice or lost."""
+"""Tests that the usage of two quota states of one broker is added up, without loss or double counts."""
 
 from dataclasses import replace
 
@@ -61,7 +61,7 @@ def test_client_waits_for_usage_of_both_brokers_quotas(shaping: Shaping) -> None
 def test_merged_rate_counts_as_one_rate_within_two_windows(
     charges: list[tuple[int, int, int]], after: list[tuple[int, int]]
 ) -> None:
-    """The slots of two rates begin at different times, so a merged record may leave the window earlier or later."""
+    """The slots of two rates begin at different times, so a record may leave a slot sooner or later."""
     one, other = Rate(samples=11, window_ms=1_000), Rate(samples=11, window_ms=1_000)
     recorded: list[tuple[int, int]] = []
     now_ms = NOW_MS
@@ -192,7 +192,7 @@ def test_connection_rates_of_both_count_together() -> None:
     assert there.record_address("10.0.0.1", arrived_ms=NOW_MS, now_ms=NOW_MS) > 0
     assert one.arrivals.listener("there") is there
     assert (here.arrived, there.arrived) == (6, 7)
-    assert one.arrivals.rate.total == 12  # the last connection was refused, so it does not count
+    assert one.arrivals.rate.total == 12  # the last connection was refused and uncharged
 
 
 def test_merge_surpasses_the_generation_of_both() -> None:

@@ -1,4 +1,4 @@
-"""Tests which earlier usage counts under a new limit: what Kafka has measured under the same tags."""
+"""Tests that a new limit counts earlier usage, as Kafka does for the same tags."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.quota_manager import bucket_of_alice, manager_of, replace_rul
 
 
 def test_first_limit_counts_usage_under_rules_of_that_kind() -> None:
-    """Only bob has a rule when alice sends 25,000 B. A second later alice gets 1,000 B/s. Measured with Kafka 4.3."""
+    """The wait is that of Kafka 4.3 with its defaults, for 25,000 B and a limit of 1,000 B/s a second later."""
     manager = manager_of(rule("bob"))
     assert manager.record_and_get_throttle_time_ms(20_000, user="alice", client_id="etl", now_ms=0) == 0
     assert manager.record_and_get_throttle_time_ms(5_000, user="alice", client_id="web", now_ms=0) == 0
@@ -78,7 +78,7 @@ def test_restored_limit_counts_earlier_usage() -> None:
         bucket_of_alice(manager).charge(15_000, now_ms=0)
         replace_rules(manager, rule("bob"), limited)
 
-        # While only users have rules, Kafka charges all clients of alice to one bucket, and none to (alice, etl).
+        # If only users have rules, Kafka charges alice's bucket, and not that of (alice, etl).
         assert bucket_of_alice(manager, 1_000).charge(1_000, now_ms=1_000) == (
             16_000 if limited.client_id is None else 1_000
         ), limited

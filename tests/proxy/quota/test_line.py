@@ -1,10 +1,10 @@
-"""Tests the line of requests that wait for a bucket: which is next, how many are ahead, and which is woken."""
+"""Tests the line in front of a bucket: which request is next, how many are ahead, and which is woken."""
 
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line, Place
 
 
 class Waiting:
-    """A connection with a name that waits in a line. Only ``BrokerLines`` may wake it."""
+    """A connection with a name that waits in a line."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -14,7 +14,7 @@ class Waiting:
 
 
 def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
-    """Return a line in which connections with these names wait in this order, its broker's lines, and their places."""
+    """Return a line in which connections with these names wait in this order."""
     lines = BrokerLines()
     line = Line(lines)
     places = []

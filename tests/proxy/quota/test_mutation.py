@@ -1,4 +1,4 @@
-"""Tests which topics may be created, grown and deleted under a mutation quota, and what is charged for them."""
+"""Tests which topics may be created, grown and deleted, and what that costs."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -43,7 +43,7 @@ ERRORS = (-1, 0, 3, 7, 13, 36)
 
 
 def bucket_of(limit: float | None = 10.0, *, samples: int = 10, max_throttle_time_ms: int | None = None) -> Bucket:
-    """Return a bucket with Kafka's burst, which is ``samples`` windows of a second."""
+    """Return a bucket with Kafka's burst of ``samples`` windows of a second each."""
     rules = () if limit is None else (QuotaRule(user=DEFAULT, controller_mutation_rate=limit),)
     manager = ClientQuotaManager(
         QuotaKind.MUTATION,
@@ -83,7 +83,7 @@ def decided(
 
 
 def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> int:
-    """Ask for one topic with so many partitions. Return how many milliseconds the client has to wait."""
+    """Request a change of one topic. Return the throttle time."""
     decision = decided(bucket, request_of([(b"t", partitions)], version=version), now_ms=now_ms)
     return record(decision, bucket, now_ms=now_ms).throttle_time_ms
 
@@ -92,13 +92,13 @@ def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> in
 
 
 def test_v38_wait_is_the_debt_over_the_quota() -> None:
-    """Source: V38, ControllerMutationQuotaManagerTest.testThrottleTime."""
+    """Source: Kafka's ControllerMutationQuotaManagerTest.testThrottleTime (V38)."""
     for tokens, wait_ms in [(0, 0), (-5, 500), (-10, 1_000)]:
         assert wait_for_tokens_ms(tokens=tokens, byte_rate_limit=10.0) == wait_ms, (tokens, wait_ms)
 
 
 def test_v38_strict_quota_accepts_any_number_while_tokens_last() -> None:
-    """Source: V38, ControllerMutationQuotaManagerTest.testControllerMutationQuotaViolation."""
+    """Source: Kafka's ControllerMutationQuotaManagerTest.testControllerMutationQuotaViolation (V38)."""
     bucket = bucket_of(10.0)
     now_ms = T
     for _ in range(10):
@@ -114,7 +114,7 @@ def test_v38_strict_quota_accepts_any_number_while_tokens_last() -> None:
 
 @pytest.mark.parametrize(("api_key", "first"), FIRST_REFUSABLE_VERSION.items())
 def test_v38_only_versions_with_the_error_are_strict(api_key: int, first: int) -> None:
-    """Source: V38, testNewStrictQuotaForStrictController and similar tests. KIP-599 names the versions."""
+    """Source: Kafka's testNewStrictQuotaForStrictController (V38), with the versions of KIP-599."""
     assert first == STRICT[ApiKey(api_key)]
     topics: list[tuple[Topic, int]] = [(b"a", 150), (b"b", 1)]
     known: dict[Topic, int] = {b"a": 150, b"b": 1} if api_key == DELETE else {b"a": 10, b"b": 1}
@@ -127,13 +127,13 @@ def test_v38_only_versions_with_the_error_are_strict(api_key: int, first: int) -
         decision = decided(bucket, request, known=known)
         return set(decision.refused), record(decision, bucket, now_ms=T).throttle_time_ms
 
-    # The tokens are 100 - 150 = -50, and with an older version 100 - 151 = -51.
+    # A strict version has 100 - 150 = -50 tokens left, and an older version has 100 - 151 = -51.
     assert outcome(first) == ({b"b"}, 5_000)
     assert outcome(first - 1) == (set(), 5_100)
 
 
 def test_v38_without_a_quota_everything_passes() -> None:
-    """Source: V38, testNewStrictQuotaForUnboundedQuota and the similar test of the permissive quota."""
+    """Source: Kafka's testNewStrictQuotaForUnboundedQuota (V38)."""
     for version in [5, 6]:
         bucket = bucket_of(None)
 
@@ -145,7 +145,7 @@ def test_v38_without_a_quota_everything_passes() -> None:
 
 
 class KafkaQuota:
-    """Kafka's ``StrictControllerMutationQuota`` and ``PermissiveControllerMutationQuota``, transcribed line by line."""
+    """A transcription of Kafka's ``StrictControllerMutationQuota`` and ``PermissiveControllerMutationQuota``."""
 
     def __init__(self, limit: float, burst_s: int) -> None:
         self.config = MetricConfig(samples=burst_s, window_ms=1_000, bound=limit)
@@ -154,7 +154,7 @@ class KafkaQuota:
         self.last_throttle_time_ms = 0
 
     def record(self, permits: int, now_ms: int, *, is_strict: bool) -> bool:
-        """Charge ``permits``. Return whether the change is accepted. Only a strict quota ever refuses one."""
+        """Return whether the change was accepted."""
         if is_strict:
             left = self.tokens.measure(self.config, now_ms)
             if left < 0:
@@ -234,7 +234,7 @@ def test_unknown_topic_has_assumed_permits() -> None:
 
 
 def test_repeated_topic_is_charged_and_decided_once() -> None:
-    """If only one of two entries for a topic were refused, the broker would carry out the other for free."""
+    """Otherwise one entry could be refused while the broker carries out the other without a charge."""
     bucket = bucket_of(10.0)
     request = request_of([(b"a", 150), (b"b", 2), (b"a", 10), (b"b", 5), (b"none", 0)])
 
@@ -295,7 +295,7 @@ def test_max_throttle_time_bounds_a_mutation_wait() -> None:
 
 
 def test_response_says_what_is_left_of_the_wait() -> None:
-    """Source: ControllerMutationQuotaTest and AbstractControllerMutationQuota.throttleTime in Kafka."""
+    """Source: Kafka's ControllerMutationQuotaTest, AbstractControllerMutationQuota.throttleTime."""
     for after_ms, left_ms in [(0, 500), (200, 300), (500, 0), (10_000, 0)]:
         throttle = MutationThrottle(throttle_time_ms=500, recorded_ms=T)
 
@@ -315,7 +315,7 @@ def tokens(bucket: Bucket) -> int:
 
 
 def test_failed_change_is_uncharged() -> None:
-    """After a timeout or an unknown error the charge stays, because the broker may have made the change."""
+    """After a timeout or an unknown error, the change may have taken effect and stays charged."""
     for error_code in ERRORS:
         bucket = bucket_of(10.0)
         decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
@@ -335,7 +335,7 @@ def test_response_corrects_the_default_partitions() -> None:
     decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT), (b"b", 5), (b"c", BROKER_DEFAULT)]))
     record(decision, bucket, now_ms=T)
 
-    # The response has no number of partitions for "c", as the client may not describe its configs.
+    # The response gives no partitions for "c", because the client may not describe its configs.
     difference = settle(decision, [result(b"a", 0, 12), result(b"b", 0, 5), result(b"c", 0, -1)], bucket, now_ms=T)
 
     assert difference == 11

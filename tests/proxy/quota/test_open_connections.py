@@ -1,4 +1,4 @@
-"""Tests the limits on open connections, by Kafka's eight levels of quota precedence."""
+"""Tests the limits on the number of open connections, by the eight levels."""
 
 import random
 from collections import Counter
@@ -24,7 +24,7 @@ def open_connections(*rules: QuotaRule, principals: Principals | None = None) ->
 
 
 def enter(connections: OpenConnections, *identities: Identity) -> list[bool]:
-    """Open a connection for each identity, if it is allowed. Return for each whether it was allowed."""
+    """Open the connections that are allowed. Return for each identity whether its connection was opened."""
     came = []
     for identity in identities:
         standing = connections.check(identity)

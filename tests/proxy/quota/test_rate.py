@@ -1,6 +1,6 @@
-"""Tests that rates over sampled windows equal Kafka's to the last bit, whenever they are measured.
+"""Tests that rates over sampled windows equal Kafka's to the last bit.
 
-The numbers from Kafka's own tests are in ``test_vectors``.
+``test_vectors`` has the cases of Kafka's own tests.
 """
 
 from copy import deepcopy
@@ -14,7 +14,7 @@ from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from tests.support import kafka_rate
 from tests.support.kafka_rate import MetricConfig
 
-# Times of a clock that was just started, of one that has run for days, and of one that counts from 1970.
+# Clocks that have just started, that have run for days, and that count from 1970.
 STARTS_MS = (0, 1, 17, 999, 86_400_000, 1_767_225_600_000)
 
 RECORD, MEASURE, WINDOW, PEEK = "record", "measure", "window", "peek"
@@ -23,17 +23,14 @@ Step = tuple[int, str, int]
 
 @st.composite
 def shapes(draw: st.DrawFn) -> MetricConfig:
-    """Draw a number of samples and a window: Kafka's defaults, the smallest values, and unusual ones."""
+    """Draw a number and a length of windows: Kafka's defaults, the smallest ones, or odd ones."""
     samples = draw(st.sampled_from([2, 3, 5, 11]))
     return MetricConfig(samples=samples, window_ms=draw(st.sampled_from([1, 2, 10, 1_000, 30_000])))
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
-    """Draw the configuration of a rate, a start time, and steps.
-
-    A step is a pause in milliseconds, an action and a value. Pauses that end close to the edge of a window are likely.
-    """
+    """Draw a configuration, a start, and steps. A step is a pause in ms, an action and a value."""
     config = draw(shapes())
     window_ms, span_ms = config.window_ms, config.samples * config.window_ms
     edges = [0, 1, window_ms - 1, window_ms, window_ms + 1, span_ms - window_ms, span_ms - 1, span_ms, span_ms + 1]
@@ -67,7 +64,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
         elif action == WINDOW:
             assert rate.window_ms(now_ms=now_ms) == kafkas.window_ms(config, now_ms)
         else:
-            # If a peek changed the rate, the steps that follow would differ.
+            # If a peek changed the rate, the next steps would differ.
             assert rate.peek(now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
     assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
     assert rate.total == kafkas.stat.measure_sum(config, now_ms)
@@ -75,7 +72,7 @@ def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
 
 @given(history=histories(), more=st.integers(1, 10_000))
 @example(
-    # A measurement has reset the slot that the record would reuse, so that it starts later than the slot that leaves.
+    # A measurement has reset the slot that the record would reuse. It starts later than the slot that leaves now.
     history=(
         MetricConfig(samples=2, window_ms=1_000),
         0,
@@ -116,7 +113,7 @@ def test_negative_record_at_once_restores_the_total(history: tuple[MetricConfig,
     rate.record(-amount, now_ms=now_ms)
 
     assert rate.total == before
-    # The rate is also 0 later, when the slot with both records has left the window.
+    # The sum is still zero when the slot with both records has left.
     assert rate.measure(now_ms=now_ms + 2 * config.samples * config.window_ms) == 0
 
 
@@ -128,7 +125,7 @@ def test_the_origin_of_the_clock_does_not_matter() -> None:
 
         now_ms = start_ms + 29_500
 
-        # The slots of the seconds 19 to 29 count.
+        # These are the slots of the seconds 19 to 29.
         assert rate.measure(now_ms=now_ms) == 11_000 / 10.5, start_ms
         assert rate.peek(now_ms=now_ms) == 11_000 / 10.5, start_ms
         assert rate.window_ms(now_ms=now_ms) == 10_500, start_ms
@@ -140,7 +137,7 @@ def test_a_first_reading_starts_the_clock_of_an_empty_rate() -> None:
     assert rate.measure(now_ms=5_000) == 0
     rate.record(9_000, now_ms=8_100)
 
-    # The window is that after three windows without a byte. It does not reach back to the first reading.
+    # The window is that of a rate without bytes for three windows, not of a new rate.
     assert rate.window_ms(now_ms=8_100) == 2_000
     assert rate.peek(now_ms=8_100) == 4_500
 
@@ -169,7 +166,7 @@ def test_young_window_snaps_back_at_each_full_window() -> None:
 
 
 def test_a_window_is_never_longer_than_one_slot_above_the_span() -> None:
-    """A slot leaves by the time of its last event, so a window has at most (N + 1) * W - 2 milliseconds."""
+    """The last event of the oldest slot counts, so the window has at most (N + 1) * W - 2 ms."""
     rate = Rate(samples=11, window_ms=1_000)
     rate.record(1, now_ms=0)
     rate.record(1, now_ms=999)
@@ -246,7 +243,7 @@ def test_restored_rate_continues_as_the_original(history: tuple[MetricConfig, in
         now_ms += pause_ms
         if at == moved:
             going_on = rate_of(config)
-            going_on.record(17, now_ms=now_ms)  # ``restore`` discards this record
+            going_on.record(17, now_ms=now_ms)  # restore replaces this record
             going_on.restore(rate.slots())
         if action == RECORD:
             rate.record(value, now_ms=now_ms)

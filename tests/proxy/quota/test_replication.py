@@ -1,4 +1,4 @@
-"""Tests one limit on replication. It allows what Kafka's measure allows, to the millisecond, and as an even flow."""
+"""Tests one limit on replication: Kafka's measure to the millisecond, and an even flow below the limit."""
 
 from math import inf
 
@@ -88,7 +88,7 @@ def test_reserved_bytes_are_not_room_for_another_fetch() -> None:
     one.reserve(100)
     assert one.room(now_ms=NOW_MS) == 0
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 100
-    one.settle(100, 0)  # the response had no records
+    one.settle(100, 0)  # the response was empty
     assert one.room(now_ms=NOW_MS) == 100
 
 
@@ -120,7 +120,7 @@ def test_large_response_is_paid_in_full() -> None:
 
 def test_replicas_in_sync_use_up_the_limit() -> None:
     one = quota(1_000)
-    one.record(5_000, now_ms=NOW_MS)  # the records of a replica in sync are charged, but not held back
+    one.record(5_000, now_ms=NOW_MS)  # replicas in sync are charged, but do not wait
     assert one.room(now_ms=NOW_MS + 4_999) == 0
     assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 5_000
     assert one.room(now_ms=NOW_MS + 5_000) == 100
@@ -129,8 +129,8 @@ def test_replicas_in_sync_use_up_the_limit() -> None:
 def test_reserved_bytes_count_in_kafkas_measure() -> None:
     one = quota(1_000)
     now_ms = NOW_MS + 1_000
-    one.room(now_ms=now_ms)  # tokens of a quarter of a second are saved up
-    one.record(900, now_ms=now_ms)  # by a replica in sync
+    one.room(now_ms=now_ms)  # a quarter of a second is saved up
+    one.record(900, now_ms=now_ms)  # a replica in sync
     assert one.room(now_ms=now_ms) == 200
     one.reserve(200)
     assert one.room(now_ms=now_ms) == 0
@@ -163,7 +163,7 @@ def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
     one.settle(0, 1_000)
     assert one.wait("a", 1, now_ms=NOW_MS) == NOW_MS + 1_000
     assert one.wait("b", 2, now_ms=NOW_MS) == NOW_MS + 1_100, "behind what a is given"
-    one.wait("a", 9, now_ms=NOW_MS)  # "a" was served in another line since, but keeps its first ticket here
+    one.wait("a", 9, now_ms=NOW_MS)  # "a" keeps its first ticket
     assert [one.ahead(waiter, 9, now_ms=NOW_MS) for waiter in ("a", "b", "c")] == [0, 1, 2]
     one.leave("a")
     assert [one.ahead(waiter, 9, now_ms=NOW_MS) for waiter in ("a", "b", "c")] == [1, 0, 1]

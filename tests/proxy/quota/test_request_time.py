@@ -1,4 +1,4 @@
-"""Tests how much of the time that a request takes at the broker is charged."""
+"""Tests how much of a request's time at the broker is charged."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_concurrent_requests_share_work_but_not_hand_over() -> None:
 
     times = [clock.end(service, now_ns=800 * US * (1 + number)) for number, service in enumerate(services)]
 
-    # Each 800 µs are divided by 4 plus the number of requests: by 8, 7, 6 and 5. Each share is rounded down.
+    # 800 µs are divided by 4 + 4, then by 4 + 3, 4 + 2 and 4 + 1, and rounded down each time.
     shares = [800 * US // parts for parts in (8, 7, 6, 5)]
     assert [time.worked_ns for time in times] == [sum(shares[: number + 1]) for number in range(4)]
     assert times[3].elapsed_ns == 3_200 * US
@@ -78,7 +78,7 @@ def test_fetch_has_a_share_until_it_counts_as_waiting() -> None:
     waiting = clock.begin(may_wait=True, now_ns=0)
     asked = clock.begin(may_wait=False, now_ns=0)
 
-    # The first 1,500 µs are divided by 4 + 2, and the next 500 µs by 4 + 1.
+    # 1,500 µs are divided by 4 + 2, and 500 µs by 4 + 1.
     assert clock.end(asked, now_ns=2_000 * US).worked_ns == 250 * US + 100 * US
     assert clock.end(waiting, now_ns=2_000 * US).worked_ns == 300 * US
 
@@ -120,7 +120,7 @@ def test_scale_applies_to_work_and_bytes() -> None:
 
 
 def test_apis_between_brokers_are_exempt_for_brokers() -> None:
-    """Source: ``KafkaApis`` and ``RequestHandlerHelper`` in Apache Kafka."""
+    """Source: Kafka's KafkaApis and RequestHandlerHelper."""
     exempt = {key for key in ApiKey if is_exempt(key, is_broker=True)}
 
     assert exempt == {
@@ -138,7 +138,7 @@ steps = st.lists(st.tuples(st.integers(0, 5 * MS), st.booleans(), st.integers(0,
 
 @given(steps=steps, parallel=st.integers(1, 4))
 def test_charges_stay_within_single_cost_and_thread_time(steps: list[tuple[int, bool, int]], parallel: int) -> None:
-    """Each step lets time pass, then begins or ends a request on one of eight connections."""
+    """In each step time passes, and one of eight connections begins or ends a request."""
     clock = ServiceClock(parallel=parallel)
     now_ns = worked_ns = 0
     served: dict[int, Service] = {}
@@ -154,5 +154,5 @@ def test_charges_stay_within_single_cost_and_thread_time(steps: list[tuple[int, 
         worked_ns += clock.end(service, now_ns=now_ns).worked_ns
 
     assert clock.served == 0
-    # A fetch that begins to wait keeps the share that it had so far, which is a fifth of 1,500 µs at most.
+    # A fetch keeps its share until it counts as waiting, which is at most 1,500 µs.
     assert worked_ns <= now_ns * parallel + len(steps) * 300 * US

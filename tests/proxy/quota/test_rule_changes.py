@@ -1,4 +1,4 @@
-"""Tests that a change of single rules leads to the same quotas as an update with all rules."""
+"""Tests that changes of single rules have the same result as an update with all rules."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -43,7 +43,7 @@ def rules_of(changes: Mapping[Entity, Mapping[str, int] | None]) -> dict[Entity,
 
 
 def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
-    """Return everything that the rules decide: the buckets, limits and open connections of every client."""
+    """Return the limits that apply to each client, and how many buckets there are."""
     buckets = [
         quotas.bucket(kind, principal=user, client_id=client_id, now_ms=now_ms)
         for kind in BUCKET_KINDS

@@ -1,7 +1,4 @@
-"""Tests the schedule of rules that change with time.
-
-It returns the form of each rule that is in force, also after the clock is set back, and checks due rules only.
-"""
+"""Tests that a schedule returns the current form of each rule, and looks only at rules that are due."""
 
 from itertools import count
 
@@ -63,7 +60,7 @@ def test_schedule_equals_in_force_after_each_step(
             now_ms += step
         elif isinstance(step, str):
             table.repeat_all()
-            current = dict.fromkeys(rules)  # as if all returned forms were lost
+            current = dict.fromkeys(rules)  # all current forms are unknown
         else:
             key, one = step
             current[key] = table.put(key, one, now_ms=now_ms)
@@ -76,7 +73,7 @@ def test_schedule_equals_in_force_after_each_step(
             current |= table.due(most, now_ms=now_ms)
 
         for key, timed_rule in rules.items():
-            # The schedule does not keep a rule without times, so it returns such a rule only from ``put``.
+            # Rules without times are returned only when they are put.
             if key in table.rules():
                 assert current[key] == in_force(timed_rule, now_ms=now_ms)
 

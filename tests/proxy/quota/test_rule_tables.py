@@ -1,4 +1,4 @@
-"""Tests that brokers share one table of rules, while each broker counts its own usage."""
+"""Tests rules that brokers share. The usage of each broker is separate."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Tests which limits a rule has at a given time, and when these may change next."""
+"""Tests the form of a rule at a given time, and when this form may change."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -52,7 +52,7 @@ def test_otherwise_applies_outside_the_schedule() -> None:
 
     night = in_force(rule, now_ms=at(7))
 
-    # Outside the schedule there are no limits but those that ``otherwise`` names.
+    # Outside the schedule, limits that ``otherwise`` lacks do not exist.
     assert night == QuotaRule(user="u", consumer_byte_rate=7.0, connections=2, source="f.yaml:3")
     assert in_force(rule, now_ms=at(9)) is rule
     assert in_force(rule, now_ms=at(41)) is None
@@ -112,7 +112,7 @@ def test_ramp_step_begins_at_its_instant(steps: int, over_ms: int, since_ms: int
     assert step_of(ramp, now_ms=1_000 + since_ms) == max(begun, default=0)
 
 
-# These ramps are so short that a test can check every millisecond.
+# These ramps are so short that the test can look at every millisecond.
 SHORT_RAMPS = st.builds(
     Ramp,
     start=st.just((("producer_byte_rate", 9.0),)),

@@ -1,7 +1,4 @@
-"""Tests that metrics show user names as Kafka writes them.
-
-The names are from V60 and V28, which are tables of Kafka's own examples (see ``test_vectors``).
-"""
+"""Tests user names in metrics, as Kafka writes them (V28, V60)."""
 
 import re
 from urllib.parse import unquote

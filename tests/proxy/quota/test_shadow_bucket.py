@@ -1,4 +1,4 @@
-"""Tests that a bucket in observe mode counts the throttling that enforcement would have caused."""
+"""Tests that an observed bucket counts the throttling that enforcement would have caused."""
 
 from kafka_quota_proxy.config.model import QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
@@ -14,7 +14,7 @@ def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int |
 
 
 def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
-    """Charge a request. If it is over the limit, count the wait that it would have had."""
+    """Charge a request, and observe the bucket if the request is over the limit."""
     wait_ms = bucket.charge(amount, now_ms=now_ms)
     if wait_ms > 0:
         bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
@@ -44,8 +44,7 @@ def test_one_held_request_passes_when_the_wait_ends() -> None:
     send(bucket, 500, now_ms=1_000)
     send(bucket, 500, now_ms=2_500)
 
-    # 6,500 B in ten seconds are 30 % over 500 B/s, so the second request causes a wait of three seconds from
-    # 2,000 ms on. The last request would wait in that time.
+    # 6,500 B in ten seconds are 30 % over 500 B/s, which means 3 s from 2,000 ms on. The last request would wait.
     assert bucket.throttling.observed_requests == 2
     assert bucket.throttling.observed_time_ms == 2_000 + 3_000
 
@@ -56,7 +55,7 @@ def test_slow_broker_delays_the_held_charge() -> None:
     send(bucket, 250, now_ms=500, took_ms=400)
     send(bucket, 250, now_ms=1_400, took_ms=400)
 
-    # The client owes 500 B, which takes one second. The held request is charged at 1,400 ms, when 200 B have flowed in.
+    # A debt of 500 B takes a second. The next request is charged at 1,400 ms, when 200 B of it are paid.
     assert bucket.throttling.observed_time_ms == 1_000 + 100
 
 

@@ -1,4 +1,4 @@
-"""Tests a full table of buckets: which are evicted, which never are, and the cost of a flood of client names."""
+"""Tests more names than a table has places: which buckets are evicted, and the cost of a flood of names."""
 
 from dataclasses import dataclass, field, replace
 from time import process_time
@@ -86,10 +86,10 @@ def test_waits_match_kafka_while_active_names_fit_the_table(
 def test_no_debt_is_lost_while_indebted_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], shaping: Shaping
 ) -> None:
-    """Waits are compared with those of an unbounded table, from which the same buckets are removed."""
+    """The model is an unbounded table from which the same buckets are removed."""
     clients = OneOffClients(quotas_of(most=most, shaping=shaping))
     unbounded = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping, max_buckets=1_000_000)
-    owes_until_ms: dict[str, float] = {}  # by client name, the time from which none of its usage counts any more
+    owes_until_ms: dict[str, float] = {}  # when usage no longer counts
     now_ms = 86_400_000
 
     for name, amount, pause_ms in steps:
@@ -213,7 +213,7 @@ def test_sharing_ends_with_a_new_generation_when_there_is_room() -> None:
 
 
 def test_sharing_lasts_for_a_second_at_least() -> None:
-    """When clients stop sharing a bucket, all connections look up their buckets again, so this must be rare."""
+    """At the end of sharing, all connections look up their buckets again. That must be rare."""
     clients = OneOffClients(quotas_of(most=1))
     held = clients.quotas.bucket(QuotaKind.PRODUCE, principal="u", client_id="held", now_ms=0)
     clients.quotas.hold(held)
@@ -246,7 +246,7 @@ def test_shared_bucket_expires_when_it_is_unused() -> None:
     clients.charge("new", FULL + 1, 0)
     clients.quotas.expire(now_ms=2_000)
 
-    assert clients.charge("another", 1, 2_000) > 0  # the shared bucket still has the debt of the other clients
+    assert clients.charge("another", 1, 2_000) > 0  # the clients that shared this bucket before left a debt
     clients.quotas.expire(now_ms=2_000 + EXPIRES_AFTER_MS)
     assert [bucket.tags.client_id for bucket in clients.quotas.produce] == [SHARED]
     clients.quotas.expire(now_ms=2_001 + EXPIRES_AFTER_MS)
@@ -257,7 +257,7 @@ def test_shared_bucket_expires_when_it_is_unused() -> None:
 
 
 def test_lower_limit_protects_new_debts_from_eviction() -> None:
-    """A bucket takes its new limit when it is next looked up. Its usage must not be lost before that."""
+    """A bucket takes its new limit at its next look-up, and until then it is not evicted."""
     clients = OneOffClients(quotas_of(most=2))
     clients.charge("a", 5_000, 0)
     clients.charge("b", 5_000, 0)
@@ -332,7 +332,7 @@ def test_a_rule_for_a_long_name_holds_for_it_and_for_no_other() -> None:
 
 
 def _flood(names: int, most: int) -> tuple[float, float]:
-    """Charge so many new names. Return the CPU time of each in microseconds, and the memory in MB after the flood."""
+    """Return the CPU time for each new name in microseconds, and the memory after the flood in MB."""
     clients = OneOffClients(quotas_of(most=most))
     begun_s = process_time()
     for number in range(names):
@@ -351,7 +351,7 @@ def test_memory_depends_on_the_bound_not_on_the_names() -> None:
     finally:
         stop()
 
-    # The cache of bucket look-ups may still hold up to a thousand evicted buckets.
+    # The cache of look-ups may still have up to a thousand evicted buckets.
     assert few_mb < 2.5
     assert many_mb < 2.5
 

@@ -1,7 +1,4 @@
-"""Tests how long a client waits, by Kafka's formula and rounding.
-
-Unlike Kafka's int32, which wraps around, the wait stays at its largest value.
-"""
+"""Tests how long a client waits: Kafka's formula, its rounding, and saturation where Kafka overflows."""
 
 from fractions import Fraction
 from math import floor, inf
@@ -45,7 +42,7 @@ def test_a_rate_spread_over_window_and_wait_is_the_limit(byte_rate: float, limit
     allowed_until_half_a_millisecond_later = Fraction(limit) * (window_ms + wait_ms + Fraction(1, 2))
     allowed_until_half_a_millisecond_earlier = Fraction(limit) * (window_ms + wait_ms - Fraction(1, 2))
 
-    # A float has about 15 decimal digits. All other numbers here are exact.
+    # Doubles have 15 digits. The rest of the test is exact.
     slack = 1 + Fraction(1, 10**9)
     assert window_bytes <= allowed_until_half_a_millisecond_later * slack
     assert window_bytes * slack >= allowed_until_half_a_millisecond_earlier
@@ -63,7 +60,7 @@ def test_rate_at_the_limit_does_not_wait() -> None:
 
 
 def test_half_a_millisecond_is_rounded_up() -> None:
-    """Kafka uses ``Math.round`` of Java, which rounds up. Python's ``round`` rounds a half to the even number."""
+    """Java's Math.round rounds up, while Python's round goes to the even neighbour."""
     for exact_ms, wait_ms in [(0.4, 0), (0.5, 1), (1.5, 2), (2.5, 3), (-0.5, 0), (-1.5, -1)]:
         assert throttle_time_ms(byte_rate=1_000.0 + exact_ms, byte_rate_limit=1_000.0, window_ms=1_000) == wait_ms, (
             exact_ms,

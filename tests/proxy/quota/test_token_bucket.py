@@ -43,12 +43,12 @@ def test_any_interleaving_gives_kafkas_tokens(
             kafkas.record(config, value, now_ms)
             assert left == kafkas.tokens
         else:
-            # If a peek changed the bucket, the steps that follow would differ.
+            # If a peek changed the bucket, the next steps would differ.
             assert bucket.peek(byte_rate_limit=limit, now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
 
 
 def test_bucket_starts_full_at_any_time() -> None:
-    """Kafka's bucket starts empty at time 0, and is full at its first use only because epoch times are large."""
+    """Kafka's bucket starts empty and has never been filled, but epoch times fill it at once."""
     for start_ms in STARTS_MS:
         bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=50.0, now_ms=start_ms)
 
@@ -63,7 +63,7 @@ def test_tokens_stay_when_the_limit_changes_and_flow_in_at_the_new_one() -> None
 
     assert bucket.peek(byte_rate_limit=50.0, now_ms=1_000) == -150
     assert bucket.peek(byte_rate_limit=400.0, now_ms=1_000) == 200
-    # The tokens never exceed the new burst, however many were saved before.
+    # However many tokens were saved, only the new burst is left.
     assert bucket.peek(byte_rate_limit=10.0, now_ms=100_000) == 10
 
 
@@ -95,7 +95,7 @@ def test_longer_burst_fills_with_time() -> None:
 def test_no_interval_passes_more_than_burst_limit_and_one_request(
     limit: float, burst_ms: int, requests: list[tuple[int, int]]
 ) -> None:
-    """The client sends each request as soon as it may, after an optional rest."""
+    """The client sends as soon as it may, and sometimes rests."""
     bucket = TokenBucket(burst_ms=burst_ms, byte_rate_limit=limit, now_ms=0)
     now_ms = 0
     sent: list[tuple[int, int]] = []

@@ -1,27 +1,24 @@
-"""Checks the proxy's client quotas against Kafka's own numbers, taken from its tests or computed by its rules.
+"""Tests the cases of Kafka's own tests, or cases computed by Kafka's rules. V and a number name a case.
 
-``V`` and a number (V01, V02, ...) name a table of such numbers, in all tests but those of the fair call queue. A rate
-has ``N`` samples of ``W`` milliseconds, by default 11 of 1,000. Times start at a large number, as in Kafka's tests.
-
-Some tables are tested elsewhere, or not at all:
-
-* Replication quotas: V22 is in ``test_replication``. V21, V42, V44 and V47 are in ``replication/test_throttle``. V24,
-  V39 and V40 are in ``session/replica/test_follower_fetch``. V25, V26, V45, V46 and V59 are in
-  ``session/handlers/test_follower_fetch``. V41 and V43 are in ``config/test_throttled_replicas``. V07 (``SimpleRate``)
-  is in this module, where it checks the model of Kafka that the property tests use.
-* Connection quotas (V54 and V55) are in ``test_connections``.
-* Mutation quotas: V36 is in ``protocol/test_topic_mutations``. V38 is in ``test_mutation`` and
-  ``session/handlers/test_topic_mutations``. V35 is in ``session/test_request_charge``.
-* V48 to V53, V62 and V66 are about controllers and the admin interface. Most of them are in
-  ``client_quotas/rules``.
-* V11 is about a strict check, which needs a request that can be refused. Produce and Fetch cannot be refused. The
-  arithmetic is that of V08.
-* V56 is about a lower bound, which no client quota has. V16 and V29 show that a violation stays recorded.
-* V58 is about the delay queue. The proxy has none, as a session stores the time until which it is muted.
-* V59 with a consumer: its throttled fetch is delivered, so its fetch session stays as it is. With a follower V59 is in
-  the module named above.
-* V60 and V61 are about names in metrics, which are in ``test_sanitize``.
+A rate has ``N`` samples of ``W`` milliseconds, by default 11 of 1,000.
 """
+
+# Cases in other modules:
+#
+# * Replication: V22 in ``test_replication``, V21, V42, V44 and V47 in ``replication/test_throttle``, V24, V39 and V40 in
+#   ``session/replica/test_follower_fetch``, V25, V26, V45, V46 and V59 in ``session/handlers/test_follower_fetch``,
+#   V41 and V43 in ``config/test_throttled_replicas``.
+# * Connections: V54 and V55 in ``test_connections``.
+# * Topics: V36 in ``protocol/test_topic_mutations``, V38 in ``test_mutation`` and
+#   ``session/handlers/test_topic_mutations``.
+# * Requests: V35 in ``session/test_request_charge``. Names in metrics: V60 and V61 in ``test_sanitize``.
+# * Changes of quotas: V48 to V53, V62 and V66 in ``client_quotas/rules`` and ``end_to_end``.
+#
+# Cases without a counterpart:
+#
+# * V11 needs a request that can be refused, which Produce and Fetch cannot. The arithmetic is that of V08.
+# * V56 is about a lower bound, which client quotas do not have.
+# * V58 is about the delay queue. A session stores until when it is muted instead.
 
 from collections.abc import Callable
 from functools import partial
@@ -77,7 +74,7 @@ def limit_of(manager: ClientQuotaManager, user: str, client_id: str) -> float:
 
 
 def test_v01_a_first_record_is_spread_over_the_windows_before_it() -> None:
-    """Source: V01, RateTest.testRateWithNoPriorAvailableSamples. Only the configuration refuses N = 1."""
+    """Source: Kafka's RateTest.testRateWithNoPriorAvailableSamples. ``config`` refuses N = 1."""
     for samples, window_s, byte_rate in (
         (1, 1, 50.050050050),
         (1, 11, 4.545867806),
@@ -93,7 +90,7 @@ def test_v01_a_first_record_is_spread_over_the_windows_before_it() -> None:
 
 
 def test_v02_a_rate_is_consistent_after_the_first_window() -> None:
-    """Source: V02, RateTest.testRateIsConsistentAfterTheFirstWindow. Two readings at the same time are equal."""
+    """Source: Kafka's RateTest.testRateIsConsistentAfterTheFirstWindow."""
     rate = Rate(samples=2, window_ms=1_000)
     for after_ms in (0, *range(99, 1_000, 100)):
         rate.record(1, now_ms=T + after_ms)
@@ -124,7 +121,7 @@ def test_v02_a_rate_is_consistent_after_the_first_window() -> None:
 
 
 def test_v03_a_rate_follows_its_windows() -> None:
-    """Source: V03, MetricsTest.testRateWindowing."""
+    """Source: Kafka's MetricsTest.testRateWindowing."""
     rate = Rate(samples=3, window_ms=30_000)
     rate.record(100, now_ms=T)
     rate.record(100, now_ms=T + 30_000)
@@ -135,7 +132,7 @@ def test_v03_a_rate_follows_its_windows() -> None:
 
 
 def test_v05_a_window_that_overlaps_is_kept() -> None:
-    """Source: V05, SampledStatTest. With N = 2 a rate has three slots, and counts the events of those that are left."""
+    """Source: Kafka's SampledStatTest. With N = 2 there are three slots."""
     for events_ms, read_ms, left in [
         ((0, 999), 3_500, 0),
         ((0, 999), 2_500, 2),
@@ -151,7 +148,7 @@ def test_v05_a_window_that_overlaps_is_kept() -> None:
 
 
 def test_v06_a_window_leaves_after_exactly_n_windows() -> None:
-    """Source: V06, MetricsTest.testTimeWindowing and testOldDataHasNoEffect."""
+    """Source: Kafka's MetricsTest.testTimeWindowing and testOldDataHasNoEffect."""
     rate = Rate(samples=2, window_ms=1)
     totals = []
     for event in range(3):
@@ -167,7 +164,7 @@ def test_v06_a_window_leaves_after_exactly_n_windows() -> None:
 
 
 def test_v07_the_oracle_measures_as_kafkas_simple_rate() -> None:
-    """Source: V07, MetricsTest.testSimpleRate. Checks the model of Kafka. Its SimpleRate has the slots of Rate."""
+    """Source: Kafka's MetricsTest.testSimpleRate. The oracle's SimpleRate and Rate share their slots."""
     config = MetricConfig(samples=10, window_ms=1_000)
     rate = kafka_rate.SimpleRate()
     measured: list[float] = []
@@ -196,7 +193,7 @@ def test_v07_the_oracle_measures_as_kafkas_simple_rate() -> None:
 
 
 def test_v08_a_token_bucket_pays_out_and_fills_up() -> None:
-    """Source: V08, TokenBucketTest.testRecord. The limit is 5 a second, with a burst of 100."""
+    """Source: Kafka's TokenBucketTest.testRecord, with 5 tokens a second and a burst of 100."""
     bucket = TokenBucket(burst_ms=20_000, byte_rate_limit=5.0, now_ms=T)
     record = partial(bucket.record, byte_rate_limit=5.0)
 
@@ -207,7 +204,7 @@ def test_v08_a_token_bucket_pays_out_and_fills_up() -> None:
 
 
 def test_v09_tokens_put_back_stop_at_the_burst() -> None:
-    """Source: V09, TokenBucketTest.testUnrecord."""
+    """Source: Kafka's TokenBucketTest.testUnrecord."""
     bucket = TokenBucket(burst_ms=20_000, byte_rate_limit=5.0, now_ms=T)
     record = partial(bucket.record, byte_rate_limit=5.0)
 
@@ -217,7 +214,7 @@ def test_v09_tokens_put_back_stop_at_the_burst() -> None:
 
 
 def test_v10_a_rate_over_its_bound_has_no_room_while_it_lasts() -> None:
-    """Source: V10, SensorTest.testStrictQuotaEnforcementWithRate. The limit of 2 is checked before 30 are recorded."""
+    """Source: Kafka's SensorTest.testStrictQuotaEnforcementWithRate, with 30 against 2 a second."""
     bucket = manager_of({("alice", None): 2.0}).bucket(user="alice", client_id="etl", now_ms=T)
 
     assert bucket.has_room(20, now_ms=T)
@@ -229,7 +226,7 @@ def test_v10_a_rate_over_its_bound_has_no_room_while_it_lasts() -> None:
 
 
 def test_v12_new_bound_applies_at_once_and_resets_nothing() -> None:
-    """Source: V12, SensorTest.testUpdatingMetricConfigIsReflectedInTheSensor."""
+    """Source: Kafka's SensorTest.testUpdatingMetricConfigIsReflectedInTheSensor."""
     manager = manager_of({("alice", None): 5.0})
     charge = partial(manager.record_and_get_throttle_time_ms, user="alice", client_id="etl")
 
@@ -241,7 +238,7 @@ def test_v12_new_bound_applies_at_once_and_resets_nothing() -> None:
 
 
 def test_v14_the_formula_of_the_throttle_time() -> None:
-    """Source: V14, QuotaUtilsTest. Uses the formula, and charges a bucket if a whole number of bytes has this rate."""
+    """Source: Kafka's QuotaUtilsTest. A charge is tested too, if whole bytes give the rate."""
     rows: tuple[tuple[float, float, int, int | None, int], ...] = (
         (16.5, 16.5, 10, None, 0),
         (16.5, 16.5, 11, None, 0),
@@ -269,7 +266,7 @@ def test_v14_the_formula_of_the_throttle_time() -> None:
 
 
 def test_v57_bucket_expires_strictly_after_its_time() -> None:
-    """Source: V57, MetricsTest.testRemoveInactiveMetrics. Buckets of client quotas always expire after an hour."""
+    """Source: Kafka's MetricsTest.testRemoveInactiveMetrics. Client quotas expire after an hour."""
     manager = manager_of({(None, DEFAULT): 500.0})
     silent = manager.bucket(user="alice", client_id="silent", now_ms=T)
     manager.record_and_get_throttle_time_ms(1, user="alice", client_id="busy", now_ms=T + 1)
@@ -296,7 +293,7 @@ def test_v57_bucket_expires_strictly_after_its_time() -> None:
 def test_v13_each_kind_of_entity_is_limited_and_falls_back_to_its_default(
     first: Entity, second: Entity, default: Entity
 ) -> None:
-    """Source: V13, the five tests of ClientQuotaManagerTest that parse quotas."""
+    """Source: the five parsing tests of Kafka's ClientQuotaManagerTest."""
     manager = manager_of({first: 2_000, second: 4_000})
     charge = partial(manager.record_and_get_throttle_time_ms, user="User1", client_id="p1", now_ms=T)
 
@@ -342,8 +339,7 @@ SETUP: Limits = {
     ("userC", None): 10_000,
     (None, "client1"): 9_000,
 }
-# The columns are: number of the row, changes of rules before it, user, client-id, limit, tags of the bucket, bytes
-# recorded, sum of the bucket afterwards, throttle time in ms.
+# Row, changes before the row, user, client-id, limit, tags, bytes charged, sum of the bucket, throttle time.
 PRECEDENCE: tuple[tuple[int, tuple[Change, ...], str, str, int, tuple[str, str], int, int, int], ...] = (
     (1, (), "userA", "client1", 5_000, ("userA", "client1"), 49_500, 49_500, 0),
     (2, (), "userA", "client2", 4_000, ("userA", ""), 49_500, 49_500, 2_375),
@@ -404,7 +400,7 @@ PRECEDENCE: tuple[tuple[int, tuple[Change, ...], str, str, int, tuple[str, str],
 
 
 def test_v15_the_precedence_of_quotas() -> None:
-    """Source: V15, ClientQuotaManagerTest.testQuotaConfigPrecedence. The rows run in order."""
+    """Source: Kafka's ClientQuotaManagerTest.testQuotaConfigPrecedence, all rows in order."""
     limits = dict(SETUP)
     manager = manager_of(limits)
 
@@ -422,7 +418,7 @@ def test_v15_the_precedence_of_quotas() -> None:
 
 
 def test_v16_a_spike_over_quota_waits_as_long_as_in_kafka() -> None:
-    """Source: V16, ClientQuotaManagerTest.testQuotaViolation."""
+    """Source: Kafka's ClientQuotaManagerTest.testQuotaViolation."""
     manager = manager_of({(None, DEFAULT): 500.0})
     charge = partial(manager.record_and_get_throttle_time_ms, user="ANONYMOUS", client_id="unknown")
 
@@ -439,10 +435,7 @@ def test_v16_a_spike_over_quota_waits_as_long_as_in_kafka() -> None:
 
 
 def test_v18_the_shortest_window_holds_n_minus_one_samples() -> None:
-    """Source: V18, ClientQuotaManagerTest.testGetMaxValueInQuotaWindowWithNonDefaultQuotaWindow.
-
-    Without a limit the size of a fetch has no cap.
-    """
+    """Source: Kafka's ClientQuotaManagerTest.testGetMaxValueInQuotaWindowWithNonDefaultQuotaWindow."""
     manager = manager_of({}, kind=QuotaKind.FETCH, samples=4)
     assert manager.bucket(user="alice", client_id="etl", now_ms=T).max_fetch_bytes == 2**31 - 1
 
@@ -454,7 +447,7 @@ def test_v18_the_shortest_window_holds_n_minus_one_samples() -> None:
 
 
 def test_v19_a_quota_is_set_and_removed() -> None:
-    """Source: V19, testSetAndRemove…Quota of ClientQuotaManagerTest, for DefaultUser, User and UserClient."""
+    """Source: testSetAndRemoveDefaultUserQuota and two similar tests of Kafka's ClientQuotaManagerTest."""
     entities: tuple[Entity, ...] = ((DEFAULT, None), ("alice", None), ("alice", "etl"))
     for entity in entities:
         manager = manager_of({})
@@ -478,7 +471,7 @@ def test_v19_a_quota_is_set_and_removed() -> None:
 
 
 def test_v27_an_expired_bucket_is_made_again_and_throttles() -> None:
-    """Source: V27, ClientQuotaManagerTest.testExpireThrottleTimeSensor and testExpireQuotaSensors."""
+    """Source: Kafka's ClientQuotaManagerTest.testExpireThrottleTimeSensor and testExpireQuotaSensors."""
     manager = manager_of({(None, DEFAULT): 500.0})
     charge = partial(manager.record_and_get_throttle_time_ms, user="ANONYMOUS", client_id="client1")
     charge(100, now_ms=T)
@@ -492,7 +485,7 @@ def test_v27_an_expired_bucket_is_made_again_and_throttles() -> None:
 
 
 def test_v28_a_client_id_names_its_bucket_as_it_is() -> None:
-    """Source: V28, ClientQuotaManagerTest.testClientIdNotSanitized."""
+    """Source: Kafka's ClientQuotaManagerTest.testClientIdNotSanitized."""
     manager = manager_of({(None, DEFAULT): 500.0})
 
     bucket = manager.bucket(user="ANONYMOUS", client_id="client@#$%", now_ms=T)
@@ -501,7 +494,7 @@ def test_v28_a_client_id_names_its_bucket_as_it_is() -> None:
 
 
 def test_v29_a_first_record_over_quota() -> None:
-    """Source: V29. A rate equal to the limit passes, and one more byte does not."""
+    """A rate equal to the quota passes, and a byte more does not."""
     for bound, value, wait_ms in (
         (1_000, 10_000, 0),
         (1_000, 10_001, 1),
@@ -520,14 +513,13 @@ def test_v29_a_first_record_over_quota() -> None:
 
 
 def test_v29_half_a_millisecond_is_rounded_up() -> None:
-    """Source: V29. Waits for rates and for tokens are both rounded as ``Math.round`` of Java does."""
+    """Rates and tokens are rounded as by Java's Math.round."""
     for exact_ms, wait_ms in ((0.5, 1), (1.5, 2), (2.5, 3), (-0.5, 0), (-1.5, -1), (-2.5, -2)):
         assert throttle_time_ms(byte_rate=1_000 + exact_ms, byte_rate_limit=1_000, window_ms=1_000) == wait_ms, exact_ms
         assert wait_for_tokens_ms(tokens=-exact_ms, byte_rate_limit=1_000) == max(wait_ms, 0), exact_ms
 
 
 def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
-    """Source: V30."""
     manager = manager_of({("u", None): 1_000})
     charge = partial(manager.record_and_get_throttle_time_ms, user="u", client_id="etl", now_ms=T)
 
@@ -542,7 +534,7 @@ def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
 
 
 def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
-    """Source: V31. Kafka refuses fetches of 6,000 bytes under 1,000 B/s for 12 s. The proxy delivers them."""
+    """A broker would hold fetches of 6,000 B under 1,000 B/s back for 12 s. The proxy delivers them."""
     manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
     assert bucket.charge(6_000, now_ms=T) == 0
@@ -555,7 +547,7 @@ def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
 
 
 def test_v32_uncharged_batch_above_a_window_starves() -> None:
-    """Source: V32. Kafka never delivers 5,000 bytes under 100 B/s. The proxy delivers them, followed by one wait."""
+    """A broker would never deliver 5,000 bytes under 100 B/s. The proxy delivers them, and the client waits once."""
     manager = manager_of({("alice", None): 100}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
 
@@ -568,7 +560,7 @@ def test_v32_uncharged_batch_above_a_window_starves() -> None:
 
 
 def test_v33_a_response_filled_to_the_cap_exceeds_it_by_its_overhead() -> None:
-    """Source: V33. The cap limits the bytes of the records, but the whole frame is charged."""
+    """The cap limits the bytes of records, and the charge is the size of the frame."""
     manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
 
@@ -578,7 +570,6 @@ def test_v33_a_response_filled_to_the_cap_exceeds_it_by_its_overhead() -> None:
 
 
 def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
-    """Source: V34."""
     bucket = manager_of({}, kind=QuotaKind.FETCH).bucket(user="alice", client_id="etl", now_ms=T)
 
     bucket.uncharge(500, now_ms=T)
@@ -588,7 +579,7 @@ def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
 
 
 def test_v39_an_empty_fetch_is_charged_too() -> None:
-    """Source: V39. The charge is 4 bytes + the body, which is the frame without the tag byte of a flexible header."""
+    """The charge is 4 and the body, which is the frame without the tag section of a flexible header."""
     for versions, frame_bytes, charged in [
         ((0,), 8, 8),
         (range(1, 7), 12, 12),
@@ -603,10 +594,9 @@ def test_v39_an_empty_fetch_is_charged_too() -> None:
 
 
 def test_v63_a_consumer_whose_batches_are_above_its_cap_gets_them_and_is_throttled() -> None:
-    """Source: V63, BaseQuotaTest.testProducerConsumerOverrideLowerQuota.
+    """Source: Kafka's BaseQuotaTest.testProducerConsumerOverrideLowerQuota.
 
-    The limit is 250 B/s, and a fetch asks for 4,096 bytes of a partition. The broker sends the first batch whole even
-    if the cap is lower. The proxy delivers the batch, and the client waits afterwards.
+    The broker sends the first batch as a whole even if the fetch asks for less. The client then waits.
     """
     manager = manager_of({("alice", None): 250}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
@@ -617,7 +607,7 @@ def test_v63_a_consumer_whose_batches_are_above_its_cap_gets_them_and_is_throttl
 
 
 def test_the_tables_of_v15_agree_with_the_oracles() -> None:
-    """The table of V15 and the proxy's own rules were written independently, and must agree."""
+    """The table and the oracles were transcribed from Kafka independently."""
     table = RuleTable(QuotaKind.PRODUCE, rules_of(SETUP))
 
     for _, changes, user, client_id, limit, tags, *_ in PRECEDENCE:

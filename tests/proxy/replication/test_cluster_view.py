@@ -1,7 +1,4 @@
-"""Tests how a ``ClusterView`` is made from the answers of a cluster.
-
-Also tests the ``Lease``, which ends a throttle that has no reassignment.
-"""
+"""Tests how a ``ClusterView`` is made from the responses of a cluster, and the ``Lease`` that ends a throttle."""
 
 from dataclasses import replace
 

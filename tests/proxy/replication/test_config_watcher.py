@@ -1,4 +1,4 @@
-"""Tests the watcher with a simulated cluster. ``tests/end_to_end`` has tests with real clusters."""
+"""Tests the watcher of a cluster's configuration, with a simulated cluster."""
 
 import asyncio
 import logging

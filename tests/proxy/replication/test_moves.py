@@ -1,7 +1,4 @@
-"""Tests replicas that catch up through the proxy, from the first fetch to the last.
-
-They check the rate and the order of the records, and the effect on other replicas.
-"""
+"""Tests replicas that catch up through the proxy: their rate, the order of records, and other replicas."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -126,10 +123,7 @@ def test_batch_above_every_limit_passes_and_is_charged() -> None:
 
 
 def test_batch_above_its_share_passes_while_others_have_records() -> None:
-    """A leader returns a batch above a limit only for the first partition with records (KIP-74).
-
-    The limit here is the share that the proxy puts into the request.
-    """
+    """A leader returns a batch above a limit only for the first partition with records (KIP-74)."""
     logs = {BUSY: (1_000, 0), MOVING: (90_000, 20)}
     move = Move(17, logs, listed(50_000))
     follower = move.add(Follower(3, 17, logs, rotates=False))
@@ -295,7 +289,7 @@ def upheaved(leader: int, follower: int, path: int | None) -> Replication:
 @given(UPHEAVALS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
-    """No limit is exceeded over any span of time, replicas in sync do not wait, and replicas that lag progress."""
+    """No limit is exceeded over any span of time, replicas in sync do not wait, and other replicas progress."""
     places: list[Place] = [("moving", number) for number in range(len(plan.partitions))]
     logs = {**dict(zip(places, plan.partitions, strict=True)), BUSY: (500, 0)}
     move = Move(plan.version, logs, upheaved(*plan.rates[0][1:]))
@@ -340,10 +334,7 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
 
 
 def hold_to(deliveries: list[Delivery], rate: int) -> float:
-    """Check the rate of the deliveries that lagged, over any span of time.
-
-    A burst and one response may exceed the rate. Returns the size of the largest response that is allowed to do so.
-    """
+    """Check the rate over any span of time. Return the size of the largest response that may exceed the rate."""
     lagging = sorted((one.at_ms, one.size_bytes) for one in deliveries if one.was_lagging)
     answers: Counter[int] = Counter()
     for at_ms, size_bytes in lagging:

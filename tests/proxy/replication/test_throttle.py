@@ -1,4 +1,4 @@
-"""Tests which limits a partition has from replica lists, brokers, paths and the configuration of the cluster."""
+"""Tests which limits apply to a partition, by lists of replicas, brokers, paths and the cluster's configuration."""
 
 from collections.abc import Mapping
 

@@ -284,11 +284,7 @@ async def proxy_under(
     enforcement: Enforcement = Enforcement.RESPOND,
     **limits: int | ProxyProtocol | None,
 ) -> AsyncIterator[Server]:
-    """Run a proxy with quotas on the creation of connections.
-
-    ``ips`` has the quotas of IP addresses, ``broker`` is the quota of the broker, and ``limits`` are settings of each
-    listener.
-    """
+    """Run a proxy with quotas on new connections: of addresses, of the broker, and of each listener (``limits``)."""
     async with stub_broker(lambda frame: other_response(correlation_id(frame))) as stub:
         config = ProxyConfig(
             listeners=tuple(
@@ -356,7 +352,7 @@ async def test_an_address_over_its_connection_rate_is_refused_late_and_others_ar
 
 @on_uvloop
 async def test_20_connections_a_second_against_a_limit_of_5() -> None:
-    """This is Kafka's test ``testIpConnectionRateWhenActualRateAboveLimit``, with real sockets."""
+    """Source: Kafka's testIpConnectionRateWhenActualRateAboveLimit, here with real sockets."""
     served: list[asyncio.Task[float | None]] = []
     async with proxy_under({DEFAULT: 5.0}) as server:
         for _ in range(60):
@@ -458,7 +454,7 @@ def test_an_address_in_use_is_an_error_that_names_it() -> None:
 
 @on_uvloop
 async def test_clients_connections_are_without_delay() -> None:
-    """Nagle's algorithm would hold back a small response until the client acknowledges the response before."""
+    """Nagle's algorithm would hold back a small response until the client acknowledges the previous one."""
     async with proxy_with() as server, client_of(server) as client:
         assert await is_served(client)
         (connection,) = server.listeners[0].connections

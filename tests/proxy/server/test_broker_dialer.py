@@ -410,7 +410,7 @@ async def test_a_probe_shakes_hands(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.usefixtures("authority")
 @on_uvloop
 async def test_a_probe_hears_a_refusal_behind_the_handshake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In TLS 1.3 the proxy's handshake ends before the broker has seen that the proxy shows no certificate."""
+    """In TLS 1.3 the proxy's handshake ends before the broker refuses a missing certificate."""
     monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
     tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
     context = _brokers_tls(tmp_path, asks=True)

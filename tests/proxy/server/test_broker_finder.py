@@ -1,4 +1,4 @@
-"""Tests that a broker behind several listeners and names has each quota once, over real sockets."""
+"""Tests that a broker behind several listeners and addresses has each quota once, over real sockets."""
 
 import asyncio
 import logging
@@ -43,10 +43,7 @@ PRODUCE, API_VERSIONS = 0, 18
 
 @dataclass
 class Node:
-    """A broker at one of its ports. Its Metadata responses have the cluster id, and the addresses of the brokers.
-
-    If not ``answers_strangers``, it does not answer the Metadata requests that the proxy itself sends.
-    """
+    """A port of a broker. Unless ``answers_strangers``, it does not answer Metadata requests of the proxy itself."""
 
     cluster_id: str | None = "one"
     brokers: dict[int, Address] = field(default_factory=dict)
@@ -133,7 +130,6 @@ async def test_two_spellings_of_one_address_have_one_quota() -> None:
 
 @on_uvloop
 async def test_two_ports_of_one_broker_have_one_quota(caplog: pytest.LogCaptureFixture) -> None:
-    """This is a broker with two listeners, and each of them advertises its own port."""
     caplog.set_level(logging.INFO)
     async with ports(Node(), Node()) as (one, other):
         async with running(config_of(named(one.address, "one"), named(other.address, "other"))) as server:
@@ -158,10 +154,7 @@ async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
 
 @on_uvloop
 async def test_a_broker_that_requires_a_login_is_identified_by_responses_to_clients() -> None:
-    """The usage of both ports is added up as soon as the proxy knows that they are one broker.
-
-    A request in flight is charged once, and no connection counts twice.
-    """
+    """Then the usage of both ports is added up. A request in flight is charged once."""
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with (
         ports(*nodes) as (one, other),
@@ -320,7 +313,7 @@ async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
 
 @on_uvloop
 async def test_bytes_from_clients_identify_no_broker() -> None:
-    """A client sends what looks like a broker's Metadata response. The proxy treats it as a request."""
+    """The client sends bytes that look like a broker's Metadata response."""
     async with (
         ports(Node(cluster_id=None), Node(cluster_id=None)) as (one, other),
         running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
@@ -335,7 +328,7 @@ async def test_bytes_from_clients_identify_no_broker() -> None:
 
 
 def lines(upstream: Upstream) -> list[int]:
-    """Return how many requests wait for each Produce quota of a broker. Quotas for which none waits are left out."""
+    """Return how many requests wait for each Produce quota of a broker, without quotas for which none waits."""
     return [len(bucket.line) for bucket in upstream.quotas.produce if bucket.line]
 
 

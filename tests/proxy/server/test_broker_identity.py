@@ -1,7 +1,4 @@
-"""Tests how upstreams are grouped by broker.
-
-Upstreams are one broker if they have the same cluster id and node id, or the same address while the ids are unknown.
-"""
+"""Tests which upstreams are one broker: those with equal ids, or with equal addresses while ids are unknown."""
 
 from itertools import permutations
 

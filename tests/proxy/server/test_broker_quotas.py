@@ -1,7 +1,4 @@
-"""Tests a proxy that takes over the quotas of its brokers.
-
-The quotas are in force before the first client is served, for the next request after a change, and after a reload.
-"""
+"""Tests a proxy that takes over the quotas of its brokers, at its start and after changes and reloads."""
 
 import asyncio
 import json
@@ -60,10 +57,7 @@ P = "producer_byte_rate"
 
 
 def config_to(broker: StubBroker, *quotas: QuotaRule, every_ms: int = 600_000) -> ProxyConfig:
-    """Return the configuration of a proxy that reads the quotas of the broker.
-
-    By default the proxy reads them only once, at its start.
-    """
+    """Return a configuration that reads the broker's quotas, by default only at the start."""
     return ProxyConfig(
         listeners=(listener_to(broker.address),),
         quotas=quotas,

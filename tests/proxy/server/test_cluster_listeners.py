@@ -1,7 +1,4 @@
-"""Tests a listener in front of a cluster, which opens a port for each broker, over real sockets.
-
-Ports are opened and closed as brokers join and leave the cluster.
-"""
+"""Tests a listener in front of a cluster, which has a port for each broker, over real sockets."""
 
 import asyncio
 import logging
@@ -59,9 +56,9 @@ OTHER_API = 11
 
 
 class StubCluster:
-    """A cluster of stub brokers. ``alive`` has the brokers that Metadata responses list, by node id.
+    """A cluster whose Metadata responses list the brokers in ``alive``.
 
-    If not ``answers_strangers``, the brokers do not answer the Metadata requests that the proxy itself sends.
+    Unless ``answers_strangers``, brokers do not answer Metadata requests of the proxy itself.
     """
 
     def __init__(self) -> None:
@@ -128,7 +125,7 @@ def asks(monkeypatch: pytest.MonkeyPatch, *, every_s: float) -> None:
 
 
 def reached(cluster: StubCluster, node_id: int) -> bool:
-    """Return whether a broker got a request that a client of the test has sent to it."""
+    """Return whether a broker got a request of a client."""
     requests = (request for connection in cluster.alive[node_id].connections for request in connection.requests)
     return any(unpack_from(">h", request, 4)[0] == OTHER_API for request in requests)
 
@@ -319,7 +316,7 @@ async def test_port_in_use_is_logged_once_and_bound_when_it_is_free(
 
 @on_uvloop
 async def test_a_cluster_that_does_not_answer_is_known_from_its_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clients that know a port from before a restart are served, although the proxy knows no broker yet."""
+    """The clients know a port from before a restart of the proxy."""
     asks(monkeypatch, every_s=0.01)
     async with cluster_of(0, 1, 2) as cluster:
         cluster.answers_strangers = False

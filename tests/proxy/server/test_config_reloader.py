@@ -1,7 +1,4 @@
-"""Tests that a changed configuration file is applied as a whole or not at all.
-
-The proxy logs the keys that need a restart.
-"""
+"""Tests that a changed configuration file is applied as a whole or not at all. Some keys need a restart."""
 
 import asyncio
 import logging
@@ -92,7 +89,7 @@ async def test_a_rename_over_the_file_is_seen(watched: Watched) -> None:
 
 
 async def test_a_swapped_symbolic_link_is_seen(tmp_path: Path) -> None:
-    """Kubernetes mounts a ConfigMap in this way. The file is a link into a directory that is itself a link."""
+    """Kubernetes mounts a ConfigMap as a file in a directory that is itself a link."""
     for name, text in (("v1", ONE), ("v2", TWO)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "c.yaml").write_text(text)

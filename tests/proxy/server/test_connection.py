@@ -1,7 +1,4 @@
-"""Tests a connection between one client and one broker, over real sockets.
-
-The proxy dials the broker, reads and throttles the client, and closes the connection.
-"""
+"""Tests a connection between one client and one broker, from the dial to the end, over real sockets."""
 
 import asyncio
 import logging
@@ -79,7 +76,7 @@ def disconnects(server: Server) -> dict[str, int]:
 
 
 async def ended(client: Client) -> bool:
-    """Return whether the proxy has closed the connection in order, with neither more bytes nor a reset."""
+    """Return whether the proxy has closed the connection without more bytes and without a reset."""
     async with asyncio.timeout(10):
         return await client.reader.read() == b""
 
@@ -293,7 +290,7 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
 
 @on_uvloop
 async def test_a_client_that_waits_for_a_response_needs_no_timer() -> None:
-    """If each of a thousand such clients were woken every millisecond, they would take a whole processor."""
+    """A timer each millisecond for a thousand such clients would use a whole processor."""
     polls: list[bytes] = []
 
     def script(frame: bytes) -> bytes:
@@ -365,7 +362,7 @@ async def test_latency_is_counted_for_each_answer() -> None:
 
 
 def two_buffers_of(connection: ClientConnection) -> tuple[int, int]:
-    """Return how many bytes wait to be sent to the client, and how many to the broker."""
+    """Return the sizes of two buffers: bytes for the client, and bytes for the broker."""
     assert connection.transports.client is not None
     assert connection.transports.broker is not None
     return connection.transports.client.get_write_buffer_size(), connection.transports.broker.get_write_buffer_size()

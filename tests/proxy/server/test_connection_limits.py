@@ -1,4 +1,4 @@
-"""Tests the limits on the number, the age and the buffered bytes of connections. The clock is simulated."""
+"""Tests the limits on the number, age and buffered bytes of connections, with a simulated clock."""
 
 from dataclasses import replace
 from itertools import islice
@@ -30,7 +30,7 @@ STARTED_MS = 86_400_000
 def limit(
     listener: Listener, now_ms: int, *, active_ms: int = 0, is_past_login: bool = True, spread: float = 0.0
 ) -> str | None:
-    """Return the name of the time limit that has passed. Times begin with the connection."""
+    """Return the name of the time limit that has passed, if any. Times count from the start of the connection."""
     limits = TimeLimits(spread, started_ms=STARTED_MS)
     limits.active_ms += active_ms
     return limits.passed(listener, now_ms=STARTED_MS + now_ms, is_past_login=is_past_login)
@@ -39,7 +39,7 @@ def limit(
 def next_check(
     listener: Listener, now_ms: int = 0, *, active_ms: int = 0, is_past_login: bool = True, spread: float = 0.0
 ) -> int:
-    """Return the time of the next check, in ms since the connection started."""
+    """Return the time of the next check, in ms since the start of the connection."""
     limits = TimeLimits(spread, started_ms=STARTED_MS)
     limits.active_ms += active_ms
     return limits.next_check_ms(listener, now_ms=STARTED_MS + now_ms, is_past_login=is_past_login) - STARTED_MS
@@ -153,7 +153,7 @@ def test_idle_timeout_closes_an_idle_connection() -> None:
 
 @given(requests=st.lists(st.integers(0, 200_000), max_size=30), idle_ms=st.integers(1_000, 90_000))
 def test_idle_timeout_passes_on_time_and_never_in_use(requests: list[int], idle_ms: int) -> None:
-    """The test does what ``TimeChecks.check`` does. A request only sets a flag, and the next check records its time."""
+    """A request only sets a flag, and the next check records its time."""
     listener = replace(UNLIMITED, idle_timeout_ms=idle_ms)
     now_ms = active_ms = checked_ms = 0
     while limit(listener, now_ms, active_ms=active_ms) is None:

@@ -98,7 +98,7 @@ def test_throttled_leaders_and_followers_are_read_also_an_evicted_one() -> None:
 
 
 def test_a_reload_changes_nothing_of_the_log_before_the_next_start(tmp_path: Path) -> None:
-    """Otherwise a broker that joins later would discard usage that the usage log has not read yet."""
+    """Otherwise a broker that joins later could discard usage that is not logged yet."""
     settings = UsageLog(files=UsageFiles(directory=str(tmp_path)))
     one = server(LISTENER, usage_log=settings)
 

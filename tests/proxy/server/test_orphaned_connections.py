@@ -1,7 +1,4 @@
-"""Tests fetches of clients that left before the response.
-
-Such a fetch is charged when its response is ready. Its connection to the broker counts in no limit.
-"""
+"""Tests fetches of clients that left before the response, which is still charged."""
 
 from __future__ import annotations
 
@@ -49,10 +46,7 @@ def counts(server: Server) -> dict[str, int]:
 
 
 async def abandoned(server: Server, broker: StubBroker, client: Client, *requests: bytes) -> StubConnection:
-    """Let a client send requests and reset its connection before the broker responds.
-
-    Returns the connection of the broker.
-    """
+    """Let a client send requests and reset its connection. Return the connection of the broker."""
     await client.send(*requests)
     await eventually(lambda: broker.in_use and len(broker.in_use[-1].requests) == len(requests))
     client.reset()
@@ -173,10 +167,7 @@ async def test_of_too_many_the_oldest_makes_room_and_is_not_free_either(monkeypa
 
 @on_uvloop
 async def test_bucket_of_an_orphaned_fetch_is_kept_until_charged() -> None:
-    """The table has room for one client-id, and a request of another client-id arrives before the response.
-
-    A quota that is only observed reserves no bytes for the response.
-    """
+    """The table has room for one client-id, and another client-id sends a request meanwhile."""
     async with stub_broker() as broker:
         listener = listener_to(broker.address)
         rule = QuotaRule(client_id=DEFAULT, consumer_byte_rate=1e9)

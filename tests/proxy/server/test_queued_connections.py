@@ -61,10 +61,7 @@ async def until_served(broker: StubBroker, count: int) -> None:
 
 
 async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, count: int) -> list[Client]:
-    """Let ``count`` clients send a Produce request, one after the other.
-
-    The request of the first client is at the broker, and the others wait in the queue.
-    """
+    """Let ``count`` clients send a Produce request in turn. All but the first wait in the queue."""
     broker_queue = broker_queue_of(server, broker.address)
     clients = []
     for number in range(count):
@@ -77,7 +74,7 @@ async def queue_up(server: Server, broker: StubBroker, stack: AsyncExitStack, co
 
 
 def answer_next(broker: StubBroker, number: int) -> None:
-    """Let the broker answer the Produce request with the correlation id ``number``, on whichever connection it has."""
+    """Let the broker answer the Produce request with correlation id ``number``, on any connection."""
     (connection,) = (one for one in broker.in_use if one.requests and one.requests[-1] == produce_request(number))
     connection.transport.write(produce_response(number))
 

@@ -1,7 +1,4 @@
-"""Tests quotas that an administrator sets at a proxy.
-
-They are in force for the next request, at every broker and after a restart.
-"""
+"""Tests that quotas set at a proxy are in force for the next request, at each broker and after a restart."""
 
 import asyncio
 from collections.abc import Sequence

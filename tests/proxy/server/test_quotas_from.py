@@ -1,8 +1,4 @@
-"""Tests a proxy that follows the rules of a quota topic.
-
-The rules are in force before the first client is served, while the proxy runs, at brokers that join, and after a
-reload.
-"""
+"""Tests a proxy that follows the rules of a quota topic, at its start, while it runs, and after a reload."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -50,7 +46,7 @@ NO_LIMIT = RecordsRead((TopicRecord(5, 0, Rule(client_id="etl")),), 0)
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
-    """Returns the list of events that the readers of the topic report. A test fills it before the proxy starts."""
+    """Return the list of events that the topic's readers report. Tests fill the list before the proxy starts."""
     events: list[ReaderEvent] = []
 
     def followed(

@@ -1,4 +1,4 @@
-"""Tests listeners, dials and periodic checks of a proxy in front of a stub broker, over real sockets."""
+"""Tests the listeners, dials and periodic checks of a proxy in front of a stub broker, over real sockets."""
 
 import asyncio
 import logging
@@ -64,7 +64,7 @@ def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers(frame: bytes) -> bytes:
-    """Answer a Produce request, or any other request."""
+    """Return the response to a Produce request or any other request."""
     if unpack_from(">h", frame, 4)[0] == 0:
         return produce_response(correlation_id(frame))
     return other_response(correlation_id(frame))
@@ -76,7 +76,7 @@ def config_to(*brokers: StubBroker, quotas: tuple[QuotaRule, ...] = ()) -> Proxy
 
 
 def away(*_: object) -> NoReturn:
-    """Stand in for the connection to a cluster that does not answer."""
+    """Fail as a connection to a cluster that does not answer."""
     raise OSError("away")
 
 
@@ -87,7 +87,7 @@ def one_of(server: Server) -> ClientConnection:
 
 @asynccontextmanager
 async def serving(config: ProxyConfig) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
-    """Run a proxy. Yield it with the future that is done when the proxy has stopped."""
+    """Run a proxy. Yield the proxy and a future that is done when the proxy has stopped."""
     server = Server(config)
     end = asyncio.ensure_future(server.run())
     await eventually(lambda: server.is_listening or end.done())
@@ -468,7 +468,6 @@ async def test_connections_are_closed_one_after_the_other(monkeypatch: pytest.Mo
 
 @on_uvloop
 async def test_a_client_that_asks_all_the_time_loses_no_answer_over_a_stop() -> None:
-    """Every response of the broker reaches the client, although the client continues to send."""
     for _ in range(20):
         async with (
             stub_broker(answers) as broker,

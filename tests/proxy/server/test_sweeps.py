@@ -1,4 +1,4 @@
-"""Tests how the memory of this process is read. ``test_server`` tests the other functions of ``sweeps``."""
+"""Tests how the memory of this process is read. ``test_server`` tests the rest of ``sweeps``."""
 
 from pathlib import Path
 

@@ -14,7 +14,7 @@ MINUTE_MS = 60_000
 
 
 def throttled_bucket(*, client_id: str = "etl", is_enforced: bool = True) -> Bucket:
-    """Return the bucket of a quota of 500 B/s that was charged 6,300 bytes at once, and was throttled for them."""
+    """Return a bucket with a quota of 500 B/s that was charged 6,300 bytes at once, and throttled."""
     rule = QuotaRule(client_id=client_id, producer_byte_rate=500.0, source="proxy.yaml:7")
     bucket = ClientQuotaManager(QuotaKind.PRODUCE, [rule]).bucket(user="ANONYMOUS", client_id=client_id, now_ms=0)
     wait_ms = bucket.charge(6_300, now_ms=0)
@@ -26,7 +26,7 @@ def throttled_bucket(*, client_id: str = "etl", is_enforced: bool = True) -> Buc
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
-    """Return the level of each line that was logged."""
+    """Return the level of each line in the log."""
     return [record.levelno for record in caplog.records]
 
 

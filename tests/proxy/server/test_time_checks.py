@@ -1,4 +1,4 @@
-"""Tests the time limits of a connection on its login, idle time and age, over real sockets."""
+"""Tests the time limits on the login, idle time and age of a connection, over real sockets."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Tests TLS clients of a proxy, the users that their certificates name, and refused handshakes, over real sockets."""
+"""Tests TLS clients of a proxy, the users that their certificates give, and refused handshakes."""
 
 import asyncio
 import logging
@@ -303,7 +303,7 @@ async def test_draining_over_tls_sends_close_notify_after_the_last_response(file
 
 
 def _blocking(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
-    """Connect with a blocking socket, which keeps the bytes that it has not read yet. uvloop's TLS would drop them."""
+    """Connect with a blocking socket, which keeps unread bytes. uvloop's TLS would drop them."""
     plain = socket.create_connection(("127.0.0.1", port), timeout=20)
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 

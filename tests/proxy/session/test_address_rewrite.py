@@ -1,4 +1,4 @@
-"""Tests a session that hides the brokers' own addresses from its clients."""
+"""Tests a session whose clients must not get a broker's own address."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,7 +26,7 @@ APIS = [(key, version) for key, version in kio_messages.api_versions() if key in
 
 
 class Told:
-    """Records the broker addresses that a session reads. Clients get ``proxy`` and a port for each broker."""
+    """Keeps what a session reports about brokers. Clients get the address ``proxy`` and a port for each broker."""
 
     def __init__(self, *, nodes: range = range(10)) -> None:
         self.seen: list[tuple[Mapping[int, Address], bool]] = []
@@ -36,7 +36,7 @@ class Told:
 
 @cache
 def _response(api_key: int, version: int, *, correlation_id: int = 1, records: bytes = b"") -> bytes:
-    """Return a response that names broker 3, at the host INSIDE, in every place that it has for a broker."""
+    """Return a response that has the host INSIDE in all its brokers, coordinators and endpoints."""
     kind = kio_messages.response_class(api_key, version)
     values = {"endpoint_type": 1} if (api_key, version) > (DESCRIBE_CLUSTER, 0) and api_key == DESCRIBE_CLUSTER else {}
     message = _named(kio_messages.example(kind, values, array_length=1))
@@ -49,7 +49,7 @@ def _response(api_key: int, version: int, *, correlation_id: int = 1, records: b
 
 
 def _named(message: Untyped) -> Untyped:
-    """Return the message with INSIDE, the host that must stay hidden, as each host."""
+    """Return a message in which each host is INSIDE."""
     for name in ("brokers", "coordinators", "node_endpoints"):
         if hasattr(message, name):
             message = replace(message, **{name: tuple(replace(each, host=INSIDE) for each in getattr(message, name))})
@@ -57,7 +57,7 @@ def _named(message: Untyped) -> Untyped:
 
 
 def _asked(wire: Wire, api_key: int, version: int, *, correlation_id: int = 1) -> None:
-    """Let the client send a request for this API. Its content does not matter."""
+    """Send a request of the client with a dummy body."""
     is_flexible = version >= {PRODUCE: 9, FETCH: 12, METADATA: 9, FIND_COORDINATOR: 3}.get(api_key, 0)
     header = request_header(api_key, version, correlation_id, "etl", is_flexible=is_flexible)
     body = b"\0\0\x01\0\0\0\0" + bytes(40)
@@ -113,7 +113,7 @@ def test_responses_in_pieces_name_no_broker(api_key: int, version: int, cuts: li
     assert INSIDE.encode() not in passed or api_key in MOVED
     first, second = _frames(passed)
     assert b"proxy" in second
-    if INSIDE.encode() in first:  # the host was hidden in place, in a tag that no client reads
+    if INSIDE.encode() in first:  # an unknown tag hides the endpoints
         assert b"\x7f" in first
         assert len(first) == len(_response(api_key, version))
     assert wire.session.is_idle
@@ -175,7 +175,7 @@ def test_the_brokers_of_5000_partitions_cost_under_a_tenth_of_a_millisecond() ->
 
     assert (INSIDE.encode() in frame, b"proxy" in frame) == (False, True)
     assert len(frame) > 5_000 * 20
-    assert min(durations_ns) < 100_000  # the shortest time, as other load of the machine only adds to it
+    assert min(durations_ns) < 100_000  # the minimum, because other programs may slow this one down
 
 
 def test_a_metadata_response_passes_piece_by_piece_behind_its_brokers() -> None:

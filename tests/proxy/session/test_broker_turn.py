@@ -1,4 +1,4 @@
-"""Tests the fair call queue in front of a broker: which requests pass, and which wait."""
+"""Tests which requests pass the fair call queue in front of a broker, and which wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_first_request_passes_and_others_wait_for_the_slot() -> None:
     assert second.client(produce_request(2)) == b""
     assert third.client(other_request(3)) == b""
     assert second.session.state.is_blocked
-    assert second.session.wake_at_ms == 0  # no time is set, as only other clients can end the wait
+    assert second.session.wake_at_ms == 0  # the session waits for other clients only
 
     assert first.broker(produce_response(1)) == produce_response(1)
     (woken,) = crowd.granted()
@@ -119,8 +119,8 @@ def test_idle_fetch_gives_its_slot_back_and_bypasses_the_queue_next_time() -> No
 
     crowd.wait(480)
     first.broker(fetch_response(1))
-    assert first.client(fetch_request(3)) == fetch_request(3)  # this fetch takes the only slot
-    first.broker(fetch_response(3))  # the response comes at once, as there is data
+    assert first.client(fetch_request(3)) == fetch_request(3)  # the only slot is taken
+    first.broker(fetch_response(3))  # at once, because there is data
     assert first.client(fetch_request(4)) == b""
     assert crowd.dispatcher.in_flight == 1
 
@@ -259,7 +259,7 @@ def test_cost_provider_gets_the_times_of_a_request() -> None:
 
 
 class NoHurry:
-    """Takes the requests of administrators, and never answers them."""
+    """Takes the requests of administrators, and answers none of them."""
 
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []
@@ -311,8 +311,7 @@ def test_outcomes_of_requests_are_counted() -> None:
     second.client(fetch_request(3))
 
     stats = crowd.stats
-    # By level: the number of requests, their time in the queue, and their time at the broker, both in microseconds. The
-    # time that a fetch waits for data does not count.
+    # Number, time in the queue and time at the broker. A fetch that waits for data takes no time there.
     assert stats.served == {0: [2, 5_000, 5_300], CONTROL_LEVEL: [1, 0, 5_000]}
     assert stats.parked == {ApiKey.FETCH: 1}
     assert stats.passed_by == {ApiKey.FETCH: 1}

@@ -1,4 +1,4 @@
-"""Tests the requests that the proxy refuses while the queue of a broker is full."""
+"""Tests requests that a full queue refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_produce_into_a_full_queue_is_refused() -> None:
 
     assert last.muted_for_ms == 500
     last.wait(100)
-    assert last.client(whole_produce(2)) == b""  # this client does not heed its throttle time
+    assert last.client(whole_produce(2)) == b""  # this client ignores its throttle time
     assert last.session.state.is_blocked
     assert last.to_client() == b""
     last.wait(400)
@@ -41,7 +41,7 @@ def test_produces_behind_a_refused_one_are_refused_even_if_there_is_room() -> No
     last.wait(49)
     assert last.client(whole_produce(4)) == b""
     assert answered(last.to_client()) == [(2, 19, 500), (3, 19, 500), (4, 19, 451)]
-    assert last.muted_for_ms == 451  # the mute ends no later than after the first refusal
+    assert last.muted_for_ms == 451  # the throttle time of the first refusal still holds
     assert crowd.stats.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 4}
     last.wait(451)
     assert last.client(whole_produce(5)) == whole_produce(5)
@@ -130,7 +130,7 @@ def test_draining_connection_refuses_nothing() -> None:
 def test_refusal_never_overtakes_or_splits_a_response(cut: int) -> None:
     crowd, _ = refused()
     first = crowd.wires[0]
-    assert first.client(whole_produce(1)) == b""  # sent before the first request was answered, while the queue is full
+    assert first.client(whole_produce(1)) == b""  # sent ahead, while the queue is full
 
     answer = other_response(0)
     told = first.broker(answer[:cut]) + first.broker(answer[cut:])
@@ -140,7 +140,7 @@ def test_refusal_never_overtakes_or_splits_a_response(cut: int) -> None:
 
 
 def test_request_without_a_refusal_waits() -> None:
-    """Clients that send CreateTopics before v6 do not know the error, so the request waits."""
+    """Clients of CreateTopics before v6 do not know the error."""
     crowd, last = refused()
     crowd.wait(600)
     before = crowd.stats.refused.copy()
@@ -150,7 +150,7 @@ def test_request_without_a_refusal_waits() -> None:
     assert last.to_client() == b""
     assert last.session.account.muted_until_ms <= last.now_ms
     assert crowd.stats.refused == before
-    assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # this client waits in the queue too
+    assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # the client is in the queue
 
 
 def test_fetch_with_a_replica_id_waits_instead_of_being_refused() -> None:
@@ -184,4 +184,4 @@ def test_refusal_after_release_mutes_no_client() -> None:
 
     last.client(other_request(3))
 
-    assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # this client waits in the queue too
+    assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # the client is in the queue

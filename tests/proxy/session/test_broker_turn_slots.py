@@ -1,4 +1,4 @@
-"""Tests when a connection gives back its slot at the broker, and what its requests cost in the fair call queue."""
+"""Tests when a connection releases its slot at the broker, and what its requests cost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_login_behind_the_last_request_gives_the_slot_back(ahead: bytes) -> No
         assert crowd.granted() == []
 
     first.broker(other_response(1))
-    assert crowd.granted() == [second]  # a handshake costs nothing, so it needs no slot
+    assert crowd.granted() == [second]  # a request without cost needs no slot
     first.broker(handshake_response(2))
     second.resume()
     second.broker(other_response(3))
@@ -168,7 +168,7 @@ def test_stalled_upload_behind_another_request_gives_the_slot_back(acks: int) ->
     second.client(other_request(3))
 
     crowd.wait(UPLOAD_GRACE_US // 1_000)
-    assert crowd.granted() == []  # the broker still works on the request before the upload
+    assert crowd.granted() == []  # the broker still works on the request before
     first.broker(produce_response(1))
     crowd.wait(UPLOAD_GRACE_US // 1_000 - 1)
     assert crowd.granted() == []
@@ -241,7 +241,7 @@ def test_client_that_closes_early_is_charged_if_the_broker_had_the_request(has_p
         wire.session.state.now_ns = wire.now_ms * 1_000_000
         wire.session.close(now_ms=wire.now_ms, has_passed=has_passed)
 
-    assert costs(crowd) == ([2] if has_passed else [])  # the second client's request never reached the broker
+    assert costs(crowd) == ([2] if has_passed else [])  # the second request never reached the broker
     assert [(done.api_key, done.elapsed_us) for done in crowd.cost.done] == (
         [(ApiKey.PRODUCE, 7_000), (ApiKey.METADATA, 0)] if has_passed else []
     )
@@ -352,7 +352,7 @@ def test_unused_turn_goes_to_the_next_client() -> None:
         wire.client(other_request(number))
     first.broker(other_response(0))
 
-    second.session.pause_answers()  # the client was given a slot, but has not resumed yet
+    second.session.pause_answers()  # it has a slot, and does not know yet
     second.session.resume_answers()
     assert second.resume() == b""
     assert crowd.granted() == [third]

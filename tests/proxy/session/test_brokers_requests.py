@@ -1,7 +1,7 @@
-"""Tests which user is charged for logins, and for the requests that brokers send to each other.
+"""Tests which requests between brokers, and which logins, are charged to the quotas on requests.
 
-Source: ``KafkaApis`` and ``RequestHandlerHelper.handleError`` in Apache Kafka. A request between brokers is exempt from
-the quotas on requests if its sender is authorised to send it, and is charged if it is refused.
+As in Kafka's ``KafkaApis`` and ``RequestHandlerHelper.handleError``, authorised ones are exempt and refused ones are
+charged.
 """
 
 import pytest
@@ -45,7 +45,7 @@ def test_brokers_request_of_a_client_is_charged(api_key: int, version: int) -> N
     ask_as_broker(wire, api_key, version, takes_ms=1)
 
     assert wire.bucket("request_rate").requests == 1
-    assert wire.bucket("request").amount > 100_000  # ns, as a lone request of 1 ms costs a fifth of it
+    assert wire.bucket("request").amount > 100_000  # in ns, a fifth of a millisecond
 
 
 def test_client_that_floods_with_brokers_requests_waits() -> None:
@@ -112,7 +112,7 @@ def test_token_that_is_out_of_place_is_charged(version: int) -> None:
 
 
 def test_flood_of_handshakes_on_a_listener_without_logins_waits() -> None:
-    """The first handshake of a connection is free, because it may begin a login, after which the user pays."""
+    """The first handshake is free, because a login may follow, and then the new user is charged."""
     wire = Wire(FIVE_A_SECOND)
     for number in range(51):
         refused_handshake(wire, number)
@@ -173,7 +173,7 @@ def test_login_is_not_charged(shaping: Shaping) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_login_again_is_not_charged(version: int) -> None:
-    """KIP-368: Kafka handles a repeated login, like the first one, below the layer that charges requests."""
+    """In Kafka the layer of logins is below the layer of quotas (KIP-368)."""
     wire = Wire(FIVE_A_SECOND, TEN_PERCENT)
     log_in(wire, plain("alice"), version=version)
     wire.client(other_request(9))
@@ -187,7 +187,7 @@ def test_login_again_is_not_charged(version: int) -> None:
 
 
 def test_client_whose_login_comes_first_takes_no_place_among_the_buckets() -> None:
-    """Otherwise each client would also have a bucket as ANONYMOUS, from the time before its login."""
+    """Otherwise each client would have a second bucket, as ANONYMOUS before its login."""
     wire = Wire(FIVE_A_SECOND)
     log_in(wire, plain("alice"))
 

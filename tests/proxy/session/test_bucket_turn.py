@@ -1,4 +1,4 @@
-"""Tests that a request waits until its bucket has room for it."""
+"""Tests that a request waits for room in its bucket."""
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from tests.support.frames import (
@@ -25,7 +25,7 @@ def test_request_of_a_muted_client_waits() -> None:
 
 
 def test_requests_sent_ahead_pass_while_the_bucket_has_room_for_all_of_them() -> None:
-    wire = Wire(A_TIGHT_RULE)  # room for 5,000 bytes
+    wire = Wire(A_TIGHT_RULE)  # there is room for 5,000 bytes
 
     assert wire.client(*(produce_request(number, size_bytes=1_000) for number in range(6))) == b"".join(
         produce_request(number, size_bytes=1_000) for number in range(5)
@@ -52,5 +52,5 @@ def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
 
     wire.client(produce_request(1, size_bytes=4_000))
 
-    assert other.client(produce_request(1, size_bytes=600)) != b""  # as in Kafka, a lone request passes
+    assert other.client(produce_request(1, size_bytes=600)) != b""  # passes as in Kafka, alone on its connection
     assert other.client(produce_request(2, size_bytes=600)) == b""

@@ -1,4 +1,4 @@
-"""Tests which bucket a connection is charged to, by which rule, and how long its client is muted."""
+"""Tests which bucket and rule a client's requests are charged to, and how long the client is muted."""
 
 from dataclasses import replace
 
@@ -181,7 +181,7 @@ NAMES = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
     pauses_ms=st.lists(st.sampled_from([0, 0, 0, 400, 12_000, 3_600_001]), min_size=60, max_size=60),
 )
 def test_no_name_has_two_charged_buckets(most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]) -> None:
-    """Connections come, change their names and leave in any order, between floods of names, reloads and expiry."""
+    """Connections open, change their names and close in any order, with floods, reloads and expiry."""
     wire = Wire(A_RULE, max_buckets=most)
     quotas = wire.listening.quotas
     accounts: dict[int, ClientAccount] = {}
@@ -217,7 +217,7 @@ TWO = QuotaRule(user=DEFAULT, connections=2, source="quotas.yaml:7")
 
 
 def counted(listening: ConnectionContext, *, user: str = ANONYMOUS, client_id: bytes = b"etl") -> ClientAccount:
-    """Return the account of a connection with a known user and client-id, counted as open."""
+    """Return the account of a connection that counts under its user and client-id."""
     account = ClientAccount(listening)
     account.log_in(user)
     account.count_connection(client_id)

@@ -1,4 +1,4 @@
-"""Tests what a listener counts, and that clients cannot add counters without end."""
+"""Tests the counters of a listener, and that clients cannot create labels without bound."""
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.session.counters import ACCEPTED, OTHER, UNKNOWN_USER, Counters

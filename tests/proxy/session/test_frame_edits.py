@@ -1,4 +1,4 @@
-"""Tests which fields the proxy changes in requests and responses that pass."""
+"""Tests the fields that are changed in frames that are forwarded."""
 
 import pytest
 

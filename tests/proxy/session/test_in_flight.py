@@ -1,4 +1,4 @@
-"""Tests how a session keeps track of requests that have no response yet."""
+"""Tests requests that have no response yet."""
 
 import pytest
 

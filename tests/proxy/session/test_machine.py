@@ -1,7 +1,6 @@
-"""Tests two sessions with random steps: bytes in any pieces, answers, time that passes, and new rules.
+"""Tests two sessions under any order of events: bytes in any pieces, responses, time and new rules.
 
-After each step three things must hold. All bytes pass in order and unchanged, but for the fields that the proxy may
-write. What has passed is charged, each request once. If time goes on, everything is answered.
+At each step, bytes are forwarded in order and unchanged but for some fields, and each request is charged once.
 """
 
 from struct import pack_into, unpack_from
@@ -51,10 +50,10 @@ CONFIGS = st.builds(
     st.sampled_from(Shaping),
     st.sampled_from([25_000, 300]),
 )
-# The sizes of the pieces of a stream. There are mostly a few pieces, sometimes many of one byte.
+# How a stream is cut: mostly into few pieces, sometimes at every byte.
 CUTS = st.lists(st.integers(1, 60), max_size=3) | st.just([1] * 30)
 WHICH = st.integers(0, 1)
-# This is longer than any debt takes: 60 kB at half a byte a second take 33 hours.
+# Enough time to pay all debts: 60 kB at half a byte a second take 33 hours.
 _LONG_MS = 1_000_000_000
 
 
@@ -65,10 +64,10 @@ class Peer:
         self.wire = wire
         self.session = Session(wire.listening, owner=self)
         self.sent = bytearray()
-        self.asked = bytearray()  # what the broker has received
-        self.answered = bytearray()  # what the broker has sent
-        self.told = bytearray()  # what the client has received
-        self.client_queue = bytearray()  # sent by the client, but not yet read by the proxy
+        self.asked = bytearray()  # received by the broker
+        self.answered = bytearray()  # sent by the broker
+        self.told = bytearray()  # received by the client
+        self.client_queue = bytearray()  # sent while the proxy does not read
         self.broker_queue = bytearray()
         self.next_id = 1
         self.answered_ids: set[int] = set()  # correlation ids that the broker has answered
@@ -81,7 +80,7 @@ class Peer:
         self.pump()
 
     def pump(self) -> None:
-        """Take what the session has written, and give it what it is ready to read."""
+        """Deliver what the session has written, until there is nothing more to read or write."""
         while True:
             self.asked += b"".join(self.session.state.to_broker)
             self.told += b"".join(self.session.state.to_client)
@@ -115,7 +114,7 @@ class Peer:
         self.pump()
 
     def empty_ids(self) -> set[int]:
-        """Return the correlation ids of the fetches that the proxy itself has answered, without records."""
+        """Return the correlation ids of the fetches that the proxy has answered without records."""
         found, at = set(), 0
         while at + 8 <= len(self.told):
             size_bytes, correlation_id = unpack_from(">ii", self.told, at)
@@ -150,7 +149,7 @@ def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def _without_limits(stream: bytes) -> bytes:
-    """Return the requests with both size limits of each Fetch set to 0, because the proxy may lower these fields."""
+    """Return requests in which the two limits of each Fetch that the proxy may lower are 0."""
     out = bytearray(stream)
     offset = 0
     while offset < len(out):
@@ -168,10 +167,7 @@ def _without_limits(stream: bytes) -> bytes:
 
 
 def _without(stream: bytes, ids: set[int], *, id_at: int) -> bytes:
-    """Return a stream without the frames that have these correlation ids.
-
-    ``id_at`` is the offset of the correlation id behind the size of a frame.
-    """
+    """Return a stream without the frames with these correlation ids, at ``id_at`` after the size."""
     out, at = b"", 0
     while at < len(stream):
         is_whole = at + 4 + id_at + 4 <= len(stream)
@@ -191,7 +187,7 @@ class Sessions(RuleBasedStateMachine):
         update(self.wire.listening.quotas, config)
         self.peers = [Peer(self.wire), Peer(self.wire)]
         self.fetched_bytes = 0
-        self.has_followers = False  # the fetches of followers are charged to no client
+        self.has_followers = False  # fetches of followers are charged to no client
 
     @rule(
         which=WHICH,
@@ -309,7 +305,7 @@ class Sessions(RuleBasedStateMachine):
             assert empty_ids <= peer.fetch_ids
             asked, sent = bytes(peer.asked), _without(bytes(peer.sent), empty_ids, id_at=4)
             assert len(asked) <= len(sent)
-            # If the stream ends within the head of a Fetch, its two limits are compared unchanged.
+            # If the stream is cut in the head of a Fetch, its two limits are compared too.
             assert _without_limits(sent)[: len(asked)].startswith(_without_limits(asked)[: len(asked)])
 
     @invariant()
@@ -318,7 +314,7 @@ class Sessions(RuleBasedStateMachine):
             told = _without(bytes(peer.told), peer.empty_ids(), id_at=0)
             assert len(told) <= len(peer.answered)
             differing = [n for n, (one, other) in enumerate(zip(told, peer.answered, strict=False)) if one != other]
-            # Only throttle times may differ, at the front or at the end of a frame. They are never lowered.
+            # The proxy wrote a throttle time, which is never smaller than the broker's.
             for start in _fields(bytes(peer.answered), differing):
                 assert told[start : start + 4] >= peer.answered[start : start + 4]
 
@@ -329,7 +325,7 @@ class Sessions(RuleBasedStateMachine):
             assert bucket.in_flight >= 0
 
     def teardown(self) -> None:
-        """Answer all requests and let time pass. Then everything must have arrived and be charged once."""
+        """Answer all requests and let time pass. Check that all bytes arrive and that nothing is left."""
         if not hasattr(self, "peers"):
             return
         for _ in range(400):
@@ -368,7 +364,7 @@ def _produced_bytes(peer: Peer) -> int:
 
 
 def _fields(answers: bytes, differing: list[int]) -> list[int]:
-    """Return the offsets of throttle times that contain all offsets in ``differing``. Fails if there are none."""
+    """Return the offsets of the throttle times that contain all offsets in ``differing``."""
     fields, offset, index = [], 0, 0
     while index < len(differing):
         end = offset + 4 + unpack_from(">i", answers, offset)[0]
@@ -377,8 +373,8 @@ def _fields(answers: bytes, differing: list[int]) -> list[int]:
             here.append(differing[index])
             index += 1
         if here:
-            # The field follows the correlation id or a tag byte, or it is at the end, with or without a tag byte behind
-            # it.
+            # The field is after the correlation id or one byte of tags, or at the end, with or without one byte of tags
+            # after it.
             field = [one for one in (offset + 8, offset + 9, end - 4, end - 5) if one <= here[0] and here[-1] < one + 4]
             assert field, (here, offset, end)
             fields.append(field[0])

@@ -1,4 +1,4 @@
-"""Tests that frames in small pieces are collected at a constant cost for each byte, however long the frame is."""
+"""Tests that frames in small pieces are collected without a second look at bytes that came before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_pieces(frame: bytes) -> Iterator[bytes]:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that gets the number of collected bytes each time a stream tries to read a frame."""
+    """Return a list that grows with each look at received bytes, by the number of these bytes."""
     seen: list[int] = []
     for kind, name in ((RequestStream, "_pass_on"), (ResponseStream, "_pass_on")):
         real = getattr(kind, name)

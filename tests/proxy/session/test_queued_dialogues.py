@@ -1,7 +1,6 @@
-"""Tests that each client of a busy broker gets its answers whole and in order, whatever is sent and however it is cut.
+"""Tests that each client of a broker with few slots gets whole responses in the order of its requests.
 
-The broker has few slots. It works on one request of a connection at a time, and answers in that order. A client is read
-unless its session is blocked.
+The broker works on one request of a connection at a time.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from tests.support.queued_clients import Crowd, whole_fetch, whole_produce
 from tests.support.wire import Wire
 
 KINDS = ["produce", "produce without an answer", "fetch", "metadata", "heartbeat", "join", "create"]
-# One client is busier than the others, so that it often sends a request before the last one is answered.
+# One client is busier than the others, so that it often sends requests ahead.
 WHICH = st.sampled_from([0, 0, 0, 1, 2, 3])
 STEP = st.one_of(
     st.tuples(st.just("send"), WHICH, st.sampled_from(["produce", "metadata"]), st.just(1_000)),
@@ -41,8 +40,8 @@ class Side:
         self.awaited: list[int] = []
         self.outbox: deque[bytes] = deque()
         self.at_broker = b""
-        self.asked: deque[bytes] = deque()  # whole requests that have reached the broker
-        self.answering = b""  # the rest of the answer that the broker is sending
+        self.asked: deque[bytes] = deque()  # whole requests that the broker has
+        self.answering = b""  # the rest of the current response
         self.seen = b""
 
     def send(self, kind: str, cut: int) -> None:
@@ -54,7 +53,7 @@ class Side:
         self.flow()
 
     def flow(self) -> None:
-        """Send what the client still has to send, as far as the session reads it."""
+        """Forward what the session allows, in both directions."""
         while self.outbox and not self.wire.session.state.is_blocked:
             self.take(self.wire.client(self.outbox.popleft()))
         self.take(b"")
@@ -68,7 +67,7 @@ class Side:
         self.seen += self.wire.to_client()
 
     def answer(self, size_bytes: int) -> None:
-        """Let the broker send at most so many bytes of its next answer."""
+        """Let the broker send at most ``size_bytes`` of its next response."""
         while not self.answering and self.asked:
             self.answering = answer_to(self.asked.popleft())
         if self.answering and not self.wire.session.state.delayed_until_ms:
@@ -78,7 +77,7 @@ class Side:
             self.flow()
 
     def check(self) -> None:
-        """Check that the client got whole answers in order, and perhaps the beginning of one more."""
+        """Check that the client gets responses in the order of its requests."""
         found = ids_of(self.seen)
         assert found == self.awaited[: len(found)]
 
@@ -112,7 +111,7 @@ def answer_to(request: bytes) -> bytes:
 
 
 def crowd_of(*, slots: int, refuses: bool) -> Crowd:
-    """Return four clients of a broker, with one place in its queue."""
+    """Return four clients of a queue that has one place."""
     crowd = Crowd(slots=slots, clients=4)
     options = DispatcherOptions(queue=QueueOptions(levels=1, capacity=1), is_backoff_enabled=refuses)
     crowd.line.dispatcher = crowd.dispatcher = Dispatcher(options, FixedLimit(slots))
@@ -167,7 +166,7 @@ def test_each_request_is_answered_once_whole_and_in_order_and_gives_its_slot_bac
 
 
 def ids_of(data: bytes) -> list[int]:
-    """Return the correlation id of each answer that has begun."""
+    """Return the correlation id of each response that has begun."""
     found = []
     while len(data) >= 8:
         size_bytes, correlation_id = unpack_from(">ii", data)

@@ -1,4 +1,4 @@
-"""Tests that a client has a slot exactly while it has a request at the broker, whatever the clients do."""
+"""Tests that exactly the clients with a request at the broker have a slot, whatever clients do."""
 
 from collections.abc import Callable
 from typing import Final
@@ -46,7 +46,7 @@ STEPS: Final = st.tuples(
 
 
 class Client:
-    """One client of the queue. ``rest`` is what it still has to send of its last request."""
+    """A client of the queue, and the rest of its last request that it has still to send."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
@@ -96,7 +96,7 @@ class Client:
 
 
 def let_pass(crowd: Crowd, wait_ms: int) -> None:
-    """Let time pass. This does not wake a client that waits for other clients."""
+    """Let time pass, and wake the sessions whose timers are due."""
     end_ms = crowd.wires[0].now_ms + wait_ms
     for wire in crowd.wires:
         while wire.now_ms < (wake_at_ms := wire.session.wake_at_ms) <= end_ms:

@@ -1,4 +1,4 @@
-"""Tests the charges that do not depend on bytes: the number of requests, and their time at the broker."""
+"""Tests what requests are charged in addition to their bytes: their number and their time at the broker."""
 
 from dataclasses import replace
 from itertools import product
@@ -64,7 +64,7 @@ def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
 
     answer = ask(wire, 50)
 
-    # 51 requests in ten windows of a second are 5.1 a second, so the wait is (5.1 - 5) / 5 * 10 s.
+    # 51 requests in ten windows of a second: (5.1 - 5) / 5 * 10 s
     assert wire.muted_for_ms == 200
     assert int.from_bytes(answer[8:12]) == 200
     assert wire.bucket("request_rate").usage == UsageTotals(51, 51, 1, 200)
@@ -133,7 +133,7 @@ def test_a_request_that_the_broker_never_had_is_not_counted() -> None:
 # -- service time
 
 
-# If a request is alone at the broker, a fifth of its time counts as work. 100 bytes take half a microsecond.
+# Alone at the broker, a request works for a fifth of its time, and 100 bytes take half a microsecond.
 FEW_BYTES_NS = 1_000
 
 
@@ -144,7 +144,7 @@ def worked_ms(wire: Wire) -> float:
 
 
 def test_time_above_request_percentage_throttles() -> None:
-    """100 % is one thread, so 10 % are 100 ms in each second, or one second in ten."""
+    """100 % is one thread, so 10 % are a second in ten seconds."""
     wire = Wire(TEN_PERCENT)
     for number in range(9):
         ask(wire, number, takes_ms=500)
@@ -152,7 +152,7 @@ def test_time_above_request_percentage_throttles() -> None:
 
     ask(wire, 9, takes_ms=1_000)
 
-    # 1.1 s are 11 % of the ten windows that are assumed to have passed, so the wait is (11 - 10) / 10 * 10 s.
+    # 1.1 s in the ten windows that count from the start: (11 - 10) / 10 * 10 s
     assert worked_ms(wire) == 1_100
     assert wire.muted_for_ms == 1_000
 
@@ -175,7 +175,7 @@ def test_new_request_time_scale_holds_from_the_next_request(is_answered: bool) -
 
 
 def test_one_wait_for_time_is_a_window_at_the_most() -> None:
-    """Source: ClientRequestQuotaManager.throttleTime and maxThrottleTimeMs."""
+    """Source: Kafka's ClientRequestQuotaManager.throttleTime and maxThrottleTimeMs."""
     wire = Wire(TEN_PERCENT)
 
     ask(wire, takes_ms=20_000)
@@ -244,7 +244,7 @@ def test_request_percentage_allows_no_pipelining() -> None:
     assert wire.to_broker().count(b"etl") == 1
 
 
-# -- both, and bytes
+# -- time and bytes
 
 
 BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0, request_percentage=10.0)
@@ -257,10 +257,7 @@ BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate
 def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
     size_bytes: int, takes_ms: int, kind: str, other: str
 ) -> None:
-    """Source: RequestQuotaTest.testResponseThrottleTimeWhenBothProduceAndRequestQuotasViolated.
-
-    If both waits are equal, the wait of the request quota counts.
-    """
+    """Source: RequestQuotaTest.testResponseThrottleTimeWhenBothProduceAndRequestQuotasViolated in Kafka."""
     wire = Wire(BOTH)
     wire.client(produce_request(1, size_bytes=size_bytes))
     wire.wait(takes_ms)
@@ -293,7 +290,7 @@ def test_a_rule_that_observes_hides_no_rule_that_is_enforced() -> None:
     assert wire.bucket("produce").throttling.observed_time_ms > wire.muted_for_ms == 200
 
 
-# -- the field
+# -- the throttle time field
 
 
 CASES = [
@@ -345,7 +342,7 @@ def test_delay_holds_every_response() -> None:
     assert wire.to_client()
 
 
-# -- who does not pay
+# -- requests that are not charged
 
 
 def test_follower_fetch_charges_no_client_bucket() -> None:
@@ -413,7 +410,7 @@ def test_each_client_id_of_a_connection_pays_for_its_own_requests(first: str, th
 
 
 def test_client_id_change_by_another_request_holds_its_bucket() -> None:
-    """A bucket that no connection holds may be evicted. The client would then get a new bucket without its usage."""
+    """If no connection held the bucket, it could be evicted, and the client would get another quota."""
     wire = Wire(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e9), QuotaRule(user=DEFAULT, request_rate=1_000.0))
     wire.client(produce_request(1))
     wire.broker(produce_response(1))

@@ -1,4 +1,4 @@
-"""Tests which requests pass, however their bytes are cut into pieces."""
+"""Tests which requests are forwarded, however their bytes are cut."""
 
 from contextlib import suppress
 from itertools import accumulate, pairwise
@@ -51,7 +51,7 @@ def test_a_head_waits_until_it_is_whole() -> None:
     request = produce_request(version=9)
 
     assert wire.client(request[:20]) == b""
-    assert not wire.session.state.is_blocked  # the session waits for bytes, not for time
+    assert not wire.session.state.is_blocked  # the session waits for bytes, and not for time
     assert wire.client(request[20:]) == request
 
 
@@ -101,7 +101,7 @@ def test_requests_before_a_broken_frame_pass() -> None:
 def test_a_head_without_end_is_not_waited_for() -> None:
     wire = Wire()
     endless = other_request(1, api_key=3, version=12)[4:]
-    header = endless[:8] + b"\x00\x01x" + b"\xff\x01" + b"\x00\xff\xff\x7f"  # the first tag claims to have 2 MiB
+    header = endless[:8] + b"\x00\x01x" + b"\xff\x01" + b"\x00\xff\xff\x7f"  # the first tag has 2 MiB
 
     with pytest.raises(HeadTooLong):
         wire.client((50_000_000).to_bytes(4, "big") + header, *([bytes(10_000)] * 30))
@@ -179,7 +179,7 @@ def test_only_whole_requests_pass_before_the_end(kinds: list[str], cut: int, pie
     passed += wire.to_broker()
     for at in range(cut, len(sent), piece):
         if wire.session.state.is_blocked:
-            break  # a server does not read from a blocked client
+            break  # the proxy does not read while the session is blocked
         passed += wire.client(sent[at : at + piece])
 
     ends = [0, *accumulate(map(len, requests))]

@@ -1,4 +1,4 @@
-"""Tests which responses pass, however their bytes are cut into pieces, and how long they are held."""
+"""Tests which responses are forwarded, however their bytes are cut, and how long they are held."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -151,7 +151,7 @@ def test_responses_pass_alike_however_they_are_cut(
             answers.append(other_response(number, size_bytes=size_bytes))
 
     def answered(pieces: list[bytes]) -> tuple[bytes, int, int, int]:
-        # The rule becomes tight after all requests have passed. Otherwise only the first fetch would pass.
+        # The rule becomes tight after all requests. Otherwise only the first fetch would be forwarded.
         wire = Wire(enforcement=enforcement)
         wire.client(*requests)
         update(
@@ -187,7 +187,7 @@ def test_release_sends_a_held_response_and_ends_throttling() -> None:
 
 @pytest.mark.parametrize("enforcement", [Enforcement.DELAY, Enforcement.RESPOND])
 def test_released_while_an_answer_comes_in_pieces_nothing_waits_behind_it(enforcement: Enforcement) -> None:
-    """The rest of an answer must not slow the client down after the release, although the answer was charged before."""
+    """The response is charged before its last byte arrives, and must not throttle the client after the release."""
     wire = Wire(A_TIGHT_RULE, enforcement=enforcement)
     wire.client(produce_request(1, size_bytes=6_000))
     response = produce_response(1)

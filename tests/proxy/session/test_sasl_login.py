@@ -1,4 +1,4 @@
-"""Tests which user a client is after what it sends in a login and what the broker answers."""
+"""Tests when a login counts, by the client's tokens and the broker's responses, and which user it gives."""
 
 import pytest
 from hypothesis import given
@@ -45,7 +45,7 @@ def shake_hands(login: Login, mechanism: str, *, version: int = 1, error_code: i
 
 
 def say(login: Login, asked: bytes, told: bytes = EMPTY, *, error_code: int = 0, version: int = 1) -> Verdict:
-    """Exchange a token of the client for one of the broker. After a SaslHandshake v0 both tokens are bare."""
+    """Exchange a pair of tokens. After a handshake v0 they are bare tokens."""
     if login.is_raw:
         login.ask_raw(asked, claim="sub")
         return login.answer_raw(told)
@@ -59,7 +59,7 @@ def log_in(login: Login, dialogue: Dialogue, *, handshake: int = 1, version: int
     return verdicts + [say(login, asked, told, version=version) for asked, told in dialogue.tokens]
 
 
-# -- yes
+# -- accepted logins
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
@@ -89,7 +89,7 @@ def test_the_claim_is_the_listeners() -> None:
     assert login.principal == "etl"
 
 
-# -- no
+# -- refused logins
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
@@ -182,7 +182,7 @@ def test_token_after_a_login_names_no_user() -> None:
     assert login.principal == "alice"
 
 
-# -- who knows
+# -- unknown users
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_token_without_a_handshake_names_no_user() -> None:
     assert login.principal == "UNKNOWN"
 
 
-# -- again
+# -- a second login
 
 
 def test_second_login_as_the_same_user_goes_on() -> None:

@@ -1,4 +1,4 @@
-"""Tests one client's session between a client, a broker and a clock: buckets, rules, and the end."""
+"""Tests one client's session between the client, the broker and a clock: buckets, rules, and the end."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -98,7 +98,7 @@ def _by_time(wire: Wire) -> None:
 
 @pytest.mark.parametrize("end", [_by_reload, _by_time])
 def test_mute_lasts_longer_than_the_rule_that_caused_it(end: Callable[[Wire], None]) -> None:
-    """As in Kafka, a throttled connection waits for its whole throttle time, even if the rule changes."""
+    """In Kafka, too, a throttled channel waits for its whole throttle time."""
     wire = Wire(replace(A_TIGHT_RULE, expires_ms=AN_EXPIRY_MS))
     wire.client(produce_request(1, size_bytes=6_000))
     assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=2_000)
@@ -129,7 +129,7 @@ def test_released_a_muted_clients_requests_pass_at_once(acks: int) -> None:
     assert not wire.session.state.is_blocked
     assert wire.bucket().amount == (
         15_000 if acks == 0 else 6_000
-    )  # a request without an answer is charged as soon as it has passed
+    )  # without a response, a request is charged when it is forwarded
 
 
 def test_release_changes_nothing_for_a_client_that_is_not_throttled() -> None:
@@ -146,7 +146,7 @@ def test_client_that_waits_for_a_response_is_not_idle_and_a_stalled_one_is() -> 
     request = produce_request(1, size_bytes=5_000)
 
     wire.client(request[:3_000])
-    assert not wire.session.is_owed  # the client waits for no answer yet
+    assert not wire.session.is_owed  # the client waits for no response
     wire.client(request[3_000:])
     assert wire.session.is_owed
     wire.broker(produce_response(1)[:12])

@@ -1,4 +1,4 @@
-"""Tests what a session still has to do while it ends."""
+"""Tests what is left to do at the end of a session."""
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from tests.support.frames import (
@@ -29,7 +29,7 @@ def test_drain_answers_begun_requests_and_takes_no_others() -> None:
 
 
 def test_release_during_a_drain_takes_no_request() -> None:
-    """A drained session takes no new request, as no answer may come after its end. Found by fuzzing."""
+    """Otherwise a response would come after the client was told that no more follow."""
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=6_000))
     wire.broker(produce_response(1))

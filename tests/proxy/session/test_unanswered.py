@@ -1,4 +1,4 @@
-"""Tests what a broker still answers after the client has left: fetches are charged, and all else is skipped."""
+"""Tests responses that arrive after the client has left: fetches are charged, and others are skipped."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The usage log on the event loop: when counters are read."""
+"""Tests when the usage log reads the counters, on the event loop."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ CONFIG = ProxyConfig(
 
 
 class Memory(Sink):
-    """A sink without a thread."""
+    """A sink that keeps batches in memory, without a thread."""
 
     def __init__(self, last_start_ms: int | None = 0) -> None:
         self.name = "memory"

@@ -1,4 +1,4 @@
-"""A record as its readers see it."""
+"""Tests the lines that are written for records."""
 
 import json
 

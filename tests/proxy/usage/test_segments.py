@@ -1,4 +1,4 @@
-"""Files hold whole lines after a full disk, a crash or a removal."""
+"""Tests that files have whole lines, also after a full disk, a crash or a removal."""
 
 import errno
 import json
@@ -42,7 +42,7 @@ def names(directory: Path) -> list[str]:
 
 
 def amounts(directory: Path, pattern: str = "*.jsonl") -> list[int]:
-    """Of every line; a line that is cut is an error."""
+    """Return the amount of each line. Raises an error for an incomplete line."""
     return [
         json.loads(line)["amount"]
         for path in sorted(directory.glob(pattern))
@@ -153,7 +153,7 @@ def test_a_leftover_of_a_crash_is_completed_without_its_cut_line(
 
 @given(cut=st.integers(0, 100_000), zeros=st.integers(0, 5_000))
 def test_whole_lines_survive_a_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int, zeros: int) -> None:
-    """A crash of the system may leave zeros behind what was written."""
+    """A crash of the system may leave zeros after the bytes that were written."""
     directory = tmp_path_factory.mktemp("usage")
     whole = b"".join(line + b"\n" for number in range(300) for line in a_batch(number).lines())
     (directory / "usage-p1-77.jsonl.part").write_bytes(whole[:cut] + b"\0" * zeros)
@@ -207,7 +207,7 @@ def test_of_two_processes_with_one_name_the_second_waits(tmp_path: Path) -> None
 
 
 class Disk:
-    """``os.write`` as on a disk of so many bytes, which takes of a write what it has room for."""
+    """Simulates a disk with ``free_bytes`` left. A write is cut where the disk is full."""
 
     def __init__(self, free_bytes: int) -> None:
         self.free_bytes = free_bytes
@@ -276,7 +276,7 @@ def test_a_full_disk_does_not_create_file_after_file(disk: Disk, tmp_path: Path)
 
 
 def test_file_above_the_size_limit_is_followed_by_the_next(tmp_path: Path) -> None:
-    """RLIMIT_FSIZE: EFBIG, for this file only. Whole lines of it stay."""
+    """Above RLIMIT_FSIZE a write fails with EFBIG. The file keeps its whole lines."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     files = opened(tmp_path)
     failures: list[int | None] = []

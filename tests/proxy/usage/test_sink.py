@@ -1,4 +1,4 @@
-"""The queue and the thread of a sink: no record is lost while writes fail, and a stop has a time limit."""
+"""Tests the queue and the thread of a sink: no record is lost while writes fail, and a stop has a time limit."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ def a_batch(number: int, records: int = 1) -> Batch:
 
 
 class Paper:
-    """A writer that fails on demand."""
+    """A writer that a test can make fail or hang."""
 
     name = "paper"
     rotate_from_ms: int | None = None

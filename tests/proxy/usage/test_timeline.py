@@ -1,4 +1,4 @@
-"""The start of each interval, on a wall clock that steps."""
+"""Tests the start of each interval, on a wall clock that may be set."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def a_timeline() -> Timeline:
 def test_intervals_follow_each_other_on_the_wall_clock() -> None:
     timeline = a_timeline()
 
-    # Read one after the other and rounded, the two clocks differ by a little; one of them is slewed.
+    # The clocks differ a little, because they are read one after the other and one of them is slewed.
     spans = [
         timeline.roll(wall_ms=WALL_MS + wall, now_ms=5_000 + now)
         for wall, now in ((400, 400), (1_400, 1_401), (2_403, 2_400), (3_400, 3_400))
@@ -70,7 +70,7 @@ def test_no_start_repeats_one_of_an_earlier_process() -> None:
     st.lists(st.tuples(st.integers(0, 5_000), st.one_of(st.just(0), st.integers(-7_200_000, 7_200_000))), max_size=60)
 )
 def test_starts_are_unique_and_cover_all_time(rolls: list[tuple[int, int]]) -> None:
-    """Each roll: what has passed, and by how much the wall clock was set meanwhile."""
+    """Each roll has the time that passed, and by how much the wall clock was set meanwhile."""
     timeline, wall_ms, now_ms = a_timeline(), WALL_MS, 5_000
     spans: list[Span] = []
     for passed_ms, step_ms in rolls:
@@ -78,7 +78,7 @@ def test_starts_are_unique_and_cover_all_time(rolls: list[tuple[int, int]]) -> N
         wall_ms += passed_ms + step_ms
         spans.append(timeline.roll(wall_ms=wall_ms, now_ms=now_ms))
         assert spans[-1].interval_ms >= 1
-        # To the jitter that is taken for none, and to what rolls twice in a millisecond.
+        # Small differences of the clocks are ignored, and two rolls in one millisecond need two starts.
         assert abs(spans[-1].interval_ms - passed_ms) <= 20
 
     starts = [span.start_ms for span in spans]

@@ -1,4 +1,4 @@
-"""The writer of a topic, with a producer that fails on demand. A real one is in ``tests/end_to_end``."""
+"""Tests the writer of a topic, with a simulated producer that can fail."""
 
 import asyncio
 import logging
@@ -16,11 +16,11 @@ SETTINGS = UsageTopic(topic="usage", client=AdminClient(bootstrap_servers=(Addre
 
 
 class Broker:
-    """What the producers of a test reach."""
+    """Makes simulated producers, and keeps the records that they send."""
 
     def __init__(self) -> None:
         self.is_away = False
-        self.refuses: set[bytes] = set()  # keys
+        self.refuses: set[bytes] = set()  # keys of refused records
         self.hangs = False
         self.taken: list[tuple[bytes, bytes, int]] = []
         self.producers: list[Producer] = []
@@ -123,7 +123,7 @@ def test_an_unreachable_cluster_is_retried_with_a_new_producer(broker: Broker) -
 
 
 def test_a_producer_that_retries_for_ever_is_ended(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An idempotent one never gives up, and its stop waits for what it has."""
+    """An idempotent producer never gives up, and its stop waits for the records that it has."""
     monkeypatch.setattr(topic_module, "_TIMEOUT_S", 0.05)
     monkeypatch.setattr(topic_module, "_STOP_TIMEOUT_S", 0.01)
     batch, topic = a_batch(1), TopicWriter(SETTINGS, "p1")

@@ -1,4 +1,4 @@
-"""Test which buckets have time series of their own in the metrics, and that no counter ever falls."""
+"""Tests which buckets have time series of their own, and that no counter ever decreases."""
 
 from dataclasses import replace
 from math import isnan
@@ -107,7 +107,7 @@ def test_used_seconds_do_not_fall_when_one_of_two_brokers_evicts_its_bucket() ->
     quiet.expire(now_ms=later_ms)
     for _ in range(2):
         own, _ = names.divide(rows_of(quiet, busy, now_ms=later_ms), no_rest)
-        # If the counter fell, Prometheus would take that for a restart and count the 13 s of the busy broker twice.
+        # Prometheus would take a lower value for a restart, and count 13 s twice.
         assert [row.used_s for row in own] == [16.0]
     charge(busy, "etl", 1_000, later_ms)
     own, _ = names.divide(rows_of(quiet, busy, now_ms=later_ms), no_rest)
@@ -122,7 +122,7 @@ def test_a_rate_is_in_the_unit_of_its_limit() -> None:
 
     (row,) = read([quotas.manager(QuotaKind.REQUEST)], now_ms=NOW_MS, rest=no_rest)
 
-    # The bucket used a thread for one second of the window of ten.
+    # one second of a thread in ten seconds
     assert (row.rate, row.limit, row.utilisation, row.tokens) == (10.0, 40.0, 0.25, None)
 
 
@@ -211,7 +211,7 @@ def test_a_bucket_keeps_its_series_while_it_lives() -> None:
     quotas.expire(now_ms=later_ms)
     charge(quotas, "second", 5, later_ms)
     own, other = names.divide(rows_of(quotas), no_rest)
-    # The first 1,000 bytes of client ``second`` stay among the others, where they were counted.
+    # The first 1,000 bytes stay in the series where they were counted.
     assert [(row.tags.client_id, row.usage) for row in own] == [("second", UsageTotals(5, 1, 0, 0, 0))]
     assert other == UsageTotals(1_000, 1, 0, 0, 0)
 
@@ -224,7 +224,7 @@ def test_a_bucket_keeps_its_series_while_it_lives() -> None:
     most=st.integers(0, 4),
 )
 def test_no_counter_falls_and_their_sum_is_the_charge(steps: list[tuple[str, str]], most: int) -> None:
-    """This must also hold for buckets that came and went between two scrapes."""
+    """Some of the buckets come and go between two scrapes."""
     names = Names(most)
     used: dict[str, UsageTotals] = {}
     gone = ended = last_other = NO_USAGE
@@ -259,8 +259,7 @@ def test_no_counter_falls_after_an_eviction_during_a_scrape() -> None:
     names = Names(most=0)
     names.divide(made({"a": UsageTotals(10, 1, 0, 0, 0)}), no_rest)
 
-    # The bucket was evicted after this scrape had read the usage of evicted buckets.
-    _, late = names.divide(made({}), no_rest)
+    _, late = names.divide(made({}), no_rest)  # "a" went after the usage of removed buckets was read
     _, next_one = names.divide(made({"b": UsageTotals(5, 1, 0, 0, 0)}), no_rest, gone=UsageTotals(10, 1, 0, 0, 0))
 
     assert late == UsageTotals(10, 1, 0, 0, 0)

@@ -1,4 +1,4 @@
-"""Test the metrics of quotas on connections, under the proxy's names and under Kafka's."""
+"""Tests the metrics of connections and of quotas on them, the proxy's own and Kafka's."""
 
 from math import isnan
 

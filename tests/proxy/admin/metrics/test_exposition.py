@@ -1,4 +1,4 @@
-"""Test Prometheus' text format: prometheus_client's parser reads what the proxy writes."""
+"""Tests that prometheus_client's parser reads the metrics as they were written."""
 
 from math import isnan, nan
 

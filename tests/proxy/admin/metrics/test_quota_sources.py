@@ -1,4 +1,4 @@
-"""Test the metrics of each source of quotas: brokers, topics and stores."""
+"""Tests the metrics of the sources of quotas: brokers, topics and stores."""
 
 import time
 from collections.abc import Iterable

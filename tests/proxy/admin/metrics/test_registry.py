@@ -1,4 +1,4 @@
-"""Test every metric by its name and labels, on which dashboards and alerts depend."""
+"""Tests each metric by the name and the labels that dashboards and alerts use."""
 
 import gc
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ Scrape = dict[str, list[tuple[dict[str, str], float]]]
 
 
 def scrape(families: MetricRegistry) -> Scrape:
-    """Scrape the metrics, and return the samples by name as prometheus_client parses them."""
+    """Return the samples of each metric name, as prometheus_client reads them."""
     text = b"".join(write(families.collect(NOW_MS, lambda: None), lambda: None)).decode()
     samples: Scrape = {}
     for family in text_string_to_metric_families(text):
@@ -133,7 +133,7 @@ def test_utilisation_is_the_rate_over_the_limit_of_limited_buckets() -> None:
 
     samples = scrape_of(server)
 
-    # 5 MB in a window of 10 s are half of the limit of 1 MB/s.
+    # 5 MB in a window of 10 s, at a limit of 1 MB/s
     assert samples["kafka_quota_proxy_quota_utilisation_ratio"] == [(ETL, 0.5)]
 
 
@@ -228,7 +228,7 @@ def test_mutations_have_their_tokens_in_kafkas_family() -> None:
     assert samples["kafka_quota_proxy_mutations_total"] == [(etl, 30)]
     assert value(samples, "kafka_quota_proxy_quota_limit", **etl) == 2.0
     assert value(samples, "kafka_server_controllermutation_mutation_rate", user="", client_id="etl") == 1.0
-    # In 11 s at 2 tokens a second there were 22 tokens, and 30 were taken.
+    # 2 a second for 11 s, minus 30
     assert value(samples, "kafka_server_controllermutation_tokens", user="", client_id="etl") == -8.0
     assert isnan(value(samples, "kafka_server_controllermutation_throttle_time", user="", client_id="etl"))
 
@@ -415,7 +415,7 @@ def test_config_info_has_the_hash_of_the_configuration() -> None:
 def test_a_scrape_changes_nothing_that_it_reads() -> None:
     server = Server(config(LIMIT))
     bucket = bucket_of(server, QuotaKind.PRODUCE)
-    then_ms = NOW_MS - 60_000  # reading the rate as Kafka does would discard samples this old
+    then_ms = NOW_MS - 60_000  # reading the rate as Kafka does would remove these samples
     bucket.rate.record(5_000, now_ms=then_ms)
     bucket.requests = 1
 
@@ -436,7 +436,7 @@ def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work
     gc.collect()
     gc.freeze()  # as the proxy does; the garbage collector then skips the objects of pytest
     for _ in range(3):
-        rested_s = [thread_time()]  # processor time of this thread, whatever else the machine does
+        rested_s = [thread_time()]  # CPU time of this thread alone
         rest = partial(rest_in, rested_s)
         text = b"".join(write(families.collect(NOW_MS, rest), rest))
         rest()

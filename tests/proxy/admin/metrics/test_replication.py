@@ -1,4 +1,4 @@
-"""Test the metrics of throttled replicas: those of KIP-73, and others that Kafka has."""
+"""Tests the metrics of throttled replicas, of KIP-73 and of the proxy."""
 
 from typing import NamedTuple, cast
 

@@ -1,4 +1,4 @@
-"""Test the metrics of the usage log."""
+"""Tests the metrics of the usage log."""
 
 from pathlib import Path
 

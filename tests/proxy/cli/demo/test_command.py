@@ -1,4 +1,4 @@
-"""Test the whole of ``kafka-quota-proxy demo`` with real processes, real sockets and a real clock."""
+"""Tests ``kafka-quota-proxy demo`` with real processes, real sockets and a real clock."""
 
 import json
 import os
@@ -11,13 +11,13 @@ import pytest
 from kafka_quota_proxy.proxy.__main__ import main
 
 DEMO = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo")
-# These are below the default rates, because the machine that runs the tests may be small and busy.
+# These rates are below the defaults, because the test machine may be small and busy.
 RATES = ("--produce-rate", "2MiB", "--fetch-rate", "1MiB")
 
 
 @pytest.mark.kafka
 def test_the_demo_throttles_both_clients_to_their_quotas() -> None:
-    # Two demos run at once, the second with small rates.
+    # Two demos run at once, the second at low rates.
     small_rates = ("--produce-rate", "100KiB", "--fetch-rate", "16KiB")
     demos = [
         subprocess.Popen([*DEMO, *rates, "--seconds", "6", "--json"], stdout=subprocess.PIPE, text=True)
@@ -31,8 +31,7 @@ def test_the_demo_throttles_both_clients_to_their_quotas() -> None:
     for client, quota in (("producer", 2 * 1024 * 1024), ("consumer", 1024 * 1024)):
         assert outcome[client]["quota_bytes_per_second"] == quota
         assert outcome[client]["measured_bytes_per_second"] == pytest.approx(quota, rel=0.05)
-        # Both clients could send a hundred times their quota, so they are throttled most of the time, or less if the
-        # machine is busy.
+        # Both clients could send a hundred times their quota, so they wait most of the time.
         assert outcome[client]["throttle_time_ms"] > 1_000
 
 
@@ -87,7 +86,7 @@ def test_wrong_usage_is_exit_status_2_and_says_which_values_are_right(
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the ids of all descendants of process ``pid``. Uses ``ps``, which Linux and macOS both have."""
+    """Return the processes that ``pid`` started, directly or not. Linux and macOS both have ``ps``."""
     listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
     pairs = [tuple(map(int, line.split())) for line in listing.splitlines()]
     found = [pid]

@@ -1,4 +1,4 @@
-"""Test the table, the lines and the bars that the demo prints."""
+"""Tests the table, the lines and the bars that the demo prints."""
 
 import pytest
 from rich.console import Console

@@ -1,4 +1,4 @@
-"""Test the embedded broker with real clients. There is no proxy: the broker advertises its own address."""
+"""Tests the embedded broker with real clients and without a proxy, so that it advertises its own address."""
 
 import asyncio
 import re
@@ -46,7 +46,7 @@ async def test_a_consumer_reads_the_preloaded_records(bootstrap: str) -> None:
 
 
 async def test_kafka_python_produces_with_acks_0_and_reads_back(bootstrap: str) -> None:
-    """kafka-python cannot read a plain response to its ApiVersions v4, and a response to acks=0 ends its connection."""
+    """kafka-python sends ApiVersions v4, and closes the connection at a response to acks=0."""
     values = await asyncio.to_thread(_produce_without_acks_and_read_back, bootstrap)
 
     assert values == [b"0", b"1", b"2", b"acknowledged"]
@@ -81,7 +81,7 @@ async def test_versions_that_the_mock_encodes_wrongly_are_not_announced(bootstra
 
 
 async def test_aiokafka_keeps_its_connection_with_acks_0(bootstrap: str) -> None:
-    """An unexpected response to acks=0 breaks aiokafka's connection, and the next acknowledged batch fails."""
+    """A response that aiokafka does not expect breaks its connection, and the next acknowledged batch fails."""
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, acks=0) as silent:
         connections = []
         for _ in range(5):

@@ -1,11 +1,11 @@
-"""Test the rates and verdicts that are measured on made-up flows."""
+"""Tests rates and verdicts that are computed from simulated flows."""
 
 import pytest
 
 from kafka_quota_proxy.proxy.cli.demo.measure import Flow, MeasurementError, burst_starts, paced_rate, sampled_rate
 
 QUOTA = 4_000
-# The demo's clients send requests of a fortieth of the bytes that the quota allows in a second.
+# The demo's clients send a fortieth of a second's quota in each request.
 REQUEST = QUOTA // 40
 
 
@@ -16,10 +16,7 @@ def _steady(flow: Flow, *, start_s: float, end_s: float, rate: float = QUOTA) ->
 
 
 def _cycles(count: int, *, length_s: float = 11.5, share: float = 1.0) -> Flow:
-    """Return a flow in cycles, as Kafka's windows cause it.
-
-    A cycle has a burst of about ten seconds' bytes, then a request a second, then a second at the quota.
-    """
+    """Return a flow as Kafka's windows cause it: a long burst, a request each second, and a second at the quota."""
     flow = Flow()
     for cycle in range(count):
         start_s = 100 + cycle * length_s
@@ -53,7 +50,7 @@ def test_a_paced_rate_leaves_out_the_burst_of_the_first_second() -> None:
 
 
 def test_a_paced_rate_leaves_out_a_longer_burst() -> None:
-    """At 1.25 times the quota, a machine needs four seconds to use up a burst of one second's bytes."""
+    """At 1.25 times the quota, the burst of one second's quota takes four seconds."""
     flow = Flow()
     _steady(flow, start_s=50, end_s=54, rate=1.25 * QUOTA)
     _steady(flow, start_s=54, end_s=65)
@@ -111,7 +108,7 @@ def test_the_start_of_each_burst_is_found() -> None:
 
     starts = burst_starts(flow, quota_bytes_per_second=QUOTA)
 
-    # The fifth start is the last second of the made-up flow, which is at the quota.
+    # The fifth burst is the last second of the simulated flow, which is at the quota.
     assert len(starts) == 5
     for cycle, start_s in enumerate(starts):
         assert 100 + cycle * 11.5 - 1.25 <= start_s <= 100 + cycle * 11.5 + 0.1

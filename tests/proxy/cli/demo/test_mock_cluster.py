@@ -1,4 +1,4 @@
-"""Test where the demo finds librdkafka, and the error if it finds none."""
+"""Tests where librdkafka is found, and the error if it is missing."""
 
 import importlib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test how the relay in front of the mock cluster repairs requests and responses, and how its connections end."""
+"""Tests the relay in front of the mock cluster: the frames that it repairs, and how connections end."""
 
 import asyncio
 import gc
@@ -29,7 +29,7 @@ def _api_versions_v0(correlation_id: int, *ranges: tuple[int, int, int]) -> byte
 def _produce(version: int, *, acks: int, correlation_id: int = 5) -> bytes:
     head = struct.pack(">hhi", 0, version, correlation_id) + CLIENT_ID
     if version >= 9:
-        # The header has one tagged field (tag 0, two bytes). The compact transactional id "ab" follows.
+        # The header has one tagged field (tag 0, two bytes), and the transactional id "ab" follows.
         return head + b"\x01\x00\x02xy" + b"\x03ab" + struct.pack(">hi", acks, 30_000) + b"rest"
     transactional_id = struct.pack(">h", 2) + b"ab" if version >= 3 else b""
     return head + transactional_id + struct.pack(">hi", acks, 30_000) + b"rest"
@@ -116,7 +116,7 @@ def test_a_frame_that_ends_too_early_is_an_error() -> None:
 
 
 async def test_the_mock_can_answer_a_client_that_has_left() -> None:
-    """If the mock could not write a response, it would drop requests that it has not read yet, such as acks=0."""
+    """If the mock cannot write a response, it drops the requests that it has not read, such as those of acks=0."""
     request = _produce(8, acks=0)
     with socket.create_server(("127.0.0.1", 0)) as mock:
         relay = await serve(mock_port=mock.getsockname()[1])
@@ -170,7 +170,7 @@ async def test_a_relay_is_not_collected_while_the_mock_may_answer_a_client_that_
 
 
 def _answer_late(mock: socket.socket, *, answers: int) -> None:
-    """Respond after the other side has shut down its sending. Raises if the connection is closed altogether."""
+    """Respond after the other side has ended its requests. Raises OSError if the connection is closed."""
     connection, _ = mock.accept()
     with connection:
         end = select.poll()

@@ -1,4 +1,4 @@
-"""Test that the programs of the demo end with the demo, and that it is an error if they end earlier."""
+"""Tests that the programs of the demo end with it, and that their early end is an error."""
 
 import asyncio
 import os
@@ -12,7 +12,7 @@ import pytest
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
-# This program prints its process id, and then runs until it is stopped.
+# This program prints its process id, and runs until it is stopped.
 PROGRAM = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + PROGRAM
 

@@ -1,4 +1,4 @@
-"""Test the configuration that the demo writes, the throttle times that it reads, and how a run ends."""
+"""Tests the configuration that the demo writes, the throttle times that it reads, and the end of a run."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Test the sizes and durations that the demo chooses for every rate that it accepts."""
+"""Tests the sizes and durations that the demo chooses for any rate."""
 
 import pytest
 from aiokafka.protocol.produce import ProduceRequest_v8

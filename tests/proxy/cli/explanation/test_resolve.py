@@ -1,4 +1,4 @@
-"""Test that explanations name the rules that the proxy in fact applies."""
+"""Tests that explanations agree with the rules that the proxy applies."""
 
 import pytest
 

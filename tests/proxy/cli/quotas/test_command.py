@@ -1,4 +1,4 @@
-"""Test what ``kafka-quota-proxy quotas`` prints, changes and returns at the admin port of a proxy."""
+"""Tests ``kafka-quota-proxy quotas`` at the admin port of a proxy: output, changes and exit status."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ ALICE = "--user alice --default-client-id"
 
 
 class Shell:
-    """Runs ``kafka-quota-proxy quotas`` against the admin port of a proxy."""
+    """Runs the command with the admin port of a proxy."""
 
     def __init__(self, served: Page, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.page = served
@@ -36,7 +36,7 @@ class Shell:
         self.errors = ""
 
     async def __call__(self, line: str, *, status: int = 0, token: bool = True) -> str:
-        """Run a command line, check its exit status, and return what it prints."""
+        """Run a command line, check its exit status, and return its output."""
         given = shlex.split(line)
         words = ["quotas", *given, "--url", self.url]
         if token and given[0] in ("alter", "delete", "import"):
@@ -178,7 +178,7 @@ async def test_an_import_of_long_names_is_split_into_accepted_requests(
 ) -> None:
     file, name = tmp_path / "q.json", "\u6f22" * 10_000
     limits = StoredRule(limits={"producer_byte_rate": 5.0})
-    # In the JSON of a request, each of these characters takes six bytes.
+    # In a request, each of these characters takes six bytes.
     rules = [(Entity(f"{number}{name}", f"{name}{number}"), limits) for number in range(9)]
     file.write_text("\n".join(as_json(rules)))
     async with shell(tmp_path, capsys) as run:
@@ -247,7 +247,7 @@ async def test_an_import_waits_for_the_limit_on_changes(
             waits.append(seconds)
             monkeypatch.setattr(limit, "wait_ms", lambda _: next(passed))
 
-        # Only the sleeps of the command are replaced, and those of other threads are not.
+        # Only the command's sleep is replaced. Other threads still sleep.
         monkeypatch.setattr(quotas, "time", SimpleNamespace(sleep=waited))
         monkeypatch.setattr(quotas, "_BATCH", 4)
         monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)

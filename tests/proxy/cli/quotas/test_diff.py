@@ -1,4 +1,4 @@
-"""Test the differences between two sets of rules, as lines and as changes that lead from one set to the other."""
+"""Tests the differences between two sets of rules, as lines and as changes from one set to the other."""
 
 from hypothesis import given
 
@@ -26,7 +26,7 @@ def test_changes_produce_the_new_rules(old: Rules, wanted: Rules) -> None:
     decision = decide(rules, request, is_host=lambda _: True, sources={}, now_ms=0, terms=read.terms)
     apply(rules, decision.changes)
 
-    # Random rules may have terms that do not fit their limits. Such terms are refused.
+    # Random terms may not fit the limits. Those are refused.
     refused = {result.entity for result in decision.results if result.error_code}
     assert refused == set() or any("Invalid terms" in str(result.error_message) for result in decision.results)
     for entity in new:

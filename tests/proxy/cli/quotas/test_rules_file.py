@@ -1,4 +1,4 @@
-"""Test files of rules: any names survive writing and reading, and faults are reported with their lines."""
+"""Tests that rules with any names are written to a file and read again, and that faults have their lines."""
 
 import pytest
 from hypothesis import example, given
@@ -99,7 +99,7 @@ def test_yaml_is_written_as_by_hand() -> None:
             '{"rules":[{"entity":{"user":"a"},"limits":{"a":1},"terms":{"expires":"soon"}}]}',
             "f:1: rules[0].terms.expires: 'soon' is not an instant",
         ),
-        # An import removes what the file does not have, so a misspelled key must be an error.
+        # An import removes the rules that the file does not have.
         (
             '{"rules":[{"entity":{"user":"a"},"limits":{"a":1},"term":{"enforcement":"observe"}}]}',
             "f:1: rules[0]: 'term' is not known here; there are entity, limits, terms, source, can_change, now",

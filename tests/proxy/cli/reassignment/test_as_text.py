@@ -1,4 +1,4 @@
-"""Test reports as text for people and as JSON for scripts."""
+"""Tests reports of a reassignment, as text and as JSON objects."""
 
 from __future__ import annotations
 
@@ -103,8 +103,7 @@ def test_questions_are_answered() -> None:
 
     answers = _said(report, Question(throttle=50 * MB, by_ms=60_000, by="by 06:00"), ("a note",))[-3:]
 
-    # 928 MB are left, and 4 MB/s come in. 50 MB/s reduce what is left by 46 MB/s, which takes 20 s. To end in a
-    # minute takes 15.5 + 4 MB/s.
+    # The remaining 928 MB take 20 s at a net 46 MB/s. To end in a minute takes 15.5 MB/s and the rate of new data.
     assert answers == ["at 50.0 MB/s it would end in 20 s, at 22:15:20", "to end by 06:00 it takes 19.5 MB/s", "a note"]
     assert _said(report, Question(throttle=3 * MB))[-1] == (
         "at 3.0 MB/s it would never end: any rate above 4.0 MB/s would"

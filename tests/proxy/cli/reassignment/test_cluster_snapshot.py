@@ -1,4 +1,4 @@
-"""Test snapshots of a cluster's reassignments, made from the answers of a fake ``admin_client.ClusterClient``."""
+"""Tests snapshots of a cluster's reassignments, from responses as ``admin_client.ClusterClient`` returns them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _UNLIMITED = "9223372036854775807"
 
 @dataclass
 class Cluster:
-    """A fake cluster that answers from its fields, and records which configs were asked for."""
+    """A simulated cluster that counts how often its configs were read."""
 
     moving: dict[tuple[str, int], list[int]]  # the adding_replicas of each partition
     partitions: dict[tuple[str, int], tuple[int, list[int]]]  # leader and replicas in sync of each partition
@@ -101,7 +101,7 @@ class Time:
 
 
 def _cluster() -> Cluster:
-    """Return a cluster that moves two partitions to broker 4. The second partition has two followers in sync."""
+    """Return a cluster that moves two partitions to broker 4. Broker 3 has a replica of the second that is in sync."""
     rates = {"leader.replication.throttled.rate": "8000000", "follower.replication.throttled.rate": "5000000"}
     return Cluster(
         moving={("orders", 0): [4], ("orders", 1): [4]},
@@ -138,13 +138,13 @@ def test_a_move_has_the_log_sizes_of_leader_and_follower_and_the_count_of_other_
     assert seen.sample.time_ms == 7
     assert seen.sample.moves == {
         _A: Sizes(leader=1, leader_bytes=100 * MB, follower_bytes=10 * MB, in_sync_followers=0),
-        _B: Sizes(leader=2, leader_bytes=200 * MB, follower_bytes=0, in_sync_followers=2),  # no log at broker 4 yet
+        _B: Sizes(leader=2, leader_bytes=200 * MB, follower_bytes=0, in_sync_followers=2),  # no bytes yet
     }
     assert cluster.asked_brokers == [1, 2, 4]
 
 
 def test_a_new_replica_in_sync_is_not_counted_among_the_old_followers() -> None:
-    """Of two added replicas, one is in sync already. The partition counts as moving to both."""
+    """The partition moves to two brokers, and the replica at one of them is in sync already."""
     cluster = _cluster()
     cluster.moving = {("orders", 1): [4, 5]}
     cluster.partitions["orders", 1] = (2, [2, 3, 4])

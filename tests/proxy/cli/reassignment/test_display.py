@@ -1,4 +1,4 @@
-"""Test reports as lines, as JSON objects, and as a display that is redrawn in place."""
+"""Tests reports that are printed as lines, printed as JSON objects, or drawn over the last one."""
 
 from __future__ import annotations
 

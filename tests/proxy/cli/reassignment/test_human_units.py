@@ -1,4 +1,4 @@
-"""Test sizes and times in the units in which people read them."""
+"""Tests sizes, rates and times in units that a person reads easily."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Test the rates of logs that grow evenly, in steps or not at all, and that retention cuts."""
+"""Tests the growth rates of logs that grow evenly, in steps, or not at all, and that retention shortens."""
 
 import pytest
 from hypothesis import given
@@ -15,8 +15,7 @@ def test_an_even_flow_has_its_rate() -> None:
 def test_the_phase_of_samples_does_not_change_the_rate(first: int) -> None:
     steps = [8e6 if index % 2 == first else 0.0 for index in range(10)]
 
-    # There are ten intervals of half a second and five steps of 8 MB, so 40 MB come in five seconds (not in four or
-    # six).
+    # Ten samples in five seconds have five steps, which are 40 MB. They count as five seconds, not as four or six.
     assert rate([steps], [500 * index for index in range(11)]) == 8e6
 
 
@@ -36,7 +35,7 @@ def test_without_growth_the_rate_is_0(growths: list[list[float]], times: list[in
 
 
 def test_logs_are_added_before_they_are_measured() -> None:
-    """Each of ten partitions grows once in ten seconds, in turn, so that together they grow evenly."""
+    """Each of ten partitions grows once in ten seconds, so that together they grow evenly."""
     logs = [[1e6 if second == turn else 0.0 for second in range(10)] for turn in range(10)]
 
     assert rate(logs, [1_000 * index for index in range(11)]) == 1e6

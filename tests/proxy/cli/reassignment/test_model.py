@@ -1,4 +1,4 @@
-"""Test the estimate for moves under a throttle: the time that a rate takes, and the rate that a time needs."""
+"""Tests the time that moves take at a rate, and the rate at which they end in a given time."""
 
 from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Load, Side, time_to_copy_ms
 

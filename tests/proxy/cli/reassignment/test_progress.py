@@ -1,4 +1,4 @@
-"""Test that a report about moves predicts what then happens. Moves are simulated in steps of a tenth of a second."""
+"""Tests that a report about moves predicts their end. Moves are simulated in steps of a tenth of a second."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ORDERS = Move("orders", 0, 4)
 class Simulated:
     """Simulates moves under throttles. They copy one after the other while the throttled brokers have room.
 
-    Each throttle gets new room every ``grain_ms``. If that is a second, bytes are copied in bursts, as by Kafka.
+    Throttles get new room every ``grain_ms``. At one second, bytes are copied in bursts, as by Kafka.
     """
 
     moves: dict[Move, Sizes]
@@ -124,7 +124,7 @@ def _even(copied: float, incoming: float = 0, *, seconds: int = 10, size: int = 
 def test_the_estimate_at_a_quarter_is_within_15_percent(
     throttle: int, share: float, seconds: int, grain_ms: int, wave: float, sampled_ms: int
 ) -> None:
-    """Producers write at ``share`` of the throttle on average, a second above it by ``wave`` and a second below it."""
+    """The mean rate of producers is ``share`` of the throttle. It alternates by ``wave`` each second."""
     mean = throttle * MB * share
     size = throttle * seconds
     moving = Simulated(
@@ -183,7 +183,7 @@ def test_too_low_is_reported_only_if_the_lag_grows(throttle: int, share: float, 
 def test_the_slowest_leader_or_follower_decides_the_end(
     leader_rate: int, follower_rate: int, sizes: list[tuple[int, int, int]], shares: list[float]
 ) -> None:
-    """Move partitions from three brokers to three new ones.
+    """Partitions move from three brokers to three new ones.
 
     The total rate is the throttle times the number of brokers, unless one broker is the bottleneck.
     """
@@ -215,7 +215,7 @@ def test_the_slowest_leader_or_follower_decides_the_end(
 
     while not moving.is_done():
         moving.step()
-    # The estimate uses the limits alone and is a lower bound: a move that waited at one bottleneck may be late at the
+    # The estimate is a lower bound, because a move that waits at one bottleneck may be late at the next.
     # next.
     assert report.verdict is Verdict.ENDS
     assert report.time_left_ms is not None
@@ -245,7 +245,7 @@ def test_a_leader_that_feeds_two_brokers_is_the_bottleneck() -> None:
 
 
 def test_in_sync_followers_use_a_part_of_a_leaders_throttle() -> None:
-    """Kafka charges a listed partition's fetches to the leader's quota whether or not the follower is in sync."""
+    """Kafka charges all fetches of a listed partition to the leader's quota, also those of followers in sync."""
     samples = [{_ORDERS: _sizes(1_000 * MB + second * 2 * MB, 0, in_sync_followers=2)} for second in (0, 1, 2)]
     limit = _limit(Side.LEADER, 1, 10 * MB, _ORDERS, charges_in_sync=True)
 
@@ -318,7 +318,7 @@ def test_without_a_rate_the_throttle_is_the_estimate() -> None:
 
 
 def test_a_tiny_throttle_counts_more_than_the_measured_rate() -> None:
-    """At 100 kB/s a fetch of a megabyte arrives only every ten seconds, so 20 s without a fetch do not mean a stop."""
+    """At 100 kB/s a fetch of a megabyte takes ten seconds, so 20 s without a fetch do not mean a stop."""
     limit = _limit(Side.FOLLOWER, 4, 100_000, _ORDERS)
 
     report = _report(*_even(0, 50_000, seconds=20), limits=(limit,))
@@ -356,7 +356,7 @@ def test_nothing_copied_despite_room_stands_still() -> None:
 
 
 def test_a_follower_ahead_of_its_throttle_may_rest_for_a_window() -> None:
-    """A throttle that was raised allows the bytes of ten seconds at once, and then nothing for ten seconds."""
+    """A raised throttle allows the bytes of ten seconds at once, and then nothing for ten seconds."""
     limit = _limit(Side.FOLLOWER, 4, 10 * MB, _ORDERS)
 
     assert _report(*_even(MB, 2 * MB), limits=(limit,)).verdict is Verdict.ENDS

@@ -1,7 +1,4 @@
-"""Test which throttle holds for which move of a replica.
-
-A throttle may be on the leader's or the follower's side, and come from Kafka's configs or from the configuration file.
-"""
+"""Tests which throttles apply to which moves: by side, source, list, path and rack."""
 
 from __future__ import annotations
 
@@ -76,7 +73,7 @@ def test_a_file_without_lists_throttles_all_moves_through_the_proxy() -> None:
         (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A, _B})),
         (Side.FOLLOWER, None, 5, 5 * MB, frozenset({_C})),
     }
-    assert not any(limit.charges_in_sync for limit in everything)  # only replicas that lag are charged
+    assert not any(limit.charges_in_sync for limit in everything)  # all replicas that lag, and no others
     assert _facts(behind) == {
         (Side.LEADER, 1, None, 8 * MB, frozenset({_A})),
         (Side.FOLLOWER, None, 4, 5 * MB, frozenset({_A})),
@@ -135,7 +132,7 @@ def test_a_path_applies_to_moves_listed_on_either_side(from_cluster: bool) -> No
 
 
 def test_a_rate_without_a_list_is_reported_and_is_no_throttle() -> None:
-    """An operator that rewrites the configs of a topic removes the list, and the move is no longer throttled."""
+    """A topic operator may remove the list when it rewrites a topic's configs. The move is then not throttled."""
     cluster = ClusterThrottles(
         brokers={1: _RATES, 4: _RATES},
         leader_replicas={"orders": parse("0:1"), "payments": ALL_REPLICAS},
@@ -159,7 +156,7 @@ def test_a_rate_without_a_list_is_reported_and_is_no_throttle() -> None:
                 "its window is 11 s; set at least 953 kB/s, or a lower replica.fetch.response.max.bytes"
             ],
         ),
-        (MB // 2, 1, []),  # one partition returns a mebibyte at most, however large a response may be
+        (MB // 2, 1, []),  # a response has at most a mebibyte of one partition
     ],
 )
 def test_first_responses_beyond_the_window_are_reported(rate: int, partitions: int, said: list[str]) -> None:
@@ -215,8 +212,8 @@ def test_the_files_throttle_causes_no_bursts() -> None:
 @pytest.mark.parametrize(
     ("leaders", "response_bytes", "leader_rate", "follower_rate", "seconds"),
     [
-        (5, 10 * MB, MB, None, 10),  # KIP-73's first example: the number of brokers does not matter
-        (500, 2 * MB, MB, 100 * MB, 10),  # KIP-73's other example: the follower is the bottleneck
+        (5, 10 * MB, MB, None, 10),  # KIP-73's example: the time does not depend on the number of brokers
+        (500, 2 * MB, MB, 100 * MB, 10),  # KIP-73's other example, where the follower's side is the bottleneck
         (1, 10 * MB, 10 * MB, 5 * MB, 2),
         (1, 10 * MB, None, None, None),
         (1, 10 * MB, 0, MB, float("inf")),  # Kafka accepts a rate of 0

@@ -1,4 +1,4 @@
-"""Test when a watch of reassignments reads, reports and ends, with a fake clock and cluster."""
+"""Tests when a watch reads, reports and ends, with a simulated clock and cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeClock(Clock):
 
 
 class SlowClock(FakeClock):
-    """A clock that advances by a millisecond whenever it is read."""
+    """A simulated clock that advances by a millisecond at each reading."""
 
     def now_ms(self) -> int:
         self.ms += 1
@@ -73,7 +73,7 @@ class RecordingDisplay(Display):
 
 @dataclass
 class Cluster:
-    """A fake cluster that moves 300 MB at 10 MB/s, plus the data that come in. Reading its state takes 20 ms."""
+    """A cluster that moves 300 MB at 10 MB/s while data comes in. Reading the cluster takes 20 ms."""
 
     clock: FakeClock
     incoming: float = 0

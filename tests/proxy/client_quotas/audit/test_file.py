@@ -1,4 +1,4 @@
-"""Test the file of the audit log: lines are appended, a renamed file is replaced, and an error blocks no change."""
+"""Tests the audit log file: lines are appended, a renamed file is replaced, and faults refuse no change."""
 
 import os
 from pathlib import Path
@@ -76,7 +76,7 @@ def test_full_disk_is_counted_and_logged_once_a_minute(
 
 
 def test_error_of_close_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When close() has failed, its descriptor may belong to another file already, so it must not be closed again."""
+    """A second close of the same descriptor could close another file."""
     path, other, close = tmp_path / "a.jsonl", tmp_path / "other", os.close
     file = AuditFile(path)
     file.open()

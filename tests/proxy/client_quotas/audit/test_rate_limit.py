@@ -1,4 +1,4 @@
-"""Test how many entities may be changed in a second. The time is a number that is passed in."""
+"""Tests how many entities may be changed in a second."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +10,7 @@ def test_burst_of_ten_seconds_passes_and_then_the_rate() -> None:
     limit = ChangeLimit(100.0, now_ms=0)
 
     limit.record(1_000, now_ms=0)
-    assert limit.wait_ms(now_ms=0) == 0  # the bucket is empty but not below zero, so one more request passes
+    assert limit.wait_ms(now_ms=0) == 0  # the limit is not exceeded yet, so one more request of any size passes
     limit.record(50, now_ms=0)
     assert limit.wait_ms(now_ms=0) == 500
     assert limit.wait_ms(now_ms=499) == 1
@@ -23,7 +23,7 @@ def test_requests_behind_a_large_one_wait() -> None:
     limit.record(10_000, now_ms=0)
 
     assert limit.wait_ms(now_ms=0) == 90_000
-    # The bucket holds the changes of ten seconds at most.
+    # At most the changes of ten seconds are saved up.
     limit.record(1_001, now_ms=1_000_000)
     assert limit.wait_ms(now_ms=1_000_000) == 10
 

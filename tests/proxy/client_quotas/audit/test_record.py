@@ -1,4 +1,4 @@
-"""Test the lines of the audit log."""
+"""Tests the lines of the audit log."""
 
 import json
 from collections.abc import Sequence

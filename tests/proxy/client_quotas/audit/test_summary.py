@@ -1,4 +1,4 @@
-"""Test the summaries of attempts that changed nothing: each counts, in a line a second by principal and reason."""
+"""Tests that failed attempts have few lines in the audit log, and that all of them are counted."""
 
 from collections import Counter
 
@@ -84,7 +84,7 @@ _ATTEMPTS = st.lists(
 def test_each_attempt_is_counted_and_a_reason_has_at_most_two_lines_a_second(
     attempts: list[tuple[int, str, int, int]],
 ) -> None:
-    """A second may have a line for its first attempt and, at its end, a line with the sum of the others."""
+    """The two lines are that of the first attempt, and a second later that of all others."""
     sums, lines = AttemptSummaries(), []
     asked: Counter[tuple[str, int]] = Counter()
     now_ms = 0

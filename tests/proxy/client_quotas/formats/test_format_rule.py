@@ -1,4 +1,4 @@
-"""Test that entities and limits are written as text exactly, and without control characters for a terminal."""
+"""Tests how entities and limits are written as text: exactly, and without control characters."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Test that changes and rules are read from JSON, and that other JSON is refused with the place and the reason."""
+"""Tests changes and rules as JSON. Other JSON is refused with the place and the reason."""
 
 import json
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Test the status of a rule at an instant, as JSON and as text."""
+"""Tests the status of a rule at a given time, as JSON and as text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Test that a store reads rules back as it wrote them, and refuses rules that this version does not know."""
+"""Tests that stored rules are read as they were written, and refused if this version does not know them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Test requests to change quotas on the cases of Kafka's own tests, on Kafka's error messages, and on random requests.
+"""Tests requests to change quotas: the cases of Kafka's own tests, Kafka's error messages, and random requests.
 
 V48 to V66 are the numbers of test vectors taken from Kafka's tests.
 """
@@ -71,7 +71,7 @@ def told(decision: Decision) -> list[tuple[int, str | None]]:
 
 
 def test_v48_limits_are_set_changed_and_removed() -> None:
-    """The steps are from Kafka's ClientQuotasRequestTest.testAlterClientQuotasRequest (V48)."""
+    """Source: Kafka's ClientQuotasRequestTest.testAlterClientQuotasRequest (V48)."""
     rules: Rules = {}
     entity = Entity("user", "client-id")
     steps: list[tuple[dict[str, float | None], dict[str, float]]] = [
@@ -94,7 +94,7 @@ def test_v48_limits_are_set_changed_and_removed() -> None:
     "ops", [{C: 50_000.0}, {P: 10_000.0}, {R: None}, {P: 10_000.0, C: 50_000.0, R: None}, {P: None, R: None}]
 )
 def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> None:
-    """All but the last case are from Kafka's ClientQuotasRequestTest.testAlterClientQuotasRequestValidateOnly (V49)."""
+    """Source: Kafka's ClientQuotasRequestTest.testAlterClientQuotasRequestValidateOnly (V49), but for the last case."""
     rules: Rules = {Entity("user"): StoredRule(limits={P: 20_000.0, R: 23.45})}
 
     decision = ask(rules, ((("user", "user"),), ops), validate_only=True)
@@ -104,7 +104,7 @@ def test_v49_validated_request_changes_nothing(ops: dict[str, float | None]) -> 
 
 
 def test_v62_removing_the_last_limit_removes_the_entity() -> None:
-    """The steps are from Kafka's ClientQuotaControlManagerTest.testAlterAndRemove (V62)."""
+    """Source: Kafka's ClientQuotaControlManagerTest.testAlterAndRemove (V62)."""
     rules: Rules = {}
     entity = Entity("user-1")
     parts = (("user", "user-1"),)
@@ -148,10 +148,7 @@ def test_v62_removing_the_last_limit_removes_the_entity() -> None:
     ],
 )
 def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: str) -> None:
-    """All but the last case are from Kafka.
-
-    They are in ClientQuotasRequestTest (V52) and ClientQuotaControlManagerTest.testInvalidEntityTypes (V62).
-    """
+    """Source: ClientQuotasRequestTest (V52) and testInvalidEntityTypes (V62) in Kafka, but for the last case."""
     for ops in ({P: 10_000.0}, {RATE: 1.0}, {}, {P: None}):
         decision = ask({}, (entity, ops))
 
@@ -184,7 +181,7 @@ def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: s
 def test_v52_v62_invalid_limit_has_kafkas_error(
     entity: EntityParts, ops: dict[str, float | None], message: str
 ) -> None:
-    """The cases are from ClientQuotasRequestTest (V52) and ClientQuotaControlManagerTest.testInvalidQuotaKeys (V62)."""
+    """Source: ClientQuotasRequestTest (V52) and ClientQuotaControlManagerTest.testInvalidQuotaKeys (V62) in Kafka."""
     decision = ask({}, (entity, ops))
 
     assert told(decision) == [(42, message)]
@@ -277,7 +274,7 @@ def test_repeated_key_has_the_error_of_a_repeated_entity() -> None:
 
 
 def test_v66_names_are_kept_as_they_are() -> None:
-    """The names are from testClientQuotasSanitized and testClientQuotasWithDefaultName in Kafka (V66)."""
+    """Source: testClientQuotasSanitized and testClientQuotasWithDefaultName in Kafka (V66)."""
     spaces, default = (("user", "user with spaces"),), (("client-id", "<default>"),)
 
     decision = ask({}, (spaces, {P: 20_000.0}), (default, {P: 20_000.0}))

@@ -1,7 +1,4 @@
-"""Test which rules a filter matches: on the cases of Kafka's own tests, on an oracle, and on invalid filters.
-
-V50 to V66 are the numbers of test vectors taken from Kafka's tests.
-"""
+"""Tests which rules match a filter, against Kafka's own cases and a simple oracle, and Kafka's errors."""
 
 from collections.abc import Mapping
 from itertools import permutations
@@ -25,7 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe, refus
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
 from tests.support.quota_requests import some_describe
 
-# The rules of Kafka's ClientQuotasRequestTest, as user, client-id and request_percentage.
+# The user, client-id and request_percentage of the rules in ClientQuotasRequestTest.
 MATCHED: list[tuple[EntityName, EntityName, float]] = [
     ("user-1", "client-id-1", 50.50),
     ("user-2", "client-id-1", 51.51),
@@ -64,7 +61,7 @@ def ask(*components: Component, strict: bool, rules: Mapping[Entity, StoredRule]
 
 
 def limits(response: DescribeResponse) -> list[float]:
-    """Return the limits that were found. They identify the rules, as each of RULES has another limit."""
+    """Return the limits in the response. They identify the rules, because no two rules have the same limit."""
     assert (response.error_code, response.error_message) == (0, "")
     assert response.entries is not None
     return sorted(value for entry in response.entries for _, value in entry.values)
@@ -77,7 +74,7 @@ def components_of(entity: Entity) -> list[Component]:
 
 @pytest.mark.parametrize(("user", "client_id", "limit"), MATCHED)
 def test_v51_each_entity_is_found_by_its_own_filter(user: EntityName, client_id: EntityName, limit: float) -> None:
-    """The case is from Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchExact (V51)."""
+    """Source: Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchExact (V51)."""
     entity = Entity(user, client_id)
 
     response = ask(*components_of(entity), strict=True)
@@ -102,7 +99,7 @@ def test_v51_each_entity_is_found_by_its_own_filter(user: EntityName, client_id:
     ],
 )
 def test_v51_missing_entity_is_not_found(user: EntityName, client_id: EntityName) -> None:
-    """The case is from Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchExact (V51)."""
+    """Source: Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchExact (V51)."""
     assert limits(ask(*components_of(Entity(user, client_id)), strict=True)) == []
 
 
@@ -125,7 +122,7 @@ def test_v51_missing_entity_is_not_found(user: EntityName, client_id: EntityName
     ],
 )
 def test_v50_filters_match_in_part(components: list[Component], strict: bool, found: list[float]) -> None:
-    """All but the last case are from Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchPartial (V50)."""
+    """Source: Kafka's ClientQuotasRequestTest.testDescribeClientQuotasMatchPartial (V50), but for the last case."""
     assert limits(ask(*components, strict=strict)) == sorted(found)
 
 
@@ -145,7 +142,7 @@ def test_v50_filters_match_in_part(components: list[Component], strict: bool, fo
     ],
 )
 def test_parts_and_limits_are_in_the_order_of_a_broker(keys: str, told: str) -> None:
-    """For such records, ClientQuotasDelta and ClientQuotasImage of Kafka 4.3 have this order."""
+    """The order is that of ClientQuotasDelta and ClientQuotasImage in Kafka 4.3."""
     for in_any_order in permutations(keys.split(",")):
         rules = {Entity("alice", DEFAULT): StoredRule(limits=dict.fromkeys(in_any_order, 1.0))}
 
@@ -156,7 +153,7 @@ def test_parts_and_limits_are_in_the_order_of_a_broker(keys: str, told: str) -> 
 
 
 def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
-    """The case is from Kafka's ClientQuotasRequestTest.testAlterIpQuotasRequest (V54)."""
+    """Source: Kafka's ClientQuotasRequestTest.testAlterIpQuotasRequest (V54)."""
     response = ask(any_of("ip"), strict=True, rules=IP_RULES)
 
     values = (("connection_creation_rate", 100.0),)
@@ -165,7 +162,7 @@ def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
 
 
 def test_v66_a_client_whose_name_looks_like_the_default_is_not_the_default() -> None:
-    """The case is from Kafka's ClientQuotasRequestTest.testClientQuotasWithDefaultName (V66)."""
+    """Source: Kafka's ClientQuotasRequestTest.testClientQuotasWithDefaultName (V66)."""
     rules = {Entity(client_id="<default>"): StoredRule(limits={"producer_byte_rate": 20_000.0})}
 
     assert limits(ask(default("client-id"), strict=True, rules=rules)) == []
@@ -196,14 +193,14 @@ def test_v66_a_client_whose_name_looks_like_the_default_is_not_the_default() -> 
     ],
 )
 def test_v52_invalid_filter_has_kafkas_error(components: list[Component], error_code: int, message: str) -> None:
-    """Unknown entity types are from Kafka's ClientQuotasRequestTest (V52), the rest from ClientQuotasImage.describe."""
+    """Source: Kafka's testClientQuotasUnsupportedEntityTypes (V52) and ClientQuotasImage.describe."""
     assert ask(*components, strict=True) == DescribeResponse(0, error_code, message, None)
 
 
 @pytest.mark.parametrize("other", [any_of("user"), exact("client-id", "c"), default("user")])
 @pytest.mark.parametrize("strict", [False, True])
 def test_v52_addresses_stand_alone_in_a_filter(other: Component, strict: bool) -> None:
-    """The case is ClientQuotasRequestTest.testDescribeClientQuotasInvalidFilterCombination of Kafka (V52)."""
+    """Source: Kafka's ClientQuotasRequestTest.testDescribeClientQuotasInvalidFilterCombination (V52)."""
     for components in ((any_of("ip"), other), (other, exact("ip", "1.2.3.4"))):
         response = ask(*components, strict=strict)
 
@@ -213,7 +210,7 @@ def test_v52_addresses_stand_alone_in_a_filter(other: Component, strict: bool) -
 
 @given(seed=st.integers(0, 2**64))
 def test_found_entities_are_those_that_match_one_by_one(seed: int) -> None:
-    """The oracle applies the rule of KIP-546 to one entity after the other."""
+    """The test applies the rule of KIP-546 to each entity."""
     random = Random(seed)  # noqa: S311
     names: list[EntityName] = ["alice", "bob", DEFAULT, "<default>"]
     entities = [Entity(random.choice([None, *names]), random.choice(names)) for _ in range(6)]

@@ -1,4 +1,4 @@
-"""Test which rules hold if both the configuration file and a store have rules."""
+"""Tests which rules of a configuration file and a store are in force."""
 
 from dataclasses import replace
 
@@ -67,7 +67,7 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
         "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
     )
     assert in_force.change([Change(Entity("filed"), rule(3.0))], now_ms=NOW_MS) == ({}, {})
-    # Without the file's rule, the rule of the store holds.
+    # The rule of the store is in force once the file has none.
     rules, ips = in_force.follow_file(config(), now_ms=NOW_MS)
     assert list(rules.values()) == list(in_force.quotas)
     assert list(ips.values()) == list(in_force.ip_quotas)
@@ -100,7 +100,7 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
     assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [
         ({"producer_byte_rate"}, {"producer_byte_rate", "connections"}),
-        ({"connection_creation_rate"}, set()),  # Kafka's API lists the file's rule under another spelling
+        ({"connection_creation_rate"}, set()),  # Kafka's API lists this rule under another spelling of the address
         None,
         None,
     ]

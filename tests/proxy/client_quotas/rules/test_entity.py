@@ -1,4 +1,4 @@
-"""Test entities and their names in requests."""
+"""Tests entities and their names in Kafka's protocol."""
 
 import pytest
 from hypothesis import given
@@ -62,6 +62,6 @@ def test_last_name_of_a_repeated_type_counts() -> None:
     ],
 )
 def test_v62_addresses_have_one_key_and_all_others_four(entity: Entity, keys: object) -> None:
-    """The case is from Kafka's ClientQuotaControlManagerTest.testConfigKeysForEntityType (test vector V62)."""
+    """Source: Kafka's ClientQuotaControlManagerTest.testConfigKeysForEntityType (V62)."""
     assert keys_of(entity) is keys
     assert (len(CLIENT_KEYS), list(IP_KEYS)) == (4, ["connection_creation_rate"])

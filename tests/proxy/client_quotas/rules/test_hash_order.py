@@ -1,4 +1,4 @@
-"""Test that keys come in the order of a Java ``HashMap``: OpenJDK 17 had this order for the same keys."""
+"""Tests that keys have the order of a Java ``HashMap`` (OpenJDK 17) in which they were put in the same order."""
 
 import time
 
@@ -46,7 +46,7 @@ def test_keys_come_in_the_order_of_java(capacity: int, put: str, order: str) -> 
 
 
 def test_a_key_that_is_put_twice_stays_where_it_was() -> None:
-    # In Java, "Aa" and "BB" have the same hash code.
+    # Aa and BB have the same hash code in Java.
     assert hash_order(["Aa", "BB", "Aa"], 3) == ["Aa", "BB"]
     assert hash_order([], 0) == []
 
@@ -57,5 +57,5 @@ def test_long_keys_take_no_time() -> None:
 
     assert hash_order(keys, len(keys)) == keys
 
-    # Hashing all characters of a single key takes 3 ms.
+    # Hashing all characters of the keys takes 3 ms.
     assert time.process_time() - began < 2

@@ -1,4 +1,4 @@
-"""Test when hosts that were not found are looked up again."""
+"""Tests when hosts that were not found are looked up again."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Test which limits of IP addresses hold, however a store spells the addresses or names their hosts."""
+"""Tests which limits of IP addresses are in force, whatever names a store has for the addresses."""
 
 from collections.abc import Mapping
 
@@ -76,10 +76,7 @@ def test_a_change_looks_at_no_other_address() -> None:
 
 @st.composite
 def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules]:
-    """Draw random changes, apply them, and return the rules and what they should follow from.
-
-    The latter are the limits by name, the addresses of each host, and the addresses that have a rule in the file.
-    """
+    """Return the limits by name, the addresses of hosts, the addresses in the file, and the rules after all steps."""
     in_force = EffectiveIpRules(name="d")
     limits: dict[Ip, float] = {}
     known: dict[str, tuple[str, ...]] = {}

@@ -1,4 +1,4 @@
-"""Test the outcome of each entity in a request to change quotas."""
+"""Tests the outcome that each entity of a request gets."""
 
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, Op

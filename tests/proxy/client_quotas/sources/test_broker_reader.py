@@ -1,4 +1,4 @@
-"""Test reading a broker's quotas in every version of the request, and from a broker that refuses."""
+"""Tests how a broker's quotas are read, in any version, and from brokers that refuse."""
 
 import asyncio
 import threading
@@ -22,7 +22,7 @@ RULE = StoredRule(limits={"producer_byte_rate": 5.0})
 
 
 async def reading(broker: QuotaBroker, work: Callable[[Address], T]) -> T:
-    """Run ``work`` in a thread with the address of ``broker``, and return its result."""
+    """Run ``work`` in a thread with the address of a stub broker, and return its result."""
     async with stub_broker(broker.script) as stub:
         return await asyncio.to_thread(work, stub.address)
 
@@ -64,8 +64,8 @@ async def test_a_broker_without_the_api_is_an_error_and_leaves_no_thread_or_sock
         assert threading.active_count() == before
 
     await reading(broker, work)
-    assert open_sockets() <= sockets + 1  # the stub may not have closed its own end yet
-    assert threading.active_count() <= threads + 1  # the thread of asyncio.to_thread
+    assert open_sockets() <= sockets + 1  # the stub broker closes its end later
+    assert threading.active_count() <= threads + 1  # the thread of to_thread
 
 
 async def test_a_reader_without_the_right_gets_an_error_and_can_read_later() -> None:

@@ -1,4 +1,4 @@
-"""Test how a broker's quotas are read as rules: every form of entity, values without effect, and unknown keys."""
+"""Tests how a broker's quotas become rules: every form of entity, values without effect, and unknown keys."""
 
 import math
 from random import Random
@@ -35,7 +35,7 @@ def rule(**limits: float) -> StoredRule:
         ((("client-id", "etl"),), Entity(client_id="etl")),
         ((("client-id", "etl"), ("user", "alice")), Entity("alice", "etl")),
         ((("user", None), ("client-id", None)), Entity(DEFAULT, DEFAULT)),
-        # A name that looks like Kafka's default is not the default (test vector V66).
+        # A name that looks like the default is not the default (V66).
         ((("client-id", "<default>"),), Entity(client_id="<default>")),
         ((("user", "user with spaces"),), Entity(user="user with spaces")),
     ],

@@ -1,7 +1,4 @@
-"""Test the source of brokers' quotas on the event loop, with a scripted broker.
-
-The tests check the rules that hold, what is logged, and the answers that wait for a rule.
-"""
+"""Tests the source of brokers' quotas with a scripted reader: its rules, its log, and responses that wait."""
 
 import asyncio
 import logging
@@ -67,7 +64,7 @@ class Script:
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
-        """Answer no request before the end of the block."""
+        """Let readings wait until the block ends."""
         self._may_read.clear()
         try:
             yield
@@ -94,7 +91,7 @@ class Script:
 
 
 class Followed:
-    """A source that reads from a ``Script``, and the changes that it has reported."""
+    """A source with a scripted reader. Keeps the changes that the source reports."""
 
     def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
         self.script = Script()
@@ -189,8 +186,7 @@ async def test_the_file_overrules_the_broker_and_that_is_logged_once(caplog: pyt
         said = "f.yaml:3: user filed has quotas at the broker, too; those of the file hold here"
         assert caplog.text.count(said) == 1
 
-        # Without the file's rule the broker's rule holds. When the file has the rule again, the message is logged
-        # again.
+        # Without the file's rule, the broker's rule is in force. When the file has it again, that is logged again.
         followed.follower.follow_file(ProxyConfig(listeners=CONFIG.listeners))
         assert [one.limits.get("producer_byte_rate") for one in followed.follower.rules.quotas] == [9.0]
         followed.follower.follow_file(CONFIG)
@@ -286,7 +282,7 @@ async def test_an_alter_answer_waits_until_the_broker_shows_the_change() -> None
         await eventually(lambda: owner.turns)
 
     assert ticket.answer == b"answer"
-    # The limit was in force before the answer was sent.
+    # The change is in force before the response is sent.
     assert followed.changes == {("alice", None): QuotaRule(user="alice", producer_byte_rate=5.0, source="broker")}
     assert followed.follower.unconfirmed == 0
 
@@ -347,7 +343,7 @@ async def test_an_alter_answer_does_not_wait_longer_for_a_name_server(monkeypatc
         other = Owner(lambda: ("alice", None) in followed.changes)
         followed.follower.await_change((alice(5.0),), b"answer", other)
         await eventually(lambda: other.turns)
-        # The answer to a change without host names does not wait for a lookup.
+        # A change without hosts does not wait for the lookup.
         assert (other.seen, owner.turns) == ([True], 0)
         await eventually(lambda: owner.turns)
 
@@ -377,7 +373,7 @@ async def test_a_fault_is_reported_and_the_rules_take_effect_with_the_next_readi
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     followed = Followed()
-    followed.fails = 3  # both portions of the first reading fail, and then the second reading
+    followed.fails = 3  # two portions of the first reading, and the second reading
     followed.script.rules = {Entity(user=f"u{n}"): rule(producer_byte_rate=5.0) for n in range(300)}
 
     async with followed.running():
@@ -404,7 +400,7 @@ async def test_hosts_among_addresses_are_looked_up() -> None:
 
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
-    """Return a dict of the addresses that lookups find. A host that is not found is looked up again at once."""
+    """Return a mapping to fill with the hosts that can be resolved. Missing hosts are looked up again at once."""
     known: dict[str, tuple[str, ...]] = {}
 
     async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
@@ -445,7 +441,7 @@ async def test_an_unknown_host_is_looked_up_until_it_is_found(
         await eventually(lambda: "192.0.2.2" in followed.ips)
         assert "found away, whose quotas hold from now on" in caplog.text
 
-        # A limit that cannot be applied when its host is found is applied later.
+        # A host that was found takes effect even if applying its rule fails at first.
         followed.fails, known["another"] = 1, ("192.0.2.3",)
         await eventually(lambda: "192.0.2.3" in followed.ips)
 
@@ -472,7 +468,7 @@ async def test_an_answer_waits_until_the_hosts_limit_holds(
     known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def finds_none(_: HostResolver, hosts: Sequence[str]) -> None:
-        """Replace the lookups in the background, and find no host."""
+        """Find no host."""
 
     monkeypatch.setattr(HostResolver, "_look_for", finds_none)
     followed = Followed(every_ms=60_000)

@@ -1,4 +1,4 @@
-"""Test a forwarded request to change quotas: which changes the broker acknowledged, and whether rules show them."""
+"""Tests requests to change quotas that the proxy forwards: what the broker changed, and when the rules show it."""
 
 import math
 
@@ -42,7 +42,7 @@ class Follower:
 
 
 def awaited(request: AlterRequest, *results: Altered) -> list[tuple[Alteration, ...]]:
-    """Pass on a request and its answer, and return the changes that the answer waits for."""
+    """Return the changes that the response to a client waits for."""
     follower = Follower()
     passing = ForwardedAlter(follower, write_alter_request(request, client_id="c"))
     answer = write_alter_response(AlterResponse(0, results), correlation_id=7, api_version=request.api_version)
@@ -100,7 +100,7 @@ def test_a_change_is_visible_once_each_value_is_as_set() -> None:
     assert not has_changes({entity: StoredRule(limits={P: 4.0})}, (SET,))
     assert not has_changes({entity: StoredRule(limits={P: 5.0, C: 1.0})}, (SET,))
     assert has_changes({**rules, Entity("x"): StoredRule(limits={C: 1.0})}, (SET,))
-    # The request removes the limit, and there is none.
+    # This change removes the limit.
     assert has_changes({}, (Alteration(ALICE, (Op(P, None),)),))
     assert not has_changes(rules, (Alteration(ALICE, (Op(P, None),)),))
 

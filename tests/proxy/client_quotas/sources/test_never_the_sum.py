@@ -1,7 +1,6 @@
-"""Test that a client waits no longer if both a broker and the proxy in front of it enforce the same quota.
+"""Tests that a client of a broker and a proxy with the same quota waits for the longer throttle time, not for both.
 
-It should wait for the longer of the two throttle times, and not for their sum. The broker is simulated by a quota
-manager with ``shaping: sampled``, which computes as Kafka does. A request takes a millisecond.
+The flows are simulated, with a millisecond for each request.
 """
 
 from typing import NamedTuple
@@ -20,7 +19,7 @@ SECONDS = 220
 class Flow(NamedTuple):
     rate: float  # as a multiple of the limit
     waited_ms: int
-    quiet: float  # the share of all seconds in which less than a quarter of the limit was sent
+    quiet: float  # the share of seconds with less than a quarter of the limit
 
 
 def manager(shaping: Shaping, burst_ms: int) -> ClientQuotaManager:
@@ -29,13 +28,9 @@ def manager(shaping: Shaping, burst_ms: int) -> ClientQuotaManager:
 
 
 def flow(*shapings: Shaping, request_bytes: int, is_held: bool = False, burst_ms: int = 1_000) -> Flow:
-    """Return the flow of a client that always sends, and waits for the throttle times that it is given.
+    """Return the flow of a client that always sends, except during throttle times.
 
-    Args:
-        shapings: The shaping of the broker's quota and, if there is a proxy, that of the proxy's quota.
-        request_bytes: The size of each request.
-        is_held: Whether the proxy also holds its answers for their throttle time (``enforcement: delay``).
-        burst_ms: The burst that paced quotas allow.
+    ``shapings`` has the broker's shaping and then the proxy's. If ``is_held``, the proxy also delays its responses.
     """
     managers = [manager(shaping, burst_ms) for shaping in shapings]
     now_ms = waited_ms = 0
@@ -67,7 +62,7 @@ def test_paced_quotas_in_front_of_a_broker_are_as_fast_and_nearly_even(request_k
     narrow = flow(Shaping.SAMPLED, Shaping.PACED, request_bytes=request_kib * KIB, burst_ms=100)
 
     assert alone.quiet > 0.2
-    # A paced quota allows a burst of a second, which returns with the broker's windows every eleven seconds.
+    # The burst of a second recurs with the broker's windows, once in eleven seconds.
     assert paced.quiet < 0.1
     assert narrow.quiet == 0
     for one in (paced, narrow):

@@ -1,4 +1,4 @@
-"""Test the interface of sources of rules in both implementations: a topic and the brokers."""
+"""Tests the interface of sources of rules, for topics and for brokers."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Test the source that follows a quota topic: which changes it reports, when the lease ends, and what it logs."""
+"""Tests the source of a quota topic: the changes that it reports, the end of its lease, and its log."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
 
 
 class Watched:
-    """A source whose reader plays the events of ``playbook``, and the changes that the source has reported."""
+    """A source with a scripted reader. Keeps the changes that the source reports."""
 
     def __init__(self, *told: ReaderEvent) -> None:
         self.changes: dict[Entity, QuotaRule | None] = {}

@@ -1,4 +1,4 @@
-"""Test that stores of versions before SQLite are imported once, and that damaged stores are refused."""
+"""Tests that stores in the format before SQLite are imported once, and that damaged ones are refused."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import (
 )
 from tests.support.stores import DATABASE, old_journal, write_rules
 
-# The last version with this format wrote this store: twelve requests, with snapshots after the fourth and the eighth.
+# The last version with this format wrote this store: twelve requests, with snapshots after the fourth and eighth.
 OLD_STORE = Path(__file__).parent / "old_store"
 TERMS = read_terms(
     {
@@ -136,7 +136,7 @@ def test_copy_of_a_topic_that_is_damaged_is_set_aside(store: Path) -> None:
 
 
 def test_changes_behind_the_beginning_of_the_next_journal_do_not_count(tmp_path: Path) -> None:
-    """These changes could not be written, and the next journal begins without them."""
+    """Such changes failed, because the next journal begins before them."""
     old_journal(tmp_path, alice(1.0), alice(2.0)).write_bytes(
         old_journal(tmp_path, alice(1.0), alice(2.0)).read_bytes() + b"half a li"
     )

@@ -1,4 +1,4 @@
-"""Test the rules of a store in SQLite: acknowledged changes survive every failure, and each fault is reported."""
+"""Tests a store in SQLite: acknowledged changes survive every failure, and each fault is reported."""
 
 import os
 import shutil
@@ -318,27 +318,27 @@ def test_copy_keeps_the_rules_that_are_understood(tmp_path: Path) -> None:
         assert (stored.rules, len(stored.not_understood), stored.damage) == ({ALICE: RULE, BOB: RULE}, 3, None)
         assert stored.left_out is not None
         assert stored.left_out.endswith("; that rule alone is left out, and so are 2 others")
-    # The other three are removed from the copy, so that no older version of them comes back.
+    # The other three rules are removed, so that no older version of them returns.
     assert read_store(tmp_path).rules == {ALICE: RULE, BOB: RULE}
 
 
 # -- failures and crashes
 
 
-# How many changes a store has in the end. More changes would only repeat the same calls.
+# The number of changes in a complete store. More changes would only repeat the same calls.
 ALL: Final = 4
 
 
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
-    """Return a directory in memory if possible, because on a disk these tests would mostly wait for writes."""
+    """Return a directory in memory if possible. On a disk, these tests would mostly wait for writes."""
     shared = Path("/dev/shm")  # noqa: S108
     with TemporaryDirectory(dir=shared if shared.is_dir() else None) as directory:
         yield Path(directory)
 
 
 class CrashError(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def _error(code: int) -> sqlite3.Error:
@@ -348,7 +348,7 @@ def _error(code: int) -> sqlite3.Error:
 
 
 class FailingConnection:
-    """A connection to SQLite that asks ``fails`` before each statement for an error to raise instead."""
+    """A connection to SQLite. Before each statement it raises the error that ``fails`` returns, if any."""
 
     def __init__(self, connection: object, fails: Callable[[], BaseException | None]) -> None:
         self._connection: Any = connection
@@ -379,7 +379,7 @@ class FailingConnection:
 
 @contextmanager
 def failing(fails: Callable[[int], BaseException | None]) -> Iterator[None]:
-    """Count SQL statements and system calls. A call fails if ``fails`` returns an error for its number."""
+    """Count SQL statements and system calls. A call raises the error that ``fails`` returns for its number, if any."""
     count = 0
 
     def fault(*, is_sql: bool) -> BaseException | None:
@@ -410,7 +410,7 @@ def failing(fails: Callable[[int], BaseException | None]) -> Iterator[None]:
 
 
 def play(path: Path) -> int:
-    """Open a store, write changes, and return how many were acknowledged. A failed change is tried a second time."""
+    """Open a store and write changes. Return how many were acknowledged. A failed change is tried twice."""
     acknowledged = 0
     with suppress(OSError, UnusableStoreError, CrashError), opened(path) as (database, stored):
         acknowledged = next(count for count in range(ALL + 1) if rules_after(count) == stored.rules)
@@ -426,7 +426,7 @@ def play(path: Path) -> int:
 
 
 def old_store(path: Path) -> Path:
-    """Make a store in the old format (before SQLite) that has the first two changes."""
+    """Make a store in the format before SQLite that has the first two changes."""
     pairs = [
         [[{"user": entity.user}, rule and dict(rule.limits)] for entity, rule in changes] for changes in CHANGES[:2]
     ]
@@ -497,7 +497,7 @@ def test_change_that_a_full_disk_refuses_is_not_there(tmp_path: Path) -> None:
 
 
 def test_acknowledged_changes_are_there_wherever_a_write_is_cut(memory_path: Path) -> None:
-    """Limit the size of SQLite's log so that a write is cut anywhere, and copy the store as a crash would leave it."""
+    """The test limits the size of SQLite's log, and copies the store as a crash would leave it."""
     for more_bytes in range(0, 13_000, 900):
         path, crashed = memory_path / f"{more_bytes}", memory_path / f"{more_bytes}-crashed"
         with opened(path) as (database, _):

@@ -1,4 +1,4 @@
-"""Test the copy of a topic's rules on disk: it is written after the rules are applied, and read at the next start."""
+"""Tests the copy of a topic's rules on disk: it is written after changes and read at the next start."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

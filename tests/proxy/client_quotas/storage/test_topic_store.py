@@ -1,4 +1,4 @@
-"""Test a store in a simulated topic: a quota set at one proxy holds at all proxies, and before it is answered."""
+"""Tests a store in a simulated topic: a quota set at one proxy is in force at all of them."""
 
 import asyncio
 import logging
@@ -45,7 +45,7 @@ def rule(**limits: float) -> StoredRule:
 
 
 class Bed:
-    """A test bed for a ``TopicStore``: the store, and the changes that it has applied."""
+    """A store. Keeps the changes that the store applies."""
 
     def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
         self.stored: dict[Entity, StoredRule] = {}
@@ -99,8 +99,7 @@ async def test_change_is_in_force_when_it_is_answered_and_then_at_every_proxy() 
         await one.set(ALICE, {P: 5.0, C: 6.0})
         assert one.stored == {ALICE: rule(**{P: 5.0, C: 6.0})}
 
-        # The second proxy decides on the first proxy's change, whether or not it had read that change before the
-        # request.
+        # The second proxy decides on the first proxy's change, even if it had not read that change before.
         await other.set(ALICE, {P: 5.0, C: 7.0})
         await one.set(Entity(ip=DEFAULT), {"connection_creation_rate": 2.0})
         await eventually(lambda: one.stored == other.stored)
@@ -124,14 +123,14 @@ async def test_terms_left_without_limits_do_not_apply_to_the_next_rule() -> None
 
 
 def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
-    """Return the event with which a reader reports records of one batch."""
+    """Return the event that a reader reports for the records of a batch."""
     seen = tuple(TopicRecord(at, 0, record) for at, record in enumerate(records, start=offset))
     return RecordsRead(seen, None, offset + len(seen), is_whole=is_whole)
 
 
 @on_uvloop
 async def test_batch_is_applied_when_all_of_it_is_read() -> None:
-    """A batch may have a limit and then its terms. Without these terms, the limit would mean something else."""
+    """The terms of a limit may follow in the same batch, and change its meaning."""
     limit, lower = (Setting(user="alice", key=P, value=value) for value in (5.0, 1.0))
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     held: list[Change] = []
@@ -181,7 +180,7 @@ async def test_batch_that_the_reader_fails_in_is_not_applied() -> None:
 
 @on_uvloop
 async def test_records_are_made_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Making the records of ten thousand entities takes long, and would block the event loop."""
+    """The records of ten thousand entities would hold up the event loop."""
     threads = []
 
     def settings_of(
@@ -327,7 +326,7 @@ async def test_failed_write_is_refused_with_its_reason() -> None:
 
 @on_uvloop
 async def test_change_that_is_not_read_back_has_an_unknown_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only this test shortens the time for reading back, because under load that may take longer.
+    # This timeout is for this test alone. On a busy machine, reading back may take longer.
     monkeypatch.setattr(topic_module, "_READ_BACK_S", 0.2)
     log = TopicLog()
     async with bed(log) as one:
@@ -379,12 +378,12 @@ async def test_change_written_to_a_recreated_topic_has_an_unknown_outcome() -> N
                 await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
 
-        # If the proxy finds out before the write, it writes nothing.
+        # If this is noticed before the write, nothing is written.
         with pytest.raises(NotKeptError, match="ends at offset 1, and was read up to 9 before; ask again") as no:
             await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)
         assert len(log.records) == 1
-        # The broker that answered may be a former leader: the next call looks for the leader again.
+        # The broker may be a former leader, so the next call looks for the leader again.
         assert one.writer.is_closed
 
 

@@ -1,4 +1,4 @@
-"""Test that all proxies that have read a topic have the same rules, in whichever order the proxies wrote them."""
+"""Tests that proxies that have read the same topic have the same rules, in whichever order the proxies wrote them."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +47,7 @@ def garbage(key: bytes = b'{"user":"alice","key":"producer_byte_rate"}') -> Reco
 
 @dataclass
 class Reader:
-    """A ``StoreTopicState``. ``told`` has the rules that the changes it has returned add up to."""
+    """A ``StoreTopicState``. ``told`` has the rules that result from the changes it has returned."""
 
     state: StoreTopicState = field(default_factory=lambda: StoreTopicState(name="kafka://k:9092/store", most=4))
     told: dict[Entity, StoredRule] = field(default_factory=dict)
@@ -213,8 +213,7 @@ def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
 
 def test_understood_records_are_known_by_offset() -> None:
     reader = Reader().starts(setting(P, 1.0))
-    # A proxy writes two records, of which the second is not understood. A third record is deleted at once by another
-    # proxy.
+    # A proxy writes two records, of which the second is not understood. Another proxy deletes a third record at once.
     reader.takes(setting(P, 2.0), garbage(), setting(C, 3.0), setting(C, None), first=1)
     assert not reader.state.has(2, offset=1)
     assert reader.state.has(1, offset=1)
@@ -258,9 +257,9 @@ FOREIGN = st.one_of(
 
 
 def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
-    """Compute the rules from the whole log: the last value of each key that was understood counts.
+    """Return the rules by the whole log: for each key, the last value that was understood counts.
 
-    The log has no valid terms, only unknown ones: where an entity has such terms, none of its settings hold.
+    The log has no valid terms. An entity with unknown terms has no rule.
     """
     last: dict[tuple[Entity, str], object] = {}
     for record in log:
@@ -302,7 +301,7 @@ class Fleet:
         self.read = [0, 0]
 
     def alter(self, proxy: int, user: str, ops: Mapping[str, float | None], *, lag: int) -> None:
-        """Change the rule that the proxy knows. Between decision and write, the proxy reads ``lag`` records."""
+        """Change a rule that the proxy knows. The proxy reads ``lag`` more records between decision and write."""
         entity, state = Entity(user=user), self.proxies[proxy].state
         before = dict(state.in_force)
         old = before[entity].limits if entity in before else {}
@@ -319,7 +318,7 @@ class Fleet:
         assert self.proxies[proxy].told == expected(self.log[: self.read[proxy]])
 
     def read_again(self, proxy: int, *, is_compacted: bool) -> None:
-        """Read the whole topic again, as after a lost connection. Compaction may have removed records meanwhile."""
+        """Read the whole topic again, as after a lost connection. Compaction may have removed records."""
         known = list(enumerate(self.log[: self.read[proxy]]))
         rest = list(enumerate(self.log))[len(known) :]
         state = self.proxies[proxy].state
@@ -369,7 +368,7 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
 def test_two_proxies_may_change_different_keys_of_an_entity_at_once(
     changes: list[tuple[int, str, float | None]],
 ) -> None:
-    """Neither proxy has read the other proxy's change, and they change different keys of one entity."""
+    """Neither proxy has read the other proxy's change."""
     log: list[Record] = []
     own: list[dict[str, float]] = [{}, {}]
     for proxy, key, value in changes:
@@ -427,7 +426,7 @@ def test_terms_without_limits_do_not_apply_to_the_next_rule() -> None:
 
 
 def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
-    """The terms apply to the limits of both proxies: otherwise an observed limit would be enforced."""
+    """Otherwise a limit that is only to be observed would be enforced."""
     observed = Terms(enforcement=Enforcement.OBSERVE)
     with_terms, without = (
         settings_of([Change(ALICE, one)], {}) for one in (StoredRule(limits={P: 1.0}, terms=observed), rule(**{C: 9.0}))
@@ -440,7 +439,7 @@ def test_terms_hold_if_two_proxies_begin_a_rule_at_once() -> None:
 
 
 def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
-    """Another writer may use numbers that the copy on disk stores as floats, and the terms still compare equal."""
+    """The copy on disk stores numbers as floats, and the terms must still compare equal."""
     given: dict[str, object] = {"days": ["mon"], "time_zone": "UTC", "otherwise": {P: 9223372036854775807}}
     reader = Reader().starts(setting(P, 5.0), Setting(user="alice", key=TERMS, value={"schedule": given}))
     reader.settles()
@@ -450,7 +449,7 @@ def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
 
 
 def test_limits_without_their_terms_neither_hold_nor_can_be_changed() -> None:
-    """Terms of a later version or in an unknown time zone may exempt a client, which must then not be limited."""
+    """Terms of a later version may exempt a client, which must then not be limited."""
     unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
     for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):
         reader = Reader().starts(*first)
@@ -481,7 +480,7 @@ def test_unknown_terms_stay_known_when_the_topic_is_read_again() -> None:
 
 @pytest.mark.parametrize("value", ["\ud800", 10**400, ["a", ["b"]], {"\ud800": {}}, None])
 def test_any_terms_leave_the_rest_of_the_topic_readable(value: object) -> None:
-    """Some records can be read but not written, such as a record with an unpaired surrogate."""
+    """Some records can be read but not written, such as one with an unpaired surrogate."""
     reader = Reader().starts()
     for offset, inner in enumerate(({"enforcement": value}, {"schedule": {"time_zone": value}}, {"news": value})):
         key, text = b'{"user":"alice","key":"terms"}', json.dumps({"value": inner}).encode()

@@ -1,4 +1,4 @@
-"""Test the writer of a topic on a simulated cluster: each batch is written once, or ends with an error."""
+"""Tests the writer of a topic with a simulated cluster: each batch is written once, or fails with an error."""
 
 import asyncio
 from collections import deque
@@ -26,10 +26,7 @@ OUT_OF_ORDER, STORAGE = 45, 56
 
 @dataclass
 class Cluster(TopicCluster):
-    """A leader that knows its producers.
-
-    ``answers`` says how it responds to the next batches: an error code, a way of failing, or None for success.
-    """
+    """A leader that checks its producers. ``answers`` has the next results: None is success, a number is an error."""
 
     batches: list[tuple[int, int, list[Record]]] = field(default_factory=list)  # producer, sequence, records
     answers: deque[int | str | None] = field(default_factory=deque)
@@ -146,7 +143,7 @@ async def test_batch_that_may_be_appended_is_not_sent_with_a_new_producer_id(clu
         ("lost before", True),
         ("no answer", True),
         (TIMED_OUT, True),
-        # A leader may append the batch, and lose its leadership before all replicas have the batch.
+        # A leader that has appended the batch may be replaced before all replicas have the batch.
         (NOT_LEADER, True),
         (UNKNOWN, True),
         (STORAGE, True),

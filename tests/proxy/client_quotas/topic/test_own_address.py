@@ -1,4 +1,4 @@
-"""Test whether an address is recognized as one that leads to this proxy itself."""
+"""Tests whether an address leads to this proxy itself."""
 
 import asyncio
 import socket

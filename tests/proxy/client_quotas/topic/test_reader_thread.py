@@ -1,4 +1,4 @@
-"""Test that the events of a reader's thread are handled on the event loop, one after the other."""
+"""Tests that the event loop handles the events of a reader's thread one after the other."""
 
 import asyncio
 import threading
@@ -19,7 +19,7 @@ async def test_the_reader_waits_until_the_loop_has_handled_each_event() -> None:
     async def hear(told: ReaderEvent) -> None:
         assert threading.current_thread() is thread
         heard.append(("begins", told))
-        for _ in range(1_000):  # the next event would begin now if it did not wait
+        for _ in range(1_000):  # long enough for the next event to begin, if it did not wait
             await asyncio.sleep(0)
         heard.append(("ends", told))
 

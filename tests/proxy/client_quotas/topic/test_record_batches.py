@@ -1,4 +1,4 @@
-"""Test how records are read from batches, and which batches are refused or not decompressed."""
+"""Tests how record batches are read, and which of them are not decompressed."""
 
 import gzip
 import tracemalloc

@@ -1,4 +1,4 @@
-"""Test the records of each entity: rules hide settings, and values stay known when the topic is read again."""
+"""Tests the records of each entity: rules hide settings, and values remain when the topic is read again."""
 
 from kafka_quota_proxy.config.quota_record import TERMS
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import RULE, EntityLimits, RecordTable

@@ -1,4 +1,4 @@
-"""Test the requests and events of the topic reader on a simulated cluster. ``tests/end_to_end`` has a real cluster."""
+"""Tests the requests and the events of the topic reader on a simulated cluster."""
 
 import asyncio
 from collections import deque
@@ -37,7 +37,7 @@ def rule(number: int) -> Rule:
 
 @dataclass
 class Cluster(TopicCluster):
-    """The leader of a topic. A fetch takes 10 ms of its clock, and also waits a moment if there are no records."""
+    """The leader of a topic. A fetch takes 10 ms of the simulated time."""
 
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
     end_offset: int | None = None  # the high watermark; None means the end of the log
@@ -107,7 +107,7 @@ Until = Callable[[Callable[[list[ReaderEvent]], bool]], Any]
 
 @asynccontextmanager
 async def reading() -> AsyncIterator[tuple[list[ReaderEvent], Until]]:
-    """Run a reader; yield the list of its events, and a function that waits until they satisfy a condition."""
+    """Run a reader. Yield the list of its events, and a function that waits until the events satisfy a condition."""
     told: list[ReaderEvent] = []
 
     async def tell(one: ReaderEvent) -> None:
@@ -168,11 +168,10 @@ async def test_since_is_the_send_time_of_the_last_fetch_that_reached_the_end(clu
         cluster.append(rule(4))
         await until(lambda told: rule(4) in records(told))
 
-    # The first two fetches were sent at 0 and 10 ms. No fetch before them had reached the end of the topic.
+    # No fetch had reached the end of the topic before the first two, which were sent at 0 and 10 ms.
     sinces = [one.since_ms for one in told if isinstance(one, RecordsRead)]
     assert sinces[:2] == [None, None]
-    # Record 3 came with the first fetch after an empty one, and record 4 with the next fetch. Their
-    # ``since_ms`` is the time at which the empty fetch was sent.
+    # Record 3 came with the first fetch after an empty one, and record 4 with the next. The empty one dates both.
     (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
     assert sinces[2:] == [idle_ms, idle_ms]
 
@@ -310,7 +309,7 @@ async def test_a_failure_rereads_the_topic_from_the_beginning(cluster: Cluster) 
 
 
 async def test_a_high_watermark_below_the_known_end_is_ignored(cluster: Cluster) -> None:
-    """The high watermark of a new leader may reach that of the former leader only after some time."""
+    """A new leader may report a lower high watermark than the former leader for some time."""
     cluster.append(rule(1))
     cluster.append(rule(2))
     cluster.append(NEWS)
@@ -383,7 +382,7 @@ async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
-    """Collect the reader's pauses in seconds. They advance the cluster's clock, and take no real time."""
+    """Return the list of the reader's pauses in seconds. They advance the cluster's clock and take no real time."""
     pauses: list[float] = []
     sleep = asyncio.sleep
 

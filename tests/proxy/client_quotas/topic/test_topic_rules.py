@@ -1,7 +1,4 @@
-"""Test which rules hold when a quota topic and the configuration file have rules, and the topic has shares and leases.
-
-No test waits: the time is a number that is passed in.
-"""
+"""Tests which rules of a quota topic and a configuration file are in force. The topic has shares and leases."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +13,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import Notice, Top
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 
-# The monotonic clock and the wall clock of the tests. They have nothing to do with each other.
+# The tests' monotonic clock and wall clock, which are independent of each other.
 NOW_MS = 5_000_000
 WALL_MS = 1_767_225_600_000
 FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
@@ -37,7 +34,7 @@ def share(byte_rate: float, proxy: str = "p1") -> Share:
 
 @dataclass
 class Topic:
-    """The rules of a topic, and methods that read further records into them, by default at ``NOW_MS``."""
+    """The rules of a topic. Its methods read further records into the rules."""
 
     state: TopicRules = field(default_factory=lambda: TopicRules(proxy="p1", topic="store", file_rules=[FILE]))
     offset: int = 0
@@ -227,7 +224,7 @@ def test_a_tombstone_of_a_store_record_is_understood(deletion: Rule | Setting) -
 
 
 def test_settings_that_have_terms_do_not_hold_without_them() -> None:
-    """Without this, a limit that is only to be observed would be enforced, and an expired limit would hold."""
+    """Otherwise a limit that is only to be observed would be enforced."""
     terms = Setting(user="alice", key=TERMS, value={"enforcement": "observe"})
     topic = Topic().started(setting("producer_byte_rate", 5.0), setting("producer_byte_rate", 6.0, "bob"), terms)
     bob: Entity = ("bob", None)
@@ -404,7 +401,7 @@ def test_the_lease_of_live_news_counts_from_the_fetch_before_and_ignores_clocks(
 
 
 def test_news_that_arrive_late_leave_less_of_the_lease() -> None:
-    """A process that was stopped, or a connection that was cut, may deliver news after their lease is over."""
+    """A stopped process or a slow connection may deliver news after the end of their lease."""
     topic = Topic().started(alice(5.0), share(2.0), NEWS)
 
     topic.read(NEWS, now_ms=NOW_MS + 60_000, since_ms=NOW_MS + 500)
@@ -608,7 +605,7 @@ WRITTEN = st.one_of(
 
 @dataclass
 class Oracle:
-    """Computes the rules that should hold, as documented, from the whole log each time."""
+    """Computes the rules that should be in force, from the whole log each time."""
 
     log: list[QuotaRecord | RecordFault] = field(default_factory=list)
     read: int = 0  # how many records of the log have been read
@@ -642,7 +639,7 @@ def settings_of(records: Iterable[QuotaRecord | RecordFault]) -> dict[EntityName
 
 
 def of_share(record: QuotaRecord | RecordFault) -> tuple[EntityName, Mapping[str, float]] | None:
-    """Return the user and limits if a record is a share of proxy p1, otherwise None. Without limits the share ends."""
+    """Return the user and the limits of a share of proxy p1, or None for another record. A share may have no limits."""
     about = record.about if isinstance(record, RecordFault) else record
     return (about.user, about.limits) if isinstance(about, Share) and about.proxy == "p1" else None
 
@@ -663,7 +660,7 @@ def says_something(record: Rule | Setting | Share) -> bool:
 
 
 class Run:
-    """Runs ``TopicRules`` on the oracle's records. ``told`` has the rules that its changes add up to."""
+    """Runs ``TopicRules`` on the oracle's records. ``told`` has the rules that result from the reported changes."""
 
     def __init__(self) -> None:
         self.state, self.oracle = TopicRules(proxy="p1", topic="store"), Oracle()
@@ -747,7 +744,7 @@ def limits_of(rule: QuotaRule) -> dict[str, float]:
 def test_no_share_holds_longer_than_its_lease_after_it_was_published(
     publications: list[int], delays: list[int], lease_ms: int
 ) -> None:
-    """This must hold for late answers too: after the lease, the publisher gives a part of a lowered share to others."""
+    """After the lease, the publisher gives the rest of a lowered share to others."""
     state = TopicRules(proxy="p1", topic="store")
     state.begin()
     state.end_reached(now_ms=0)

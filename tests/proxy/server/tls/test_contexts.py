@@ -1,4 +1,4 @@
-"""Tests the TLS contexts of a listener, which are built again when the certificate files change."""
+"""Tests the TLS contexts of a listener, which are built again when certificate files change."""
 
 import asyncio
 import logging
@@ -37,11 +37,7 @@ def settings(tmp_path: Path) -> ClientTls:
 
 
 def shake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "proxy.example") -> tuple[ssl.SSLObject, ...]:
-    """Make a TLS handshake in memory, and return the TLS objects of server and client.
-
-    Raises:
-        ssl.SSLError: One side refuses the other.
-    """
+    """Make a TLS handshake in memory. Return the TLS objects of server and client. Raises ssl.SSLError on refusal."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
     its = client.wrap_bio(to_client, to_server, server_hostname=host)
@@ -112,7 +108,7 @@ def test_an_expired_client_certificate_is_refused(tmp_path: Path, settings: Clie
 
 
 def test_a_certificate_between_is_enough(tmp_path: Path, settings: ClientTls) -> None:
-    """As in a truststore of Java, every listed certificate is trusted, even if it is not a root."""
+    """As in a Java truststore, every certificate in the file is trusted, even if it is not a root."""
     between = Authority("between", parent=OTHER)
     between.save(tmp_path, "ca")
 
@@ -271,7 +267,7 @@ def test_missing_file_changes_nothing_until_it_is_back(settings: ClientTls) -> N
 
 
 def test_a_symbolic_link_that_is_swapped_is_seen(tmp_path: Path) -> None:
-    """Kubernetes changes mounted files in this way. ``..data`` is a link to a directory, and a rename replaces the link."""
+    """Kubernetes replaces the link ``..data`` to a directory when mounted files change."""
     serials = []
     for version in ("1", "2"):
         (tmp_path / version).mkdir()

@@ -1,7 +1,4 @@
-"""Tests that the subject of a certificate is written as Java writes it.
-
-The expected names are recorded from Java. The end-to-end tests compare many more names.
-"""
+"""Tests that the subject of a certificate is written as in names recorded from Java."""
 
 import pytest
 from hypothesis import given, settings
@@ -45,7 +42,7 @@ def test_another_shape_is_refused(subject: bytes) -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.text(alphabet=st.sampled_from([*' ,=+<>#;"\\\r\0a', "é"]), min_size=1, max_size=8))
 def test_different_subjects_have_different_names(value: str) -> None:
-    """No value can be read as two attributes, so that a client cannot hide a CN within another attribute."""
+    """Otherwise a client could hide a CN within another attribute."""
     written = name_of(name([[(CN, UTF8, value.encode())]])).removeprefix("CN=")
     unescaped, rest = "", written
     while rest:

@@ -1,7 +1,4 @@
-"""Tests which principal a client certificate gives to its connection.
-
-The expected principals are recorded from Kafka.
-"""
+"""Tests that a client certificate gives the same principal as recorded from Kafka."""
 
 import time
 

@@ -1,7 +1,4 @@
-"""Tests ``TlsTransport`` without sockets.
-
-The transport below it records what the test checks, and the peer uses OpenSSL directly.
-"""
+"""Tests ``TlsTransport`` without sockets. The peer uses OpenSSL directly."""
 
 import asyncio
 import ssl
@@ -23,7 +20,7 @@ KIB = 1024
 
 
 class Below(asyncio.Transport):
-    """The transport below the ``TlsTransport``. It records the bytes that were sent, and the calls."""
+    """The transport below the ``TlsTransport``. It records bytes and calls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +52,7 @@ class Below(asyncio.Transport):
 
 
 class Above(asyncio.Protocol):
-    """The protocol above the ``TlsTransport``. It records the calls of the transport."""
+    """The protocol above the ``TlsTransport``. It records calls."""
 
     def __init__(self, *, stays: bool = False) -> None:
         self.transport: asyncio.Transport | None = None
@@ -121,13 +118,13 @@ class Pair:
         return self
 
     def hear(self) -> None:
-        """Pass the bytes that the transport has sent on to the peer."""
+        """Give the peer the bytes that the transport has sent."""
         for data in self.below.sent:
             self.incoming.write(data)
         self.below.sent.clear()
 
     def speak(self) -> None:
-        """Pass the bytes that the peer has sent on to the transport."""
+        """Give the transport the bytes that the peer has sent."""
         data = self.outgoing.read()
         if data:
             self.transport.data_received(data)
@@ -169,7 +166,7 @@ def version(request: pytest.FixtureRequest, files: Files) -> Iterator[ssl.TLSVer
 
 
 def in_loop(test: Callable[..., None]) -> Callable[..., None]:
-    """Run a test in an event loop. The test itself does not wait."""
+    """Run a test that is not a coroutine in an event loop."""
 
     @wraps(test)
     def run(*args: object, **kwargs: object) -> None:
@@ -335,7 +332,7 @@ def test_an_orderly_end_closes_unless_the_protocol_stays(files: Files) -> None:
 
 @in_loop
 def test_an_end_without_notice_closes(files: Files) -> None:
-    """A FIN without close_notify is no end of the peer, because anyone on the network path can send a FIN."""
+    """A FIN without close_notify is not trusted, because anyone on the network path can send it."""
     pair = Pair(files, stays=True).shake()
 
     assert pair.transport.eof_received() is False

@@ -1,4 +1,4 @@
-"""Tests which API versions the proxy offers to clients."""
+"""Tests the API versions that clients are offered."""
 
 from tests.support.frames import (
     api_versions_response,

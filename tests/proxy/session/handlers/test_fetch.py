@@ -1,4 +1,4 @@
-"""Tests Fetch requests: the quota caps their size, and the response is charged."""
+"""Tests that a Fetch request is capped to the quota, and that its response is charged."""
 
 import pytest
 
@@ -31,10 +31,7 @@ def test_a_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(version: int) -> None:
-    """Source: KAFKA-9677, which caps a fetch to limit * (N - 1) * W.
-
-    The proxy uses half of that, because the wait after a whole window of bytes would be too long.
-    """
+    """Kafka caps at limit * (N - 1) * W (KAFKA-9677). The proxy caps at half of it, for shorter throttle times."""
     wire = Wire(A_TIGHT_RULE)
 
     passed = wire.client(fetch_request(1, version=version, max_bytes=1_000_000, min_bytes=9_000))

@@ -1,8 +1,4 @@
-"""Tests sessions of followers: fetches among other requests, in pieces and at the end, and Kafka's own cases.
-
-Single fetches are tested in ``session/replica/test_follower_fetch.py``, and whole moves of replicas in
-``replication/test_moves.py``.
-"""
+"""Tests followers behind a session: fetches among other requests, in pieces and at the end, and Kafka's cases."""
 
 from collections.abc import Mapping
 from struct import pack
@@ -62,7 +58,7 @@ def listed(rate: float) -> Replication:
 
 
 class Front(Wire):
-    """A session through which other brokers fetch from broker 1, the leader."""
+    """A session in front of broker 1, to which other brokers connect."""
 
     def __init__(self, replication: Replication | None, version: int = 17, **more: object) -> None:
         self.throttle = Throttle(replication, KafkaSettings())
@@ -77,12 +73,12 @@ class Front(Wire):
         return self.throttled.quota(now_ms=self.now_ms)
 
     def use_up(self, size_bytes: int = 1_000_000) -> None:
-        """Use up so many bytes of the limit, as if other followers had fetched them."""
+        """Charge bytes to the quota, as if other followers had fetched them."""
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
     def fetch(self, *places: Place, number: int = 1, replica_id: int = 3, session: tuple[int, int] = (0, -1)) -> bytes:
-        """Return a Fetch request for these partitions, each from offset 1."""
+        """Return a fetch of these partitions from offset 1."""
         parts = {place: Part(1, MiB, 4) for place in places}
         return write_request(self.version, Request(number, replica_id, 500, 10 * MiB, *session, parts))
 
@@ -90,13 +86,13 @@ class Front(Wire):
         return write_response(self.version, Response(number, 0, 0, dict(entries)))
 
     def see(self, *places: Place, high_watermark: int = 1_000) -> None:
-        """Let the follower fetch these partitions once, so that the proxy knows how far they lag."""
+        """Let the session see a response with these partitions."""
         assert self.client(self.fetch(*places))
         entry = Entry(0, high_watermark, high_watermark, 0, b"")
         assert self.broker(self.answer(dict.fromkeys(places, entry)))
 
     def held(self, *places: Place) -> None:
-        """Use up the limit, so that the next fetch of these partitions waits in the session."""
+        """Send a fetch that waits in the session."""
         self.see(*places)
         self.use_up()
         assert self.client(self.fetch(*places, number=2)) == b""
@@ -157,7 +153,7 @@ def test_v26_a_consumer_completes_in_both_cases() -> None:
 
 
 def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, dict[Place, Part]]:
-    """Return the leader and the partitions of a fetch as in V45. The partitions in ``offsets`` come first."""
+    """Return the topic of V45, and a fetch that begins with the partitions of ``offsets``."""
     places = [("moving", number) for number in range(8)]
     leader = Leader(version, {place: Log() for place in places})
     for place in places:
@@ -185,7 +181,7 @@ def test_v45_order_and_sizes(version: int, throttled: str) -> None:
         assert all(one.error_code == 0 and one.high_watermark > 0 for one in told.entries.values())
         return [len(one.records) for one in told.entries.values()]
 
-    each = 190 if throttled == "busy" else 180  # the records of a lagging partition end with a whole batch
+    each = 190 if throttled == "busy" else 180  # records of a throttled partition end at a whole batch
     assert sizes() == [each] * 4 + [0] * 4
     first, *others = sizes((6, 4), (7, 4))
     assert 190 < first <= 800
@@ -343,7 +339,7 @@ def test_a_held_fetch_takes_up_a_new_limit_when_it_wakes() -> None:
     assert list(read_request(front.to_broker(), 17).parts) == [P0]
 
 
-# -- whom it concerns
+# -- which connections are throttled
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -372,7 +368,7 @@ def test_a_principal_of_the_brokers_is_throttled_after_its_login(brokers: set[st
         request = front.fetch(P0, session=(0, 0))
         asked = front.client(request)
         out = front.broker(front.answer({P0: lagging(batches(5_000))}))
-        believed = is_trimmed and step == "after"  # the proxy trusts the principal only after its login
+        believed = is_trimmed and step == "after"  # the name counts only after the login
         assert (asked == request) is not believed
         assert len(front.read(out).entries[P0].records) == (0 if believed else 5_000)
 
@@ -512,7 +508,7 @@ def test_moved_leaders_get_proxy_addresses_in_a_trimmed_response(version: int) -
     assert met
 
 
-# -- hostile ones
+# -- attacks
 
 
 def test_a_follower_that_never_ends_its_fetch_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""Tests which throttle time is written into a response."""
+"""Tests the throttle time that is written into a response."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Tests logins that pass a session: which user pays, what waits, what is refused, and that no secret is kept."""
+"""Tests logins through a session: which user is charged, what waits or is refused, and that no secret is kept."""
 
 import gc
 import logging
@@ -74,14 +74,14 @@ def users(wire: Wire) -> set[str]:
 
 
 def pay(wire: Wire, correlation_id: int = 9) -> str:
-    """Send a Produce request. Return the user that is charged for it."""
+    """Send a Produce request. Return the user that is charged."""
     request = produce_request(correlation_id)
     assert wire.client(request) == request
     wire.broker(produce_response(correlation_id))
     return str(wire.session.account.produce_bucket(b"etl", wire.now_ms).tags.user)
 
 
-# -- who pays
+# -- which user is charged
 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
@@ -195,7 +195,7 @@ def test_a_login_passes_where_addresses_are_changed(dialogue: Dialogue, handshak
     assert pay(wire) == dialogue.user
 
 
-# -- before the broker's yes
+# -- before the broker accepts the login
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
@@ -237,7 +237,7 @@ def test_failed_login_leaves_no_principal_and_no_bucket(dialogue: Dialogue) -> N
 
 @pytest.mark.parametrize(("error_code", "version"), [(33, 1), (34, 0), (34, 1)])
 def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: int) -> None:
-    """Error 34 (ILLEGAL_SASL_STATE) means that the broker wants no login on this listener, so no token follows."""
+    """With error 34 the broker accepts no login at all, so no token follows."""
     wire = Wire(USERS)
     wire.client(handshake_request("PLAIN", version=version))
     refusal = handshake_response(error_code=error_code)
@@ -260,7 +260,7 @@ def test_name_outside_a_login_is_ignored() -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_bare_token_behind_a_refusal_is_not_read_as_a_request(whole: bool) -> None:
-    """If a client does not wait for the answer, its password must not be parsed as a request header, and logged."""
+    """Otherwise the password of a client that does not wait would be read as a header, and logged."""
     wire = Wire(ALICE)
     refusal = handshake_response(error_code=UNSUPPORTED_SASL_MECHANISM)
     wire.client(handshake_request("PLAIN", version=0))
@@ -299,7 +299,7 @@ def test_nothing_passes_behind_a_login_that_is_unanswered(dialogue: Dialogue, ha
     passed = [wire.client(b"".join(asked for asked, _ in parts) + ahead)]
     for _, told in parts:
         assert wire.session.state.is_blocked
-        assert wire.session.wake_at_ms <= wire.now_ms  # an answer wakes the session, not a time
+        assert wire.session.wake_at_ms <= wire.now_ms  # the session waits for a response, and not for a time
         assert wire.broker(told) == told
         passed.append(wire.to_broker())
 
@@ -343,7 +343,7 @@ def test_after_a_login_requests_are_sent_ahead_again() -> None:
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_a_kerberos_client_need_not_be_answered_to_go_on(answered: bool) -> None:
-    """The last bare token of a Kerberos client has no answer, and the proxy cannot tell which token is the last."""
+    """The last bare token has no response, and the proxy does not know which token is the last."""
     wire = Wire(USERS)
     for asked, told in rounds(GSSAPI, handshake=0):
         assert wire.client(asked) == asked
@@ -353,7 +353,7 @@ def test_a_kerberos_client_need_not_be_answered_to_go_on(answered: bool) -> None
     assert pay(wire) == "UNKNOWN"
 
 
-# -- again
+# -- a second login
 
 
 def test_a_login_again_goes_on_with_the_buckets_it_had() -> None:
@@ -478,7 +478,7 @@ def test_bare_token_outside_a_login_is_refused(handshake: int | None) -> None:
     if handshake is not None:
         log_in(wire, plain("alice"), handshake=handshake)
 
-    assert wire.broker(framed(EMPTY)) == b""  # these 4 bytes may be the beginning of a response
+    assert wire.broker(framed(EMPTY)) == b""  # this may be the start of a longer frame
     with pytest.raises(ProtocolError):
         wire.broker(bytes(8))
 
@@ -564,7 +564,7 @@ def test_logins_are_counted_by_mechanism_and_result() -> None:
 
 @pytest.mark.parametrize("handshake", [0, 1])
 def test_a_login_that_ends_with_its_connection_has_failed(handshake: int) -> None:
-    """To refuse a bare token, a broker closes the connection without an answer."""
+    """A broker refuses a bare token by closing the connection without a response."""
     wire = Wire()
     *_, (asked, _) = rounds(plain("alice"), handshake=handshake)
     wire.client(handshake_request("PLAIN", version=handshake))
@@ -632,7 +632,7 @@ def test_nothing_of_a_secret_is_shown_or_kept(
 
 
 def everything_under(wire: Wire) -> Iterator[object]:
-    """Yield all strings and bytes that the session, or the context that it shares with others, refers to."""
+    """Yield all strings and bytes that the session and its listener refer to."""
     seen: set[int] = set()
     todo: list[object] = [wire.session, wire.listening]
     while todo:
@@ -646,7 +646,7 @@ def everything_under(wire: Wire) -> Iterator[object]:
             todo += gc.get_referents(one)
 
 
-# -- as whom a connection counts --
+# -- the user of a connection in the connection quota --
 
 
 def open_now(wire: Wire) -> dict[Tags, int]:

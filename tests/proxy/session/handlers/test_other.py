@@ -1,4 +1,4 @@
-"""Tests requests of APIs that have no handler of their own."""
+"""Tests APIs that have no handler of their own."""
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.proxy.session.counters import OTHER

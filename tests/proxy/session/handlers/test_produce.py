@@ -1,4 +1,4 @@
-"""Tests Produce requests, which are charged for their size."""
+"""Tests that Produce requests are charged."""
 
 import pytest
 
@@ -19,7 +19,7 @@ A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_b
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
 def test_spike_over_quota_waits_as_long_as_in_kafka(version: int) -> None:
-    """Source: ClientQuotaManagerTest.testQuotaViolation, with its requests sent over a connection."""
+    """Source: Kafka's ClientQuotaManagerTest.testQuotaViolation, here over a connection."""
     wire = Wire(A_TIGHT_RULE)
     for number in range(10):
         wire.client(produce_request(number, version=version, size_bytes=400))

@@ -1,7 +1,4 @@
-"""Tests requests that change the broker's quotas, among other requests and cut anywhere.
-
-No response overtakes another, and none is lost.
-"""
+"""Tests requests to change the broker's quotas among other requests: order is kept, and nothing is lost."""
 
 from random import Random
 
@@ -30,7 +27,7 @@ OPS = (Op("producer_byte_rate", 5.0),)
 
 
 class Follower:
-    """Holds each answer to a quota change until ``tell`` is called."""
+    """Holds responses until a test releases them."""
 
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []
@@ -41,7 +38,7 @@ class Follower:
         return self.tickets[-1]
 
     def tell(self, wire: Wire) -> bytes:
-        """Release the oldest answer. Return what the client gets."""
+        """Release the oldest response. Return the bytes that the client receives."""
         ticket = self.tickets.pop(0)
         assert ticket.owner is wire
         ticket.answer = ticket.frame
@@ -111,7 +108,7 @@ def test_every_response_comes_once_in_order_for_any_cut(seed: int, rules: tuple[
     assert to_broker == b"".join(asked)
     assert to_client == b"".join(answer_of(one) for one in asked)
     assert wire.session.has_answered
-    assert held == 0  # while an answer is held, the broker has no request to answer
+    assert held == 0  # the broker gets no other request while a response is held
 
 
 def test_while_an_answer_is_held_the_client_is_not_read_and_a_stop_waits_for_it() -> None:

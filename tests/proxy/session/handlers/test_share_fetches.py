@@ -1,4 +1,4 @@
-"""Tests ShareFetch: what a share group reads is charged as what a consumer fetches."""
+"""Tests that a ShareFetch is charged to the quotas of consumers, as a Fetch is."""
 
 import pytest
 
@@ -17,7 +17,7 @@ from tests.support.wire import Wire
 
 SHARE_ACKNOWLEDGE = 79
 VERSIONS = range(3)
-# This rule allows 5,000 bytes in ten windows of a second.
+# 5,000 bytes are ten windows of a second.
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0)
 
 
@@ -122,7 +122,7 @@ def test_acknowledgement_passes_while_a_share_fetch_waits_for_data() -> None:
 
 
 def test_share_fetch_pays_for_its_time_too() -> None:
-    """A megabyte that was fetched costs 80 µs. In any other response it would cost 5,000 µs."""
+    """A megabyte of a fetch counts as 80 us of the broker's time. In another response it would count as 5,000."""
     wire = Wire(QuotaRule(client_id=DEFAULT, request_percentage=10.0))
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=1_000_000))
@@ -131,9 +131,9 @@ def test_share_fetch_pays_for_its_time_too() -> None:
     assert 80_000 <= wire.bucket("request").amount < 100_000
 
 
-# -- a turn that does not come in time
+# -- a request that waits too long for its turn
 
-# This rule allows 500 bytes a second, with a burst of one second.
+# The quota is 500 bytes a second, and the burst is a second.
 PACED = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0, shaping=Shaping.PACED)
 
 
@@ -146,7 +146,7 @@ def beside(wire: Wire) -> Wire:
 
 
 def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) -> Wire:
-    """Return a connection whose bucket was charged ``size_bytes`` at once, and owes all of it but the burst."""
+    """Return a connection whose bucket owes ``size_bytes``, less the burst."""
     wire = Wire(PACED, enforcement=enforcement)
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=size_bytes + 1))
@@ -162,13 +162,12 @@ def test_share_fetch_whose_turn_comes_too_late_passes_and_asks_for_no_records(ve
 
     limit = (50 * 1024 * 1024).to_bytes(4)
     emptied = share_fetch_request(2, version=version, max_wait_ms=0, min_bytes=0, max_records=0)
-    # The first limit is that of the whole request. In v0 each partition has one too.
+    # The first of these limits is that of the request. In v0 a partition has a limit too.
     assert passed == emptied.replace(limit, bytes(4), 1)
     assert len(passed) == len(asked)
 
 
 def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
-    """The response answers the acknowledgements of the request, and the share session goes on."""
     wire = in_debt(5_500)
     other = beside(wire)
     other.client(share_fetch_request(2))
@@ -176,7 +175,7 @@ def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
 
     answer = other.broker(share_fetch_response(2, size_bytes=61))
 
-    # The client owes 5,000 bytes, and the 60 bytes of this answer.
+    # The debt is 5,000 bytes and the 60 bytes of this response.
     assert other.muted_for_ms == 10_000 - 3 + 120
     assert answer == share_fetch_response(2, size_bytes=61, throttle_time_ms=other.muted_for_ms)
     # Time in which both connections wait counts once.
@@ -242,7 +241,7 @@ def test_share_fetch_whose_turn_comes_in_time_waits_and_is_answered_with_records
 
 
 def test_share_fetch_that_only_renews_passes_at_once() -> None:
-    """KIP-1222: a request that renews locks on records asks for no new records, or else its broker refuses it."""
+    """A broker refuses a request that renews and also asks for records (KIP-1222)."""
     other = beside(in_debt(5_500))
     renews = share_fetch_request(2, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
 

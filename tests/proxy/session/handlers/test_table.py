@@ -1,4 +1,4 @@
-"""Tests that the table of handlers agrees with the APIs that the proxy can read."""
+"""Tests that the table of handlers agrees with the APIs that each handler can read."""
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 from kafka_quota_proxy.proxy.session.handlers.fetch import FETCH_APIS, FetchHandler

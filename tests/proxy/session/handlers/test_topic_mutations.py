@@ -1,4 +1,4 @@
-"""Tests requests that create, grow and delete topics, from a user with a mutation quota."""
+"""Tests requests that create, grow and delete topics, from a user with a quota on them."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ CREATE, DELETE, GROW, METADATA = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, Api
 
 
 class Bed:
-    """A client, a session and a controller. The burst of the quota is 100, which is ten windows of a second."""
+    """A client, a session and a controller. The burst is 100, which is ten windows of a second."""
 
     def __init__(self, rule: QuotaRule = TEN, *, num_partitions: int = 1, **topics: int) -> None:
         self.wire = Wire(rule, kafka=KafkaSettings(controller_quota_window_num=10, num_partitions=num_partitions))
         self.controller = Controller(**topics)
 
     def ask(self, request: bytes) -> dict[str, int]:
-        """Send a request, and let the controller answer what the proxy asks. Return the error of each topic."""
+        """Send a request, and let the controller answer what it gets. Return the error of each topic."""
         passes = self.wire.client(request)
         answer = self.wire.to_client()
         while passes:
             answer += self.wire.broker(self.controller.answers(passes))
             passes = self.wire.to_broker()
-        assert unpack_from(">i", answer)[0] == len(answer) - 4  # the client gets exactly one response
+        assert unpack_from(">i", answer)[0] == len(answer) - 4  # exactly one response
         assert answer[4:8] == request[8:12]
         response = read_response(answer, *unpack_from(">hh", request, 4))
         assert response.throttle_time_ms == self.wire.muted_for_ms
@@ -48,10 +48,7 @@ class Bed:
 
 
 def test_topics_within_the_quota_pass_and_the_rest_is_refused() -> None:
-    """Source: V38. In ten seconds ten requests pass, each for 10 partitions, then one for 110.
-
-    The next request for 110 violates the quota, and passes when the tokens are 0 again.
-    """
+    """Source: Kafka's ControllerMutationQuotaManagerTest.testControllerMutationQuotaViolation (V38)."""
     bed = Bed()
     for number in range(10):
         assert bed.ask(create((f"t{number}", 10))) == {f"t{number}": 0}
@@ -74,7 +71,7 @@ def test_first_topics_of_a_request_pass() -> None:
 
     errors = bed.ask(create(*((f"t{number}", 60) for number in range(4))))
 
-    # 100 - 60 - 60 is below 0, so no further topic passes.
+    # 100 - 60 - 60 is below 0, so the other topics are refused
     assert errors == {"t0": 0, "t1": 0, "t2": THROTTLING_QUOTA_EXCEEDED, "t3": THROTTLING_QUOTA_EXCEEDED}
     assert list(bed.controller.topics) == ["t0", "t1"]
     assert bed.wire.muted_for_ms == 2_000
@@ -86,7 +83,7 @@ def test_clients_that_do_not_know_the_error_wait_afterwards(version: int) -> Non
 
     assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)), version=version)).values()) == {0}
 
-    assert bed.wire.muted_for_ms == 14_000  # 240 tokens of 100 are used, so 140 are owed, at 10 a second
+    assert bed.wire.muted_for_ms == 14_000  # 240 - 100 tokens at 10 a second
 
 
 def test_deletion_is_charged_its_partitions() -> None:
@@ -111,7 +108,7 @@ def test_topics_are_found_by_their_ids_where_the_broker_can() -> None:
     bed = Bed(one=30)
     topic_id = bed.controller.ids["one"]
     bed.wire.client(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
-    bed.wire.broker(api_versions_response(1))  # Metadata up to v77
+    bed.wire.broker(api_versions_response(1))  # the broker supports Metadata up to v77
 
     assert bed.ask(delete(topic_id)) == {"one": 0}
 
@@ -233,7 +230,7 @@ def test_of_two_waits_the_longer_is_told() -> None:
     waits = []
 
     for number in range(20):
-        bed.ask(create((f"t{number}", 1)))  # the throttle time is that of the mute
+        bed.ask(create((f"t{number}", 1)))  # asserts that the throttle time equals the mute
         waits.append(bed.wire.muted_for_ms)
         bed.wire.wait(waits[-1])
     assert max(waits) > 0
@@ -273,7 +270,7 @@ def test_a_delete_behind_an_answer_in_pieces_is_asked_about_afterwards() -> None
 @pytest.mark.parametrize("version", [4, 7])
 def test_delay_mutes_a_client_over_its_mutation_rate(version: int) -> None:
     bed = Bed(replace(TEN, enforcement=Enforcement.DELAY))
-    bed.ask(create(("one", 200), version=version))  # the throttle time is that of the mute
+    bed.ask(create(("one", 200), version=version))  # asserts that the throttle time equals the mute
     if version == 7:
         assert bed.wire.muted_for_ms == 0
         bed.ask(create(("two", 5), version=version))
@@ -283,7 +280,7 @@ def test_delay_mutes_a_client_over_its_mutation_rate(version: int) -> None:
 
 def knows_ids(bed: Bed) -> None:
     bed.wire.client(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
-    bed.wire.broker(api_versions_response(1))  # Metadata up to v77
+    bed.wire.broker(api_versions_response(1))  # the broker supports Metadata up to v77
 
 
 def test_unknown_api_versions_version_keeps_what_was_learned() -> None:
@@ -298,7 +295,7 @@ def test_unknown_api_versions_version_keeps_what_was_learned() -> None:
 
 
 def test_names_and_ids_in_one_request_are_asked_for_apart() -> None:
-    """A broker that is asked for both answers only for the ids (``KafkaApis.handleTopicMetadataRequest``)."""
+    """A broker that is asked for both returns only the ids (``KafkaApis.handleTopicMetadataRequest``)."""
     bed = Bed(one=30, two=40)
     knows_ids(bed)
 

@@ -1,4 +1,4 @@
-"""Tests fetch sessions under a limit. The proxy keeps a session while no replica lags, and ends it when one does."""
+"""Tests fetch sessions under a limit. A session goes on while its partitions are in sync, and ends if one lags."""
 
 import pytest
 
@@ -46,7 +46,7 @@ def test_a_follower_in_which_nothing_lags_has_a_session_under_a_limit_too(versio
     assert (move.leader.built, len(move.leader.sessions)) == (1, 1)
     log = move.leader.logs[MOVING]
     log.is_in_sync = False
-    log.append(5_000, 60)  # the replica lags, as if its broker had been away
+    log.append(5_000, 60)  # records of a replica that was away
     move.run(4_000)
     assert follower.errors == [SESSION_NOT_FOUND]
     assert (move.leader.built, len(move.leader.sessions)) == (1, 0)

@@ -1,4 +1,4 @@
-"""Tests single fetches of a follower: what passes, what waits, what is put back, and what is charged."""
+"""Tests single fetches of a follower: which partitions are forwarded, wait or are put back, and what is charged."""
 
 from collections.abc import Mapping
 from struct import pack
@@ -43,17 +43,17 @@ def limited(rate: float, **more: object) -> Replication:
 
 
 def listed(rate: float, *topics: str) -> Replication:
-    """Return a limit of the leader on the replicas of these topics, by default "moving"."""
+    """Return a limit of a leader on the replicas of some topics."""
     return limited(rate, leader_replicas={topic: parse("*") for topic in topics or ("moving",)}, follower_replicas={})
 
 
 def lagging(records: bytes = b"", *, high_watermark: int = 1_000) -> Entry:
-    """Return what a leader responds for a partition, if the fetch offset is below the high watermark."""
+    """Return a partition of a response whose fetch offset is below the high watermark."""
     return Entry(0, high_watermark, high_watermark - 1, 7, records)
 
 
 class Hands:
-    """Plays the follower and the leader on both sides of a connection, one fetch at a time."""
+    """A follower and its leader. Tests send one fetch at a time."""
 
     def __init__(self, replication: Replication | None, version: int = 17, *, throttle: Throttle | None = None) -> None:
         self.version = version
@@ -68,7 +68,7 @@ class Hands:
         return self.leader.quota(now_ms=self.now_ms)
 
     def use_up(self, size_bytes: int) -> None:
-        """Use up so many bytes of the limit, as if other followers had fetched them."""
+        """Charge bytes to the quota, as if other followers had fetched them."""
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
@@ -87,7 +87,7 @@ class Hands:
         max_bytes: int = 10 * MiB,
         session: tuple[int, int] = (0, -1),
     ) -> Decision:
-        """Let the follower fetch. Return what the proxy decides. In ``parts`` a number is a fetch offset."""
+        """Send a fetch. A number in ``parts`` is a fetch offset."""
         return self.decide(self.frame(parts, max_wait_ms=max_wait_ms, max_bytes=max_bytes, session=session))
 
     def frame(
@@ -102,25 +102,25 @@ class Hands:
         return write_request(self.version, Request(9, FOLLOWER, max_wait_ms, max_bytes, *session, whole))
 
     def asked(self, parts: Mapping[Place, Part | int], **more: object) -> Request:
-        """Let the follower fetch. Return the request that the leader gets."""
+        """Send a fetch, and return the request that the leader gets."""
         decision = self.ask(parts, **more)  # type: ignore[arg-type]
         assert isinstance(decision, Forward)
         return read_request(decision.frame, self.version)
 
     def told(self, parts: Mapping[Place, Part | int], **more: object) -> Response:
-        """Let the follower fetch. Return the response that the proxy gives itself."""
+        """Send a fetch, and return the proxy's own response."""
         decision = self.ask(parts, **more)  # type: ignore[arg-type]
         assert isinstance(decision, Answered)
         return read_response(decision.frame, self.version)
 
     def reply(self, entries: Mapping[Place, Entry], *, error_code: int = 0, session_id: int = 0) -> Response:
-        """Let the leader answer. Return the response that the follower gets."""
+        """Let the leader respond. Return the response that the follower gets."""
         frame = write_response(self.version, Response(9, error_code, session_id, dict(entries)))
         out = self.follower.answer(b"before" + frame, 6, len(frame), now_ms=self.now_ms)
         return read_response(out, self.version)
 
     def see(self, parts: Mapping[Place, Part | int], entries: Mapping[Place, Entry] | None = None) -> None:
-        """Let the follower fetch and get no records, so that the proxy knows how far each partition lags."""
+        """Send a fetch and a response without records, so that each partition is known."""
         self.asked(parts)
         self.reply(entries or dict.fromkeys(parts, lagging()))
 
@@ -182,7 +182,7 @@ def test_v40_only_throttled_partitions_are_charged(version: int) -> None:
     assert both.quota.total == alone.quota.total > 300
 
 
-# -- what is put back
+# -- partitions that are put back
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -312,7 +312,7 @@ def test_of_a_partition_that_is_named_twice_the_last_counts(version: int) -> Non
     assert list(hands.reply({("moving", 5): lagging()}).entries) == [("moving", 5)]
 
 
-# -- how long a fetch waits here
+# -- how long a fetch waits in the proxy
 
 
 @pytest.mark.parametrize(("max_wait_ms", "held_ms"), [(500, 500), (30_000, 500), (200, 200), (0, 50), (-(2**31), 50)])
@@ -405,7 +405,7 @@ def test_a_full_fetch_that_closes_a_session_closes_it(epoch: int) -> None:
     assert (asked.session_id, asked.session_epoch) == (78, -1)
 
 
-# -- what flows
+# -- records that are delivered
 
 
 @pytest.mark.parametrize("version", [3, 5, 11, 12, 17])
@@ -475,10 +475,7 @@ def test_who_waited_longest_is_asked_for_first() -> None:
 @pytest.mark.parametrize("version", [3, 11, 17])
 @pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
 def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version: int, records: bytes) -> None:
-    """Kafka's leaders send no such records from v3 on.
-
-    If the proxy kept them back, the follower would fetch them again at once, and never stop.
-    """
+    """If they were held back, the follower would fetch them again at once and without end."""
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1})
     passed = 0
@@ -491,7 +488,7 @@ def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version
     assert 10 <= passed <= 17, "1,000 bytes a second, 700 each"
 
 
-# -- what is set aside, and the line
+# -- reservations, and the line
 
 
 def test_an_answer_that_cannot_be_read_gives_back_what_was_set_aside() -> None:
@@ -589,10 +586,7 @@ def test_follower_in_sync_that_waited_under_another_limit_keeps_no_other_waiting
 
 
 def test_follower_does_not_wait_for_its_own_place() -> None:
-    """One of the two limits always has room. A follower that is served moves to the end of all lines.
-
-    It must not wait there behind its own earlier place.
-    """
+    """A follower that was served goes to the end of all lines, but must not wait for itself."""
     replication = Replication(
         leader_rate=1_000_000,
         follower_rate=1_000,
@@ -610,7 +604,7 @@ def test_follower_does_not_wait_for_its_own_place() -> None:
     assert 12 <= brought <= 20, "1,000 bytes a second, 300 each"
 
 
-# -- what is kept
+# -- state that is kept
 
 
 def test_the_quotas_of_followers_are_bounded() -> None:

@@ -1,7 +1,4 @@
-"""Tests what is remembered of a follower's partition.
-
-This is how far it lags, in offsets and roughly in bytes, and how fast producers write to it.
-"""
+"""Tests what a session remembers of a partition: its lag in offsets and bytes, and the rate of new data."""
 
 from kafka_quota_proxy.protocol.replica_fetch.response import ResponsePartition
 from kafka_quota_proxy.proxy.session.replica.partition_state import PartitionState
@@ -28,7 +25,7 @@ def test_it_knows_about_how_many_bytes_are_missing_once_some_have_come() -> None
     seen.arrive_at(100)
     assert seen.lag_bytes(70_000) == 70_000, "nobody knows"
     seen.brought_bytes = 5_000
-    seen.arrive_at(150)  # 5,000 bytes for 50 offsets are 100 bytes for each
+    seen.arrive_at(150)  # a hundred bytes for each offset
     assert seen.lag_bytes(70_000) == 70_000
     assert seen.lag_bytes(1_000_000) == 85_001
     seen.arrive_at(150)

@@ -1,4 +1,4 @@
-"""Tests which records of a leader's response may pass, and which limits are charged for them."""
+"""Tests which records of one response are delivered, and which limits these records are charged to."""
 
 import struct
 
@@ -26,7 +26,7 @@ def batches(*sizes: int) -> bytes:
 
 
 class One:
-    """A response with one partition, in which the records lie in the middle of the data."""
+    """A response with one partition, and other bytes before and after its records."""
 
     def __init__(self, records: bytes, *charges: Charge, high_watermark: int = 100, version: int = VERSION) -> None:
         self.data = b"f" * 10 + records + b"t" * 5
