@@ -71,7 +71,7 @@ def test_a_rule_of_an_address_is_kept_apart_from_those_of_clients(written: str, 
 
 
 def test_a_rate_of_0_for_an_address_is_accepted() -> None:
-    """Kafka's ``ConnectionQuotasTest`` refuses an address by 0, but Kafka's Admin API does not accept 0 (V55)."""
+    """Kafka's ``ConnectionQuotasTest`` uses a rate of 0 to refuse an address (V55)."""
     (rule,) = config("{ip: 10.0.0.7, connection_creation_rate: 0}").ip_quotas
 
     assert rule.connection_creation_rate == 0.0

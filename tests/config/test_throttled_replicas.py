@@ -1,4 +1,4 @@
-"""Tests that exactly the lists of throttled replicas that Kafka's validator accepts are read."""
+"""Tests that lists of throttled replicas are read if Kafka's validator accepts them, and refused otherwise."""
 
 import re
 

@@ -183,7 +183,7 @@ def test_any_bytes_get_own_versions_or_an_error(version: int, frame: bytes) -> N
 @each_case("version", [0, 1, 3, 4, 5, 99])
 @each_case("entries", [[], [(18, 0, 4)], BROKER])
 def test_unsupported_version_is_read_in_v0_layout(version: int, entries: list[tuple[int, int, int]]) -> None:
-    """A broker sends UNSUPPORTED_VERSION (35) in v0, since Kafka 2.4 with the versions of ApiVersions (KIP-511)."""
+    """A broker answers an unknown version of ApiVersions in v0, with UNSUPPORTED_VERSION (KIP-511)."""
     payload = struct.pack(">ihi", 7, 35, len(entries)) + b"".join(struct.pack(">hhh", *entry) for entry in entries)
     frame = kio_messages.framed(payload)
 

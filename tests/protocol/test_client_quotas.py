@@ -254,7 +254,6 @@ def test_too_long_message_is_cut_between_characters(version: int, filling: str) 
 
 
 def whole_frames() -> list[tuple[int, int, bytes]]:
-    """Return a request and a response of each API and version."""
     entity = (("user", "alice"), ("client-id", None))
     frames = []
     for version in VERSIONS:

@@ -30,7 +30,7 @@ from tests.support.cases import each_case
 
 LIMIT = 100 * 1024 * 1024
 NODE_IDS = (-1, 0, 3, 4, 7, 2**31 - 1)
-# A larger hypothesis profile has more of them: see conftest.
+# A larger hypothesis profile has more seeds: see conftest.
 SEEDS = range(settings().max_examples // 25)
 LISTING = {METADATA: "brokers", DESCRIBE_CLUSTER: "brokers", FIND_COORDINATOR: "coordinators"}
 NOT_AVAILABLE = 15
@@ -85,7 +85,6 @@ def test_requests_of_kafka_python_are_read(cls: Untyped, version: int) -> None:
 
 
 def _tags(random: Random) -> bytes:
-    """Return a tag section with random unknown tags."""
     out = write_uvarint(count := random.randrange(4))
     for _ in range(count):
         value = random.randbytes(random.choice([0, 3, 200]))

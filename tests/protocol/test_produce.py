@@ -112,7 +112,6 @@ def test_any_request_gives_acks_or_none_or_an_error(version: int, data: bytes, o
 
 @st.composite
 def kio_responses(draw: st.DrawFn, version: int) -> Untyped:
-    """Draw a response with or without errors, messages and leaders."""
     response = kio_messages.response_class(PRODUCE, version)
     topic = _element(response, "responses")
     partition = _element(topic, "partition_responses")
@@ -139,7 +138,6 @@ def kio_responses(draw: st.DrawFn, version: int) -> Untyped:
 
 
 def _element(entity: Untyped, field: str) -> Untyped:
-    """Return the class of the elements of an array."""
     kind: Any = entity.__dataclass_fields__[field].type
     return kind.__args__[0]
 

@@ -47,7 +47,6 @@ def array_name(codec: Codec) -> str:
 
 
 def topic_of(codec: Codec, element: Untyped) -> Topic:
-    """Return the name or the id of the topic of an element."""
     if isinstance(element, str):
         return element.encode()
     if element.name is None:

@@ -142,10 +142,7 @@ def answers(frame: bytes) -> bytes:
 
 @dataclass
 class Bed:
-    """A proxy under test, with its brokers and clients.
-
-    The ``witness`` is a client without faults that sends requests all the time.
-    """
+    """A proxy under test, and its ``witness``, a client without faults that sends requests all the time."""
 
     server: Server
     path: Path
@@ -234,7 +231,6 @@ class Bed:
 
 
 def open_sockets() -> int:
-    """Return the number of open sockets of this process."""
     count = 0
     for descriptor in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # the descriptor may be closed by now, as that of the directory is
@@ -694,7 +690,6 @@ class BrokerReader:
 
 
 async def of_broker(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
-    """Return a proxy that follows the quotas of a broker."""
     quotas = QuotaBroker()
     patched.setattr(
         "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._connect", lambda *_: BrokerReader(quotas)
@@ -709,7 +704,6 @@ async def of_broker(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPat
 
 
 async def of_topic(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
-    """Return a proxy that follows the quotas of a topic."""
     cluster = Cluster()
     broker = await stack.enter_async_context(stub_broker(answers))
 

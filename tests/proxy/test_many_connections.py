@@ -28,10 +28,7 @@ CASES = [pytest.param(role, shaping, id=f"{role}-{shaping.value}") for role, sha
 
 
 def check_minutes(crowd: Crowd, role: str, shaping: Shaping, *, least: float = LEAST, late: float = 0.0) -> None:
-    """Compare the bytes of every minute with the bounds.
-
-    ``late`` is the part of a quota that may be in flight when a minute begins. It is added to the upper bound.
-    """
+    """Compare the bytes of each minute with the bounds. ``late`` is what may be in flight when a minute begins."""
     minutes = crowd.minutes(after_s=AFTER_S)
     assert max(minutes) <= MOST[role, shaping] + late, max(minutes)
     assert min(minutes) >= least, min(minutes)

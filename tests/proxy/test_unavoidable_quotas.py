@@ -57,7 +57,6 @@ class Scene:
         return wire
 
     def leave(self, wire: Wire) -> None:
-        """Let the client of a connection close it."""
         wire.session.close(now_ms=self.now_ms, has_passed=True)
         self.wires.remove(wire)
         self._settle()

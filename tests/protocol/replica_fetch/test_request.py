@@ -27,7 +27,6 @@ from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 def check_request(codec: Codec, message: Untyped, request: ReplicaFetch) -> None:
-    """Compare a request that was read with the codec's message."""
     state = codec.get(message, "replica_state", None)
     expected_id = codec.get(message, "replica_id", None) if state is None else state.replica_id
     assert request[:6] == (

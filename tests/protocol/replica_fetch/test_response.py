@@ -39,7 +39,6 @@ from tests.support.cases import FEW_EXAMPLES, each_case
 
 
 def check_response(codec: Codec, message: Untyped, data: bytes, response: ReplicaResponse) -> None:
-    """Compare a response that was read with the codec's message."""
     assert response[:3] == (
         codec.get(message, "throttle_time_ms", 0) if codec.version else 0,
         codec.get(message, "error_code", 0) if codec.version >= 7 else 0,

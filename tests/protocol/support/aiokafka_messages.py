@@ -1,4 +1,4 @@
-"""Builds messages with aiokafka, which does not use Kafka's JSON files: its structures are written by hand."""
+"""Builds messages with aiokafka, whose structures are written by hand and not generated from Kafka's JSON files."""
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
@@ -24,7 +24,6 @@ def requests() -> list[Untyped]:
 
 
 def responses(api_key: int) -> list[Untyped]:
-    """Return the response classes of an API, one per version."""
     found = [cls for cls in _leaves(Response) if api_key == cls.API_KEY]
     return sorted(found, key=lambda cls: cls.API_VERSION)
 
@@ -37,7 +36,6 @@ def example(cls: Untyped, values: Mapping[str, Any] = NOTHING) -> Untyped:
 
 
 def request_frame(message: Untyped, *, correlation_id: int = 7, client_id: str | None = "etl") -> bytes:
-    """Encode a request with its header and size."""
     payload = message.build_request_header(correlation_id, client_id).encode() + message.encode()
     return bytes(len(payload).to_bytes(4, "big") + payload)
 

@@ -31,7 +31,6 @@ NODES: Final = st.lists(
 
 
 def versions(api_key: int) -> list[int]:
-    """Return the versions of an API that kio knows."""
     return [version for key, version in kio_messages.api_versions() if key == api_key]
 
 

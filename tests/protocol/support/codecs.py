@@ -154,5 +154,4 @@ def codecs(kind: str, api_key: int, first_version: int = 0) -> list[Codec]:
 
 
 def uuid_of(value: UUID | None) -> UUID:
-    """Return an id as a UUID. A null id becomes all zeros."""
     return value or NULL_UUID

@@ -146,7 +146,6 @@ def codecs(kind: str) -> list[Codec]:
 
 
 def elements(codec: Codec, message: Untyped) -> list[Element]:
-    """Return the partitions of a message in their order."""
     return [
         Element(_topic_bytes(topic, codec.version), partition)
         for topic in getattr(message, _TOPICS[codec.kind])

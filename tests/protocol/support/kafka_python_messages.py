@@ -61,7 +61,6 @@ def generated_element(field: Untyped, version: int, random: Random, values: Mapp
 
 
 def decoded(frame: bytes, cls: Untyped, version: int) -> Untyped:
-    """Read a whole frame."""
     return cls.decode(frame, version=version, header=True, framed=True)
 
 
@@ -71,13 +70,11 @@ def empty(cls: Untyped, version: int) -> Untyped:
 
 
 def request_frame(message: Untyped, *, correlation_id: int = 7, client_id: str | None = "etl") -> bytes:
-    """Encode a request with its header and size."""
     message.with_header(correlation_id=correlation_id, client_id=client_id)
     return bytes(message.encode(header=True, framed=True))
 
 
 def response_frame(message: Untyped, *, correlation_id: int = 7) -> bytes:
-    """Encode a response with its header and size."""
     flexible = message.flexible_version_q(message.API_VERSION)
     message.with_header(correlation_id=correlation_id)
     payload = message.encode_header(flexible=flexible) + message.encode()

@@ -66,7 +66,6 @@ def milliseconds(value: int) -> timedelta:
 
 
 def encode(message: Untyped) -> bytes:
-    """Encode a message or a header."""
     buffer = io.BytesIO()
     entity_writer(type(message))(buffer, message)
     return buffer.getvalue()
@@ -92,7 +91,6 @@ def request_frame(
 
 
 def response_frame(message: Untyped, *, correlation_id: int = 7) -> bytes:
-    """Encode a response with its header and size."""
     return framed(encode(type(message).__header_schema__(correlation_id=correlation_id)) + encode(message))
 
 

@@ -22,7 +22,6 @@ TAGGED_TOPICS: Final = ((b"a", UNKNOWN_TAGS), (b"b", b"\x00"), (b"c", b"\x01\x00
 
 
 def body_of(frame: bytes) -> int:
-    """Return the offset of a request's body."""
     head = read_request_head(frame, 0, LIMIT)
     assert isinstance(head, RequestHead)
     return head.body

@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.admin.test_http_server import CONFIG, admin_of, ask, fill, ready_server, scrape, scraper
 from tests.support.stub_broker import eventually
 
-PROBE_LIMIT_S = 0.100  # includes two changes of the thread
+PROBE_LIMIT_S = 0.100  # includes two switches of threads
 IDLE = 1_000
 
 
@@ -38,7 +38,6 @@ class Peer:
                 client.sendall(data)
 
     def closed(self) -> int:
-        """Return how many of the sockets the server has closed."""
         return sum(_is_closed(client) for client in self.sockets)
 
 
@@ -214,7 +213,7 @@ async def test_accepting_resumes_after_a_lack_of_file_descriptors(
 
 
 class OutOfFiles:
-    """A bound socket whose first two calls of ``accept`` fail."""
+    """A bound socket that refuses the first two calls of ``accept``."""
 
     def __init__(self, bound: socket.socket) -> None:
         self._bound = bound

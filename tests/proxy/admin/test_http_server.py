@@ -371,7 +371,7 @@ def interpreter_as_in_run() -> Iterator[None]:
 
 
 async def scraper() -> asyncio.subprocess.Process:
-    """Start another process that scrapes, as Prometheus is one."""
+    """Start another process, which scrapes as Prometheus does."""
     pipe = subprocess.PIPE
     return await asyncio.create_subprocess_exec(sys.executable, "-c", SCRAPER, stdin=pipe, stdout=pipe)
 

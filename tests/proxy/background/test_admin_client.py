@@ -18,13 +18,11 @@ BIND = Address(host="127.0.0.1", port=0)
 
 
 def closed_address() -> Address:
-    """Return an address at which nothing listens."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return Address(host="127.0.0.1", port=free.getsockname()[1])
 
 
 def open_sockets() -> int:
-    """Return how many sockets this process has open."""
     return sum(1 for entry in Path("/proc/self/fd").iterdir() if is_socket(entry))
 
 

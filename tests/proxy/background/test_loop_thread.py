@@ -11,8 +11,6 @@ from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 
 
 class Work:
-    """Coroutines that tests run in a loop thread."""
-
     def __init__(self) -> None:
         self.has_begun = threading.Event()
         self.is_closed_on = ""

@@ -1,4 +1,4 @@
-"""Tests what a change costs among a hundred thousand rules, and what these cost connections and requests."""
+"""Tests what a hundred thousand rules cost: changes of rules, connections and requests."""
 
 import asyncio
 import gc
@@ -73,12 +73,10 @@ def alter_of(number: int) -> bytes:
 
 
 def is_done(answer: bytes | None) -> bool:
-    """Return whether the response reports that its one entity was altered."""
     return answer is not None and [result.error_code for result in read_alter_response(answer, 1).results] == [0]
 
 
 async def altered(server: Server, number: int) -> None:
-    """Set a limit of one entity at the server, and wait for the response."""
     client = Client()
     ticket = server.quota_manager.submit(alter_of(number), Origin("admin"), client)
     await client.has_turn.wait()
@@ -87,13 +85,11 @@ async def altered(server: Server, number: int) -> None:
 
 
 def fill(path: Path, count: int) -> None:
-    """Make a store with quotas for ``count`` entities."""
     write_rules(path, [Change(Entity(f"user-{number}", "etl"), RULE) for number in range(count)])
 
 
 @asynccontextmanager
 async def stored(path: Path, count: int, *, listener: Listener = LISTENER) -> AsyncIterator[Server]:
-    """Run the quota manager of a proxy whose store has quotas for ``count`` entities."""
     fill(path, count)
     server = Server(ProxyConfig(listeners=(listener,), store=Store(directory=str(path))))
     await server.quota_manager.read()
@@ -185,10 +181,7 @@ class Counted(dict[RuleEntity, QuotaRule]):
 
 
 def looked_up(count: int) -> tuple[list[int], list[int]]:
-    """Return how many lookups the connections of two users make, and how many their requests make, for each quota kind.
-
-    The first user's rule is at the first of the eight levels, and the second user's rule is at the last.
-    """
+    """Return how many lookups the connections and the requests of two users make, for each kind of quota."""
     rules = [QuotaRule(user=f"user-{n}", client_id="etl", producer_byte_rate=1e6) for n in range(count - 1)]
     rules.append(QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6))
     quotas = BrokerQuotas(ProxyConfig(listeners=(LISTENER,), quotas=tuple(rules)))
@@ -225,7 +218,6 @@ def no_collection() -> Iterator[None]:
 
 
 def middle_s(step: Callable[[int], object], times: int) -> float:
-    """Run ``step`` a number of times, and return its median time."""
     taken = []
     for number in range(times):
         begun = perf_counter()
@@ -259,7 +251,6 @@ def as_in_a_process() -> Iterator[None]:
 
 
 async def changes_at(store: Store) -> Took:
-    """Measure changes over a connection to a proxy with this store."""
     async with stub_broker() as broker:
         config = ProxyConfig(
             listeners=(listener_to(broker.address),),
@@ -278,10 +269,7 @@ async def changes_at(store: Store) -> Took:
 
 
 def check(what: str, few: Took, many: Took) -> None:
-    """Print all times, and check the median for many entities.
-
-    The slowest changes have no limit, because they may wait for a busy machine.
-    """
+    """Print all times, and check the median for many entities. The slowest may wait for a busy machine."""
     for count, took in ((FEW, few), (MANY, many)):
         sys.stdout.write(f"a change beside {count} entities in {what}: {took}\n")
     assert many.half_s < MOST_S

@@ -33,8 +33,6 @@ Told = tuple[RuleChanges, IpChanges]
 
 
 class Clock:
-    """A clock that a test can set."""
-
     def __init__(self, now_ms: int = START_MS) -> None:
         self.now_ms = now_ms
 

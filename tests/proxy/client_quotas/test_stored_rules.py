@@ -29,7 +29,6 @@ MANY = 500
 
 
 def stored(path: Path, broker: StubBroker) -> ProxyConfig:
-    """Return the configuration of a proxy with many rules in its store."""
     rule = StoredRule(limits={"producer_byte_rate": 1.0})
     of_users = [Change(Entity(str(number), DEFAULT), rule) for number in range(MANY)]
     of_ip = Change(Entity(ip="10.0.0.7"), StoredRule(limits={"connection_creation_rate": 5.0}))

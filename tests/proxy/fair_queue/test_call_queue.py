@@ -253,7 +253,7 @@ def test_a_saturated_queue_follows_the_weights(weights: list[int]) -> None:
 
 @given(weights=st.lists(st.integers(1, 9), min_size=2, max_size=5), ahead=st.integers(0, 5))
 def test_no_level_starves(weights: list[int], ahead: int) -> None:
-    """Position ``ahead + 1`` in the lowest level is served within as many cycles, however full the other levels are."""
+    """A call behind ``ahead`` others in the lowest level is taken within ``ahead + 1`` cycles."""
     levels = len(weights)
     queue = queue_of(levels, 60 * levels, multiplexer_weights=weights)
     for level in range(levels - 1):

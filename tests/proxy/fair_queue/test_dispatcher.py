@@ -249,7 +249,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         self.dispatcher = dispatcher_of(2, control_slots=1)
         self.tickets = [Ticket(n) for n in range(24)]
         self.now_us = 0
-        self.awaiting: set[Ticket] = set()  # waits, and has not been told of its slot
+        self.awaiting: set[Ticket] = set()  # tickets that wait, and do not know yet of a slot
 
     def some(self, number: int, *states: State) -> Ticket | None:
         found = [ticket for ticket in self.tickets if ticket.state in states]

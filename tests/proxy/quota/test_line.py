@@ -14,7 +14,6 @@ class Waiting:
 
 
 def line_of(*names: str) -> tuple[Line, BrokerLines, list[Place]]:
-    """Return a line in which connections with these names wait in this order."""
     lines = BrokerLines()
     line = Line(lines)
     places = []

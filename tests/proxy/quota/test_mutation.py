@@ -310,7 +310,6 @@ def result(name: bytes | None, error_code: int, partitions: int = -1, topic_id: 
 
 
 def tokens(bucket: Bucket) -> int:
-    """Return how many whole tokens the bucket has left."""
     return next(count for count in range(1_000, -1_000, -1) if bucket.has_room(count, now_ms=T))
 
 

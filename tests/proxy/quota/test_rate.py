@@ -1,7 +1,4 @@
-"""Tests that rates over sampled windows equal Kafka's to the last bit.
-
-``test_vectors`` has the cases of Kafka's own tests.
-"""
+"""Tests that rates over sampled windows equal Kafka's to the last bit."""
 
 from copy import deepcopy
 from math import isnan
@@ -23,7 +20,6 @@ Step = tuple[int, str, int]
 
 @st.composite
 def shapes(draw: st.DrawFn) -> MetricConfig:
-    """Draw a number and a length of windows: Kafka's defaults, the smallest ones, or odd ones."""
     samples = draw(st.sampled_from([2, 3, 5, 11]))
     return MetricConfig(samples=samples, window_ms=draw(st.sampled_from([1, 2, 10, 1_000, 30_000])))
 

@@ -129,7 +129,6 @@ def test_flood_of_names_evicts_no_debt(shaping: Shaping) -> None:
 
 
 def fill(clients: OneOffClients, most: int, *, now_ms: int = 0) -> None:
-    """Fill the table with buckets that are over their limit."""
     for number in range(most):
         assert clients.charge(f"debtor-{number}", FULL + 1, now_ms) > 0
 

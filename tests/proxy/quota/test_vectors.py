@@ -60,7 +60,6 @@ def manager_of(
 
 
 def put(manager: ClientQuotaManager, limits: Limits) -> None:
-    """Replace all quotas of the manager."""
     manager.table.update(rules_of(limits, manager.kind))
     manager.rules_changed(None)
     manager.configure(shaping=Shaping.SAMPLED, burst_ms=1_000, max_throttle_time_ms=None)
@@ -534,7 +533,7 @@ def test_v30_a_quota_that_changes_keeps_what_was_used() -> None:
 
 
 def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
-    """A broker would hold fetches of 6,000 B under 1,000 B/s back for 12 s. The proxy delivers them."""
+    """At 1,000 B/s, a broker refuses fetches of 6,000 bytes for 12 s. The proxy delivers them."""
     manager = manager_of({("alice", None): 1_000}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
     assert bucket.charge(6_000, now_ms=T) == 0
@@ -547,7 +546,7 @@ def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
 
 
 def test_v32_uncharged_batch_above_a_window_starves() -> None:
-    """A broker would never deliver 5,000 bytes under 100 B/s. The proxy delivers them, and the client waits once."""
+    """A broker never delivers 5,000 bytes at 100 B/s. The proxy delivers them, and the client waits once."""
     manager = manager_of({("alice", None): 100}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
 
@@ -594,10 +593,7 @@ def test_v39_an_empty_fetch_is_charged_too() -> None:
 
 
 def test_v63_a_consumer_whose_batches_are_above_its_cap_gets_them_and_is_throttled() -> None:
-    """Source: Kafka's BaseQuotaTest.testProducerConsumerOverrideLowerQuota.
-
-    The broker sends the first batch as a whole even if the fetch asks for less. The client then waits.
-    """
+    """Source: Kafka's BaseQuotaTest.testProducerConsumerOverrideLowerQuota."""
     manager = manager_of({("alice", None): 250}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)
 

@@ -334,7 +334,7 @@ def test_any_followers_and_changes_keep_every_limit(plan: Upheaval) -> None:
 
 
 def hold_to(deliveries: list[Delivery], rate: int) -> float:
-    """Check the rate over any span of time. Return the size of the largest response that may exceed the rate."""
+    """Check the rate over any span of time, but for one response. Return the largest allowed size of this response."""
     lagging = sorted((one.at_ms, one.size_bytes) for one in deliveries if one.was_lagging)
     answers: Counter[int] = Counter()
     for at_ms, size_bytes in lagging:

@@ -328,7 +328,7 @@ async def test_bytes_from_clients_identify_no_broker() -> None:
 
 
 def lines(upstream: Upstream) -> list[int]:
-    """Return how many requests wait for each Produce quota of a broker, without quotas for which none waits."""
+    """Return how many requests wait for each Produce quota of a broker, if any."""
     return [len(bucket.line) for bucket in upstream.quotas.produce if bucket.line]
 
 

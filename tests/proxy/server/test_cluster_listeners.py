@@ -56,10 +56,7 @@ OTHER_API = 11
 
 
 class StubCluster:
-    """A cluster whose Metadata responses list the brokers in ``alive``.
-
-    Unless ``answers_strangers``, brokers do not answer Metadata requests of the proxy itself.
-    """
+    """A cluster that lists the brokers in ``alive``. It answers the proxy itself if ``answers_strangers``."""
 
     def __init__(self) -> None:
         self.alive: dict[int, StubBroker] = {}

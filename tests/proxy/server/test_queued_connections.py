@@ -56,7 +56,6 @@ async def until_queued(broker_queue: BrokerQueue, count: int) -> None:
 
 
 async def until_served(broker: StubBroker, count: int) -> None:
-    """Wait until ``count`` connections have sent a request to the broker."""
     await eventually(lambda: len(broker.in_use) >= count)
 
 

@@ -26,7 +26,6 @@ def throttled_bucket(*, client_id: str = "etl", is_enforced: bool = True) -> Buc
 
 
 def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
-    """Return the level of each line in the log."""
     return [record.levelno for record in caplog.records]
 
 

@@ -1,4 +1,4 @@
-"""Tests a session whose clients must not get a broker's own address."""
+"""Tests that a session does not show its clients a broker's own address."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,6 @@
 """Tests which requests between brokers, and which logins, are charged to the quotas on requests.
 
-As in Kafka's ``KafkaApis`` and ``RequestHandlerHelper.handleError``, authorised ones are exempt and refused ones are
-charged.
+As in Kafka's ``KafkaApis``, requests that the cluster authorises are exempt, and refused ones are charged.
 """
 
 import pytest

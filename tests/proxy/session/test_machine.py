@@ -1,4 +1,4 @@
-"""Tests two sessions under any order of events: bytes in any pieces, responses, time and new rules.
+"""Tests two sessions under events in any order: bytes in any pieces, responses, time and new rules.
 
 At each step, bytes are forwarded in order and unchanged but for some fields, and each request is charged once.
 """
@@ -167,7 +167,7 @@ def _without_limits(stream: bytes) -> bytes:
 
 
 def _without(stream: bytes, ids: set[int], *, id_at: int) -> bytes:
-    """Return a stream without the frames with these correlation ids, at ``id_at`` after the size."""
+    """Return a stream without the frames with these correlation ids, which are ``id_at`` bytes after the size."""
     out, at = b"", 0
     while at < len(stream):
         is_whole = at + 4 + id_at + 4 <= len(stream)

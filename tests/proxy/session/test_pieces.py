@@ -1,4 +1,4 @@
-"""Tests that frames in small pieces are collected without a second look at bytes that came before."""
+"""Tests that frames that arrive in small pieces are collected, and not parsed again with each piece."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def in_pieces(frame: bytes) -> Iterator[bytes]:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Return a list that grows with each look at received bytes, by the number of these bytes."""
+    """Return the list of how many bytes each attempt to parse a frame has seen."""
     seen: list[int] = []
     for kind, name in ((RequestStream, "_pass_on"), (ResponseStream, "_pass_on")):
         real = getattr(kind, name)

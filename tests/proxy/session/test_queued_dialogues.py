@@ -1,7 +1,4 @@
-"""Tests that each client of a broker with few slots gets whole responses in the order of its requests.
-
-The broker works on one request of a connection at a time.
-"""
+"""Tests that each client of a broker with few slots gets whole responses in the order of its requests."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ class Client:
 
 
 def let_pass(crowd: Crowd, wait_ms: int) -> None:
-    """Let time pass, and wake the sessions whose timers are due."""
+    """Let time pass, and wake each session when its timer is due."""
     end_ms = crowd.wires[0].now_ms + wait_ms
     for wire in crowd.wires:
         while wire.now_ms < (wake_at_ms := wire.session.wake_at_ms) <= end_ms:

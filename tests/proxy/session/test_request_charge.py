@@ -1,4 +1,4 @@
-"""Tests what requests are charged in addition to their bytes: their number and their time at the broker."""
+"""Tests the charges of requests for their number and for their time at the broker."""
 
 from dataclasses import replace
 from itertools import product

@@ -1,4 +1,4 @@
-"""Tests what is left to do at the end of a session."""
+"""Tests how a session ends: a drain completes requests, and a release ends throttling."""
 
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from tests.support.frames import (

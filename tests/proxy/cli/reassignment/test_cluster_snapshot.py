@@ -101,7 +101,7 @@ class Time:
 
 
 def _cluster() -> Cluster:
-    """Return a cluster that moves two partitions to broker 4. Broker 3 has a replica of the second that is in sync."""
+    """Return a cluster that moves two partitions of the topic ``orders`` to broker 4."""
     rates = {"leader.replication.throttled.rate": "8000000", "follower.replication.throttled.rate": "5000000"}
     return Cluster(
         moving={("orders", 0): [4], ("orders", 1): [4]},

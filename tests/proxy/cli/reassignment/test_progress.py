@@ -31,7 +31,7 @@ _ORDERS = Move("orders", 0, 4)
 
 @dataclass
 class Simulated:
-    """Simulates moves under throttles. They copy one after the other while the throttled brokers have room.
+    """Simulates moves under throttles. Moves copy one after the other while the throttled brokers have room.
 
     Throttles get new room every ``grain_ms``. At one second, bytes are copied in bursts, as by Kafka.
     """
@@ -183,10 +183,7 @@ def test_too_low_is_reported_only_if_the_lag_grows(throttle: int, share: float, 
 def test_the_slowest_leader_or_follower_decides_the_end(
     leader_rate: int, follower_rate: int, sizes: list[tuple[int, int, int]], shares: list[float]
 ) -> None:
-    """Partitions move from three brokers to three new ones.
-
-    The total rate is the throttle times the number of brokers, unless one broker is the bottleneck.
-    """
+    """Partitions move from three brokers to three new ones."""
     moves = {
         Move("t", index, follower): _sizes(size * MB, leader=leader)
         for index, (leader, follower, size) in enumerate(sizes)
@@ -404,7 +401,7 @@ def test_an_unused_throttle_does_not_delay_the_end() -> None:
 
 
 def test_the_best_used_throttle_shows_its_effect() -> None:
-    """The leader's throttle is used up, mostly by a replica in sync, so the follower's throttle cannot be."""
+    """The leader's throttle is used up, mostly by a replica in sync, so the follower's throttle is not."""
     samples = [
         {_ORDERS: _sizes(1_000 * MB + second * 6 * MB, round(second * 1.5 * MB), in_sync_followers=1)}
         for second in range(13)

@@ -1,7 +1,4 @@
-"""Tests requests to change quotas: the cases of Kafka's own tests, Kafka's error messages, and random requests.
-
-V48 to V66 are the numbers of test vectors taken from Kafka's tests.
-"""
+"""Tests requests to change quotas: the cases of Kafka's own tests, Kafka's error messages, and random requests."""
 
 from collections.abc import Mapping
 from dataclasses import replace

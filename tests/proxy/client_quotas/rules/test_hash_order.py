@@ -1,4 +1,4 @@
-"""Tests that keys have the order of a Java ``HashMap`` (OpenJDK 17) in which they were put in the same order."""
+"""Tests that keys are in the order in which a Java ``HashMap`` (OpenJDK 17) returns them."""
 
 import time
 

@@ -1,7 +1,4 @@
-"""Tests that a client of a broker and a proxy with the same quota waits for the longer throttle time, not for both.
-
-The flows are simulated, with a millisecond for each request.
-"""
+"""Tests that a client of a broker and a proxy with the same quota waits for the longer throttle time, not for both."""
 
 from typing import NamedTuple
 

@@ -257,10 +257,7 @@ FOREIGN = st.one_of(
 
 
 def expected(log: Iterable[Record]) -> dict[Entity, StoredRule]:
-    """Return the rules by the whole log: for each key, the last value that was understood counts.
-
-    The log has no valid terms. An entity with unknown terms has no rule.
-    """
+    """Return the rules by the last understood value of each key, without entities that have unknown terms."""
     last: dict[tuple[Entity, str], object] = {}
     for record in log:
         if isinstance(record, Setting):

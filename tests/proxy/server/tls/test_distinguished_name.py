@@ -1,4 +1,4 @@
-"""Tests that the subject of a certificate is written as in names recorded from Java."""
+"""Tests that the subject of a certificate is written as Java writes it. Expected names are recorded from Java."""
 
 import pytest
 from hypothesis import given, settings

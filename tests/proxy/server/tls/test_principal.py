@@ -1,4 +1,4 @@
-"""Tests that a client certificate gives the same principal as recorded from Kafka."""
+"""Tests the principal that a client certificate gives. Expected principals are recorded from Kafka."""
 
 import time
 

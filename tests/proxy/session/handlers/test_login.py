@@ -69,7 +69,6 @@ def log_in(wire: Wire, dialogue: Dialogue, *, handshake: int = 1, version: int =
 
 
 def users(wire: Wire) -> set[str]:
-    """Return the users that have a bucket for Produce."""
     return {bucket.tags.user for bucket in wire.listening.quotas.produce}
 
 

@@ -17,7 +17,7 @@ from tests.support.wire import Wire
 
 SHARE_ACKNOWLEDGE = 79
 VERSIONS = range(3)
-# 5,000 bytes are ten windows of a second.
+# The quota allows 5,000 bytes in ten windows of a second.
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0)
 
 
@@ -122,7 +122,7 @@ def test_acknowledgement_passes_while_a_share_fetch_waits_for_data() -> None:
 
 
 def test_share_fetch_pays_for_its_time_too() -> None:
-    """A megabyte of a fetch counts as 80 us of the broker's time. In another response it would count as 5,000."""
+    """A megabyte of a ShareFetch takes 80 us of the broker's time, and 5,000 us in other responses."""
     wire = Wire(QuotaRule(client_id=DEFAULT, request_percentage=10.0))
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=1_000_000))
@@ -146,7 +146,7 @@ def beside(wire: Wire) -> Wire:
 
 
 def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) -> Wire:
-    """Return a connection whose bucket owes ``size_bytes``, less the burst."""
+    """Return a connection that owes its bucket ``size_bytes``, less the burst."""
     wire = Wire(PACED, enforcement=enforcement)
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=size_bytes + 1))

@@ -48,7 +48,7 @@ def listed(rate: float, *topics: str) -> Replication:
 
 
 def lagging(records: bytes = b"", *, high_watermark: int = 1_000) -> Entry:
-    """Return a partition of a response whose fetch offset is below the high watermark."""
+    """Return a response's partition with a fetch offset below the high watermark."""
     return Entry(0, high_watermark, high_watermark - 1, 7, records)
 
 
@@ -475,7 +475,7 @@ def test_who_waited_longest_is_asked_for_first() -> None:
 @pytest.mark.parametrize("version", [3, 11, 17])
 @pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
 def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version: int, records: bytes) -> None:
-    """If they were held back, the follower would fetch them again at once and without end."""
+    """If such records were held back, the follower would fetch them again at once and without end."""
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1})
     passed = 0
