@@ -73,9 +73,7 @@ hours = st.tuples(minutes, minutes | st.just(DAY_MINUTES)).filter(lambda pair: p
 
 @settings(max_examples=60, deadline=None)
 @given(instants(), st.sets(st.integers(0, 6), min_size=1), hours)
-@example(
-    ("Pacific/Apia", 1_325_152_800_000), {4}, (0, DAY_MINUTES)
-)  # 2011-12-29 was followed by the 31st, a Saturday
+@example(("Pacific/Apia", 1_325_152_800_000), {4}, (0, DAY_MINUTES))  # 2011-12-29 was followed by the 31st, a Saturday
 @example(("America/Sao_Paulo", 1_518_912_000_000), {6}, (0, 60))  # 2018-02-18 began an hour before its midnight
 def test_a_schedule_is_open_at_the_local_times_within_its_hours(
     at: tuple[str, int], days: set[int], hours: tuple[int, int]
