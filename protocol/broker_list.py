@@ -124,7 +124,7 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the frame at ``start`` up to the end of its brokers, with the advertised addresses and the new size."""
+    """Return the frame up to the end of its brokers, with the advertised addresses and a corrected size."""
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
     return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array

@@ -266,7 +266,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _encoded_message(text: str | None) -> bytes | None:
-    """Encode an error message, cut to Kafka's longest string, because it may quote a name of that length."""
+    """Encode an error message, and cut it to the maximum length of Kafka's strings."""
     data = _encoded(text)
     if data is None or len(data) <= MAX_STRING_BYTES:
         return data

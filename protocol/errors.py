@@ -88,7 +88,7 @@ class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
 
 
 class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
-    """After a refused SaslHandshake v0, a client sent no new handshake, but probably a raw token."""
+    """After its SaslHandshake v0 was refused, a client sent no new handshake. Its bytes may be a raw token."""
 
 
 class PrincipalChanged(ProtocolError, reason="principal_changed"):
@@ -108,4 +108,4 @@ class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):
-    """A client sent a request of a version that the proxy cannot read and so cannot charge."""
+    """A client sent a request of a version that the proxy cannot read, so the request cannot be charged."""

@@ -12,7 +12,7 @@ is complete.
 
 The functions that return a user name parse a token as Kafka's servers do. They return None if the user is not clear. A
 malformed token raises no error, because the broker refuses it anyway. Messages may contain a password, so this module
-keeps no byte of them, and its errors quote none.
+never stores or quotes their bytes.
 
 Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
 ``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.

@@ -111,7 +111,7 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
 def truncate_partition(
     data: bytes, partition: ResponsePartition, records_end: int, api_version: int
 ) -> tuple[Buffer, ...]:
-    """Return the parts of a partition's entry, cut so that its records end at ``records_end``."""
+    """Return the parts of a partition's entry, without the records after ``records_end``."""
     view = memoryview(data)
     if records_end == partition.records_end:
         return (view[partition.begin : partition.end],)

@@ -98,7 +98,7 @@ class QuotaRequestHandler(Protocol):
     """Answers the requests of administrators."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request, then call ``owner``. Returns None if too many requests are waiting."""
+        """Begin to answer a request. ``owner`` is called later. Returns None if too many requests are waiting."""
 
 
 class Administration(NamedTuple):
@@ -129,7 +129,7 @@ def refusal(
     error_code: int = CLUSTER_AUTHORIZATION_FAILED,
     message: str = CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 ) -> bytes:
-    """Return the response that refuses a request as a whole. By default the client is not authorized."""
+    """Return the response that refuses a request as a whole, by default because the client is not authorized."""
     if isinstance(request, DescribeRequest):
         return write_describe_response(
             refuse_describe(error_code, message),

@@ -129,7 +129,7 @@ class QuotaManager:
         return self.store if isinstance(self.store, TopicStore) else None
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set. Any thread may call this."""
+        """Yield every rule as it was set, in force or not. Any thread may call this."""
         store = self.store
         sources = {} if store is None else dict(store.sources)
         for one in self.rules.listed():

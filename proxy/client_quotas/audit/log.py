@@ -96,7 +96,7 @@ class ChangeLog:
         self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write the summaries that are due, or all if ``is_end``. For the thread of ``write``."""
+        """Write the summaries that are due, or all if ``is_end``. Must be called in the thread of ``write``."""
         now = now_ms()
         self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 

@@ -46,7 +46,7 @@ class AttemptSummaries:
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
         """Add an attempt that changed nothing. Return whether it is the first of its kind and needs its own line.
 
-        Call ``take`` first, which returns the summaries of the last second.
+        Call ``take`` first, so that the attempt is not added to the summaries of the second before.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS

@@ -10,8 +10,8 @@ If a name is null, the entity is the default. In a change, a limit that is null 
 ``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Other limits and terms are kept.
 
 ``source`` says where a rule comes from. If another rule hides it, ``shadowed_by`` is the source of that rule. ``old``
-and ``new`` are rules, or null if there is no rule. ``error`` has Kafka's code, its name and a message. It has
-``"may_hold":true`` if it is unknown whether the rule is ``new`` now or later.
+and ``new`` are the rules before and after a change, or null. ``error`` has Kafka's code, its name and a message. With
+``"may_hold":true`` the change failed, but may have taken effect or take effect later.
 
 This module checks only the form of the JSON. ``proxy.client_quotas.rules.alter`` checks keys and limits.
 """
@@ -72,7 +72,7 @@ class RequestedChanges(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a change. ``may_hold`` means that the rule may be ``new`` now or later, despite the error."""
+    """The result of a change. ``may_hold`` means that a failed change may have taken effect, or take effect later."""
 
     entity: Entity
     old: StoredRule | None

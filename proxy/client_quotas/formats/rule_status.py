@@ -31,7 +31,7 @@ class RuleStatus(NamedTuple):
 
 
 def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
-    """Return the status of a rule at a Unix time, or None if it has no terms and is always in force."""
+    """Return the status of a rule at a Unix time, or None without terms, because the rule is always in force."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")

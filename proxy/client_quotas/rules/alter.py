@@ -145,7 +145,7 @@ def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[
 
 
 class _Entities(NamedTuple):
-    """Decides on the change of each entity, with the arguments of ``decide``."""
+    """Has the arguments of ``decide``, and decides on one entity at a time."""
 
     rules: Mapping[Entity, StoredRule]
     is_host: Callable[[str], bool]

@@ -107,7 +107,7 @@ class EffectiveRules:
         )
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set. Any thread may call this."""
+        """Yield every rule as it was set, in force or not. Any thread may call this."""
         # The rules of the file are in a dict that is only replaced. ``copy`` copies the dict of the store in one step.
         of_file, sources, stored = self._stored_form, self.sources, self.stored.copy()
         for entity, rule in of_file.items():

@@ -92,7 +92,7 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Update the rules of these addresses. Return those that no rule of the file hides."""
+        """Update the rules of the ``touched`` addresses, and return those that no rule of the file hides."""
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
             rule = self._rule(address)
