@@ -102,7 +102,7 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Return each part's time within its interval. ``middle`` is the fraction of the amount before its middle."""
+    """Return each part's time in its interval. ``middle`` is the fraction of the amount before the part's middle."""
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
     passed = rows.amount * middle

@@ -119,7 +119,7 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return the changes of owner with bytes both before and after them, each with its ``day``.
+    """Return the changes of owner that have billed bytes before and after them, each with its ``day``.
 
     ``days`` is the result of ``charged``. A name of null means any name.
     """

@@ -59,7 +59,7 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
 
 
 def bad_lines() -> Column:
-    """Return an aggregation of rows of ``parsed``: the last ``LINES`` bad rows as JSON, or null if there are none."""
+    """Return a Spark aggregation of ``parsing.parsed``: the last ``LINES`` bad rows as JSON, or null without any."""
     place = F.struct("source", "position", "text")
     line = F.to_json(F.struct("source", F.col("position").alias("line"), "fault", "text"))
     return F.max_by(line, F.when(F.col("fault").isNotNull(), place), LINES)

@@ -1,6 +1,7 @@
 """Finds the damaged files of a log, and the kind of damage. ``usage_reader`` lists them in quarantine.
 
-Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop.
+Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop. A damaged
+file becomes a row with the columns ``FAULT``.
 """
 
 import re
@@ -30,7 +31,7 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row of ``FAULT`` for each broken local .gz file. The batches have a ``path`` (a URI) and a ``source``."""
+    """Yield a row for each damaged .gz file on a local disk. The batches have a ``path`` (a URI) and a ``source``."""
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -48,13 +49,13 @@ def _fault_here(path: str) -> str | None:
 
 
 def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row of ``FAULT`` for each empty file, since Spark never opens empty files."""
+    """Return a row for each empty file, since Spark never opens empty files."""
     blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
     return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row of ``FAULT`` for each broken .gz file in ``paths``, which are not local."""
+    """Return a row for each damaged .gz file in ``paths``, which are not local."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)

@@ -62,7 +62,7 @@ class LogFiles:
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
     def broken(self, output: Output) -> DataFrame:
-        """Return a row of ``FAULT`` for each .gz file that ends too early or is damaged, and for each empty file.
+        """Return a row with the columns ``FAULT`` for each damaged or incomplete .gz file, and for each empty file.
 
         Spark reads such a file as far as it can, and reports nothing.
         """
@@ -132,7 +132,7 @@ def log_root(files: Files, usage: str) -> str:
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:
-    """Yield the directories between a file and the root."""
+    """Yield the directories between a file and the root of the log."""
     at = path.rpartition("/")[0]
     while at.startswith(f"{root.rstrip('/')}/"):
         yield at

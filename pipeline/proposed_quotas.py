@@ -29,7 +29,7 @@ class ProposedQuotas:
         return {rule.shaping or default for rule in self.config.quotas}
 
     def tables(self) -> dict[str, RuleTable]:
-        """Return the rule table of each kind of quota, by the label of the kind."""
+        """Return the rule table of each kind of quota, by label, such as ``produce``."""
         return {label: RuleTable(kind, self.config.quotas) for label, kind in _KINDS.items()}
 
     def bucket(self, kind: str, user: str, client_id: str) -> Bucket:

@@ -1,7 +1,8 @@
-"""Writes shares and rules to the quota topic, and reads the records of an earlier process.
+"""Writes shares and rules to the quota topic, which the proxies read, and reads the records of an earlier process.
 
 ``config.quota_record`` defines the format of the records. A header of each record has the id of its publisher. So the
-publisher leaves the rules of other writers alone, and notices a second publisher. Two publishers would exceed limits.
+publisher leaves the rules of other writers alone, and notices a second publisher. Two publishers together would exceed
+limits.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """Charges many parts of a bucket's demand at once, up to the first part that may cause throttling.
 
-This module needs no Spark, does no I/O and reads no clock.
+This module needs no Spark, does no I/O and reads no clock. A *part* is a piece of a record, with an arrival time (see
+``arrivals``). A *slot* is one of Kafka's sampled windows.
 
 Without throttling, each part is sent when it arrives, so the arithmetic of ``proxy.quota`` can be done for many parts
 at once, in arrays. The first part that may cause throttling, and all later parts, are charged by ``proxy.quota``
@@ -59,7 +60,7 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches the starts of slots (sampled windows), which are the same for buckets with different limits."""
+    """Caches the starts of slots, which are the same for buckets with different limits."""
 
     def __init__(self) -> None:
         self._parts: Parts | None = None

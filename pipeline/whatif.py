@@ -104,7 +104,7 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the demand of the entities that have a limit, with the bucket that each entity is charged to."""
+    """Return the demand of each entity that has a limit, with the bucket of the entity."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
@@ -146,7 +146,7 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Return whether a bucket with records of this ``densest`` rate and ``part`` may exceed its ``limit``."""
+    """Return whether a bucket may exceed its ``limit``, given its highest rate ``densest`` and largest ``part``."""
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
     # With N sampled windows, the amount that counts at an instant arrived within N + 1 windows, and is divided by at

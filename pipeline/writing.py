@@ -54,7 +54,7 @@ class Output:
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
-        """Write a table with a directory for each ``day``. Each has one file, sorted by the columns ``order``."""
+        """Write a table with a directory for each ``day``. Each directory has one file, sorted by the columns ``order``."""
         rows = frame.repartition("day").sortWithinPartitions("day", *order)
         self.table(name, rows, partitions=["day"], form=form, files=None)
 
@@ -130,7 +130,7 @@ def staged(
 
 
 def is_results(files: Files, directory: str) -> bool:
-    """Return whether a directory holds results of a command other than ``simulate``."""
+    """Return whether a directory contains results of a command. A log from ``simulate`` does not count."""
     mark = f"{directory}/{_MARK}"
     return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
 

@@ -1,7 +1,8 @@
 """``kafka-quota-pipeline balance --follow`` divides the limits of a cluster over its proxies every few seconds.
 
-A Spark stream adds up the use that the proxies log, and this process writes their shares to the quota topic. Nothing is
-stored: demand comes from the last seconds of the log, and a new process waits until all earlier shares have expired.
+A Spark stream adds up the use that the proxies log, and this process writes their shares to the quota topic. A share
+has a lease: it expires unless each publication renews it. Nothing is stored. Demand comes from the last seconds of the
+log, and a new process waits until all earlier leases have expired.
 """
 
 import argparse
@@ -260,7 +261,7 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until an earlier process's shares have expired. Raises PipelineError if that process still publishes."""
+    """Wait until an earlier process's leases have expired. Raises PipelineError if that process still publishes."""
     if found.lease_ms is None and not found.shares:
         return
     lease_ms = max(found.lease_ms or 0, args.lease)
@@ -277,7 +278,7 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares at each interval, with a record of news that renews the leases of all shares."""
+    """Publish the changed shares at each interval, with a record (``News``) that renews the leases of all shares."""
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
     before_ms: int | None = None

@@ -99,7 +99,7 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def line_counts() -> list[Column]:
-    """Return aggregations over rows of ``parsed``: the number of lines, the number of bad lines, and a bad line."""
+    """Return Spark aggregations of ``parsing.parsed``: the number of lines, the number of bad lines, and a bad line."""
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]

@@ -26,7 +26,7 @@ class Difference(NamedTuple):
 
 
 def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRule | None]) -> tuple[Difference, ...]:
-    """Return the entities of ``new`` that have another rule in ``old``, in the order of ``new``.
+    """Return a difference for each entity of ``new`` that has another rule, or none, in ``old``.
 
     If ``new`` has None for an entity, its rule is removed. Entities that are not in ``new`` keep their rules.
     """

@@ -21,11 +21,11 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The sizes of a move's two logs at one moment."""
+    """The sizes of a move's logs at its leader and its follower, at one moment."""
 
     leader: int  # node id
-    leader_bytes: int  # the size of the log on the leader
-    follower_bytes: int  # the size of the new replica's log
+    leader_bytes: int
+    follower_bytes: int
     in_sync_followers: int = 0  # the number of other followers that are in sync; they fetch new data too
 
 
