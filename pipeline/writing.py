@@ -54,7 +54,7 @@ class Output:
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
-        """Write a table with a directory for each ``day``. Each directory has one file, sorted by the columns ``order``."""
+        """Write a table with a directory for each ``day``. Each day has one file, sorted by the columns ``order``."""
         rows = frame.repartition("day").sortWithinPartitions("day", *order)
         self.table(name, rows, partitions=["day"], form=form, files=None)
 
