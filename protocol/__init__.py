@@ -34,6 +34,6 @@ In all modules:
 * ``offset``, ``position`` and ``start`` are indices into ``data``. Other frames may follow the ``end`` of a frame.
 * A function that takes ``data`` returns None if more bytes are needed.
 * ``api_key`` and ``api_version`` are those of the request, even in a function for responses. An unknown newer version
-is read like the newest version in ``api``.
+  is read like the newest version in ``api``.
 * Malformed bytes raise a ``ProtocolError`` and no other exception.
 """

@@ -139,7 +139,7 @@ def charged_bytes(size_bytes: int, api_version: int) -> int:
     """Return how many bytes to charge for a response: its size field and its body, as Kafka does.
 
     ``size_bytes`` is the value of the size field. Unlike Kafka, the proxy also charges the node_endpoints (v16+, some
-    dozen bytes), because they have not arrived yet.
+    dozen bytes), because it charges before they arrive.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """

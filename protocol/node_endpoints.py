@@ -9,7 +9,7 @@ In ShareFetch and ShareAcknowledge they are the last field. All fields are compa
 
 * If the whole response has arrived, the endpoints are replaced by the advertised addresses.
 * If the response is forwarded in pieces, its size is already sent, so its length must not change. The endpoints are
-hidden under an unknown tag. Clients skip that tag and ask for Metadata instead.
+  hidden under an unknown tag. Clients skip that tag and ask for Metadata instead.
 
 Source: ProduceResponse.json (10 to 13), FetchResponse.json (16 to 18), ShareFetchResponse.json (0 to 2),
 ShareAcknowledgeResponse.json (0 to 2) in Apache Kafka.

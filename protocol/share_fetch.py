@@ -62,7 +62,7 @@ def charged_bytes(size_bytes: int) -> int:
     """Return how many bytes to charge for a response: its size field and its body, as Kafka does.
 
     ``size_bytes`` is the value of the size field. Unlike Kafka, the proxy also charges the node_endpoints, and the
-    partitions that only confirm acknowledgements (some 40 bytes each), because these have not arrived yet.
+    partitions that only confirm acknowledgements (some 40 bytes each), because it charges before these arrive.
 
     Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka.
     """

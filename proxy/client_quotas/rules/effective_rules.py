@@ -143,7 +143,10 @@ class EffectiveRules:
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Change rules of the store, with the ``addresses`` of hosts. Return the rules in force that may change."""
+        """Change the rules of the store, and return the rules in force that may change.
+
+        ``addresses`` has the addresses of the hosts in ``changes``.
+        """
         changes = tuple(changes)
         apply(self.stored, changes)
         ips: dict[Ip, IpRule | None] = {}
