@@ -70,7 +70,7 @@ def replace_coordinators(
 ) -> bytes:
     """Return the whole frame with the advertised addresses of its coordinators.
 
-    A coordinator without an advertised address becomes the error COORDINATOR_NOT_AVAILABLE, and clients ask again.
+    A coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which clients ask again.
     """
     is_compact = api_version >= 3
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])

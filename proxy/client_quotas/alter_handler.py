@@ -147,7 +147,10 @@ class AlterHandler:
         return decision, QuotasAltered(decision.results, found)
 
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
-        """Store and apply changes. Returns an error if the outcome is unknown. Raises it if nothing is stored."""
+        """Store and apply changes. Returns an error if it is unknown whether the changes are stored.
+
+        Raises NotKeptError if the changes are not stored.
+        """
         try:
             await self._store.keep(changes, before)
         except NotKeptError as error:
@@ -188,7 +191,7 @@ def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int,
 
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
-    """Put ``error`` in place of each result, because it is unknown whether the changes are stored."""
+    """Put ``error`` in the results of the changes, because it is unknown whether the changes are stored."""
     results, found = list(altered.results), list(altered.outcomes)
     for index, outcome in enumerate(found):
         if outcome.new != outcome.old:

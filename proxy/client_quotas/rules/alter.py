@@ -68,8 +68,7 @@ class HiddenRule(NamedTuple):
 
     Attributes:
         keys: The keys of its limits.
-        shown: The keys that the client may not remove, because it sees the limit of the other source for these
-            keys.
+        shown: The keys that the client may not remove, because the client sees the limits of the other source.
     """
 
     keys: Collection[str]

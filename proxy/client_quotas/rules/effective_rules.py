@@ -199,7 +199,7 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Apply the form that a stored rule has now. Without a rule, remove the one in force."""
+        """Put a stored rule in force as its terms say now. None removes the rule that is in force."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
 
