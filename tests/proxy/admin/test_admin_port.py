@@ -62,7 +62,7 @@ async def peer_of(admin: AdminServer) -> AsyncIterator[Peer]:
 
 
 async def probe_times_s(port: int, count: int = 10) -> list[float]:
-    """Probe both paths in turn, and return how long each response took."""
+    """Return how long each of ``count`` probes takes. They ask for /livez and /readyz in turn."""
     times: list[float] = []
     for number in range(count):
         begun_s = time.perf_counter()
@@ -213,7 +213,7 @@ async def test_accepting_resumes_after_a_lack_of_file_descriptors(
 
 
 class OutOfFiles:
-    """A bound socket that refuses the first two calls of ``accept``."""
+    """A bound socket. Its first two calls of ``accept`` fail for lack of file descriptors."""
 
     def __init__(self, bound: socket.socket) -> None:
         self._bound = bound

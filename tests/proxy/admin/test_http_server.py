@@ -233,7 +233,7 @@ async def test_the_port_is_free_after_the_end() -> None:
 
 
 def fill(server: Server, clients: int) -> None:
-    """Charge two buckets, one for producing and one for fetching, of each of ``clients`` client-ids."""
+    """Charge a produce bucket and a fetch bucket for each of ``clients`` client-ids, so that the metrics have them."""
     now_ms = time.monotonic_ns() // 1_000_000
     for number in range(clients):
         for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH):
@@ -371,19 +371,19 @@ def interpreter_as_in_run() -> Iterator[None]:
 
 
 async def scraper() -> asyncio.subprocess.Process:
-    """Start another process, which scrapes as Prometheus does."""
+    """Start a process that waits for a URL and then scrapes it, as Prometheus does."""
     pipe = subprocess.PIPE
     return await asyncio.create_subprocess_exec(sys.executable, "-c", SCRAPER, stdin=pipe, stdout=pipe)
 
 
 async def scrape(process: asyncio.subprocess.Process, url: str) -> int:
-    """Let the process scrape. Return how many buckets it read."""
+    """Let the process scrape ``url``. Return how many buckets the response has."""
     out, _ = await process.communicate(url.encode())
     return int(out)
 
 
 def work_and_rest() -> int:
-    """Compute and rest in turns for a second, as a thread that does not hold up the event loop."""
+    """Compute and sleep in turn for a second, as a well-behaved thread does."""
     computed, end_s = 0, time.perf_counter() + 1
     while time.perf_counter() < end_s:
         computed += sum(range(1_000))
@@ -392,7 +392,7 @@ def work_and_rest() -> int:
 
 
 async def worst_gap_s(until: asyncio.Task[int]) -> float:
-    """Return the longest delay of the event loop."""
+    """Return the longest delay of the event loop before ``until`` was done."""
     worst_s, last_s = 0.0, time.perf_counter()
     while not until.done():
         await asyncio.sleep(_TICK_S)

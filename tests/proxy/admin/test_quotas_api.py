@@ -162,7 +162,7 @@ HIDDEN: Final = {
 
 
 def filed_too(one: Page) -> None:
-    """Load a configuration file that also has a rule for alice."""
+    """Load a configuration file with a rule for alice, which hides the stored rule."""
     alice = QuotaRule(user="alice", consumer_byte_rate=9.0, producer_byte_rate=8.0, source="p.yaml:8")
     one.server.quota_manager.follow_file(replace(one.server.config, quotas=(FILED, alice)))
 

@@ -37,7 +37,7 @@ Explained = Callable[..., str]
 
 @pytest.fixture
 def explained(capsys: pytest.CaptureFixture[str]) -> Explained:
-    """Return a function that runs ``explain`` for a file with more arguments, and returns its output."""
+    """Return a function that runs ``explain`` for a configuration file, and returns the output."""
 
     def run(file: Path, *arguments: str) -> str:
         assert main(["explain", str(file), *arguments]) == 0

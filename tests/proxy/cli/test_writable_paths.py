@@ -23,7 +23,7 @@ READ_ONLY = 'mount -t tmpfs -o ro none "$0" && exec "$@"'
 
 
 def ended(command: str, file: Path, *, within: list[str | Path] | None = None) -> tuple[int, str]:
-    """Run a command until it ends. Return its status and its last line."""
+    """Run a command that ends by itself. Return its exit status and the last line of its standard error."""
     if command == "check" and not within:
         with redirect_stderr(StringIO()) as stderr, redirect_stdout(StringIO()):
             status = main([command, str(file)])
@@ -40,7 +40,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 def read_only(directory: Path) -> list[str | Path]:
-    """Make a read-only directory. Return the program under which a command sees the directory as read-only."""
+    """Make a read-only directory. Return the command that a program must run under to find the directory read-only."""
     directory.mkdir()
     if subprocess.run(["unshare", "-rm", "true"], check=False, capture_output=True).returncode:
         directory.chmod(0o500)  # has no effect for root

@@ -65,7 +65,7 @@ def written(request: QuotaRequest) -> bytes:
 
 
 class Bed:
-    """A manager. Keeps the changes that the manager reports."""
+    """A ``QuotaManager``, and the changes that it has reported."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.changes: list[tuple[RuleChanges, IpChanges]] = []

@@ -24,7 +24,7 @@ from tests.support.topic_log import NAME, LogWriter, TopicLog, made_up
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
-    """Return a simulated topic in place of the configured one."""
+    """Put a simulated topic in place of the configured one."""
     return made_up(monkeypatch)
 
 

@@ -41,7 +41,7 @@ class Clock:
 
 
 class Bed:
-    """A timer with its clock. Keeps the changes that the timer reports."""
+    """A ``RuleTimer``, its clock, and the changes that it has reported."""
 
     def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
         self.clock = Clock()
@@ -230,7 +230,7 @@ async def test_stored_ramp_continues_on_schedule_after_a_restart(tmp_path: Path)
 
 
 async def _over_a_run(path: Path, clock: Clock, more_ms: int) -> tuple[float, float]:
-    """Run a proxy for ``more_ms`` of its clock. Return the limit of etl at the start and at the end."""
+    """Run a proxy for ``more_ms`` of its clock. Return the limit of client etl at the start and at the end."""
     async with stub_broker(answers) as broker, running(config_to(broker, path), wall_ms=clock) as server:
         ((_, quotas),) = server.brokers.quotas_by_name
 

@@ -78,7 +78,7 @@ def test_usage_over_the_limit_is_waited_for_once(shaping: Shaping) -> None:
     start_ms=st.sampled_from(STARTS_MS),
 )
 def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait_ms: int, start_ms: int) -> None:
-    """The formula assumes that no sample leaves the window during the wait."""
+    """The formula assumes a full window from which no sample leaves during the wait."""
     bucket = bucket_of_alice(manager_of(rule("alice", limit=limit)), start_ms)
     bucket.charge(1, now_ms=start_ms)
     bucket.charge(1, now_ms=start_ms + 999)

@@ -26,7 +26,7 @@ class Entry:
 
 @dataclass
 class CountedTable:
-    """A table that counts how often it looks at an entry."""
+    """A table of buckets that counts in ``looks`` how often it has checked the debt of an entry."""
 
     most: int
     named: set[Tags] = field(default_factory=set)
@@ -54,7 +54,7 @@ class CountedTable:
         return entry
 
     def use(self, name: str, *, now_ms: int = 0, owes_until_ms: float = 0) -> Entry | None:
-        """Look up an entry, hold it, give it a debt, and release it."""
+        """Look up an entry, hold it, make it owe until ``owes_until_ms``, and release it."""
         entry = self.look_up(name, now_ms=now_ms)
         if entry is not None:
             entry.holders += 1

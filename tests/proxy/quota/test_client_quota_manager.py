@@ -252,7 +252,7 @@ def test_expired_bucket_is_not_returned_again() -> None:
 
 
 def test_cache_of_look_ups_is_bounded() -> None:
-    """All client-ids are charged to one bucket, so memory must not grow with their number."""
+    """All client-ids of alice are charged to one bucket, so memory must not grow with their number."""
     manager = manager_of(rule("alice"))
 
     for number in range(100_001):

@@ -53,7 +53,7 @@ def config_of(
 
 
 def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every_ms: int = 0) -> list[int]:
-    """Open a connection from each address. Return how long each is kept without service, or 0 if it is served."""
+    """Open a connection from each address. Return for how many ms each is kept unserved, or 0 if it is served."""
     kept = []
     for turn, host in enumerate(hosts):
         now_ms = at_ms + turn * every_ms

@@ -70,7 +70,7 @@ def test_any_set_of_rules_resolves_as_in_kafka(entities: set[Entity]) -> None:
 
 @given(entities=st.sets(st.sampled_from(MANY)), removed=st.sampled_from(MANY))
 def test_limit_is_found_by_tags_alone(entities: set[Entity], removed: Entity) -> None:
-    """This includes the tags of a bucket after the removal of its rule."""
+    """The tags of a bucket are enough to find its limit, also after its rule was removed."""
     limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
     before = {**limits, removed: 1.0}
     table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))

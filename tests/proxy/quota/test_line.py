@@ -4,7 +4,7 @@ from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line, Place
 
 
 class Waiting:
-    """A connection with a name that waits in a line."""
+    """A connection with a name that waits in a line. Only ``BrokerLines`` may wake it."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name

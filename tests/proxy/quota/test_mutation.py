@@ -83,7 +83,7 @@ def decided(
 
 
 def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> int:
-    """Request a change of one topic. Return the throttle time."""
+    """Ask for one topic with so many partitions. Return the throttle time in ms."""
     decision = decided(bucket, request_of([(b"t", partitions)], version=version), now_ms=now_ms)
     return record(decision, bucket, now_ms=now_ms).throttle_time_ms
 
@@ -154,7 +154,7 @@ class KafkaQuota:
         self.last_throttle_time_ms = 0
 
     def record(self, permits: int, now_ms: int, *, is_strict: bool) -> bool:
-        """Return whether the change was accepted."""
+        """Return whether the change is accepted. Only a strict quota ever refuses one."""
         if is_strict:
             left = self.tokens.measure(self.config, now_ms)
             if left < 0:
@@ -234,7 +234,7 @@ def test_unknown_topic_has_assumed_permits() -> None:
 
 
 def test_repeated_topic_is_charged_and_decided_once() -> None:
-    """Otherwise one entry could be refused while the broker carries out the other without a charge."""
+    """If only one of two entries for a topic were refused, the broker would carry out the other for free."""
     bucket = bucket_of(10.0)
     request = request_of([(b"a", 150), (b"b", 2), (b"a", 10), (b"b", 5), (b"none", 0)])
 

@@ -43,7 +43,7 @@ def rules_of(changes: Mapping[Entity, Mapping[str, int] | None]) -> dict[Entity,
 
 
 def seen_by(quotas: BrokerQuotas, now_ms: int) -> object:
-    """Return the limits that apply to each client, and how many buckets there are."""
+    """Return everything that the rules decide: the buckets, limits and open connections of every client."""
     buckets = [
         quotas.bucket(kind, principal=user, client_id=client_id, now_ms=now_ms)
         for kind in BUCKET_KINDS

@@ -14,7 +14,7 @@ def bucket_of(shaping: Shaping = Shaping.SAMPLED, *, max_throttle_time_ms: int |
 
 
 def send(bucket: Bucket, amount: int, *, now_ms: int, took_ms: int = 0) -> None:
-    """Charge a request, and observe the bucket if the request is over the limit."""
+    """Charge a request. If it is over the limit, count the wait that it would have had."""
     wait_ms = bucket.charge(amount, now_ms=now_ms)
     if wait_ms > 0:
         bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)

@@ -86,7 +86,7 @@ def test_waits_match_kafka_while_active_names_fit_the_table(
 def test_no_debt_is_lost_while_indebted_names_fit_the_table(
     most: int, steps: list[tuple[str, int, int]], shaping: Shaping
 ) -> None:
-    """The model is an unbounded table from which the same buckets are removed."""
+    """Waits are compared with those of an unbounded table, from which the same buckets are removed."""
     clients = OneOffClients(quotas_of(most=most, shaping=shaping))
     unbounded = ClientQuotaManager(QuotaKind.PRODUCE, [A_DEFAULT], shaping=shaping, max_buckets=1_000_000)
     owes_until_ms: dict[str, float] = {}  # when usage no longer counts
@@ -256,7 +256,7 @@ def test_shared_bucket_expires_when_it_is_unused() -> None:
 
 
 def test_lower_limit_protects_new_debts_from_eviction() -> None:
-    """A bucket takes its new limit at its next look-up, and until then it is not evicted."""
+    """A bucket takes its new limit when it is next looked up. Its usage must not be lost before that."""
     clients = OneOffClients(quotas_of(most=2))
     clients.charge("a", 5_000, 0)
     clients.charge("b", 5_000, 0)
@@ -331,7 +331,7 @@ def test_a_rule_for_a_long_name_holds_for_it_and_for_no_other() -> None:
 
 
 def _flood(names: int, most: int) -> tuple[float, float]:
-    """Return the CPU time for each new name in microseconds, and the memory after the flood in MB."""
+    """Charge new names. Return the CPU time of each in microseconds, and the memory in MB after the flood."""
     clients = OneOffClients(quotas_of(most=most))
     begun_s = process_time()
     for number in range(names):

@@ -48,7 +48,7 @@ def test_any_interleaving_gives_kafkas_tokens(
 
 
 def test_bucket_starts_full_at_any_time() -> None:
-    """Kafka's bucket starts empty and has never been filled, but epoch times fill it at once."""
+    """Kafka's bucket starts empty at time 0, and is full at its first use only because epoch times are large."""
     for start_ms in STARTS_MS:
         bucket = TokenBucket(burst_ms=2_000, byte_rate_limit=50.0, now_ms=start_ms)
 

@@ -237,7 +237,7 @@ def test_v12_new_bound_applies_at_once_and_resets_nothing() -> None:
 
 
 def test_v14_the_formula_of_the_throttle_time() -> None:
-    """Source: Kafka's QuotaUtilsTest. A charge is tested too, if whole bytes give the rate."""
+    """Source: Kafka's QuotaUtilsTest. A bucket is charged too, if a whole number of bytes has this rate."""
     rows: tuple[tuple[float, float, int, int | None, int], ...] = (
         (16.5, 16.5, 10, None, 0),
         (16.5, 16.5, 11, None, 0),
@@ -512,7 +512,7 @@ def test_v29_a_first_record_over_quota() -> None:
 
 
 def test_v29_half_a_millisecond_is_rounded_up() -> None:
-    """Rates and tokens are rounded as by Java's Math.round."""
+    """Waits for rates and for tokens are rounded as by Java's Math.round."""
     for exact_ms, wait_ms in ((0.5, 1), (1.5, 2), (2.5, 3), (-0.5, 0), (-1.5, -1), (-2.5, -2)):
         assert throttle_time_ms(byte_rate=1_000 + exact_ms, byte_rate_limit=1_000, window_ms=1_000) == wait_ms, exact_ms
         assert wait_for_tokens_ms(tokens=-exact_ms, byte_rate_limit=1_000) == max(wait_ms, 0), exact_ms
@@ -578,7 +578,7 @@ def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
 
 
 def test_v39_an_empty_fetch_is_charged_too() -> None:
-    """The charge is 4 and the body, which is the frame without the tag section of a flexible header."""
+    """The charge is 4 bytes and the body, which is the frame without the tag byte of a flexible header."""
     for versions, frame_bytes, charged in [
         ((0,), 8, 8),
         (range(1, 7), 12, 12),

@@ -26,7 +26,7 @@ APIS = [(key, version) for key, version in kio_messages.api_versions() if key in
 
 
 class Told:
-    """Keeps what a session reports about brokers. Clients get the address ``proxy`` and a port for each broker."""
+    """Records the broker addresses that a session reads. Clients get ``proxy`` and a port for each broker."""
 
     def __init__(self, *, nodes: range = range(10)) -> None:
         self.seen: list[tuple[Mapping[int, Address], bool]] = []
@@ -57,7 +57,7 @@ def _named(message: Untyped) -> Untyped:
 
 
 def _asked(wire: Wire, api_key: int, version: int, *, correlation_id: int = 1) -> None:
-    """Send a request of the client with a dummy body."""
+    """Let the client send a request for this API. Its content does not matter."""
     is_flexible = version >= {PRODUCE: 9, FETCH: 12, METADATA: 9, FIND_COORDINATOR: 3}.get(api_key, 0)
     header = request_header(api_key, version, correlation_id, "etl", is_flexible=is_flexible)
     body = b"\0\0\x01\0\0\0\0" + bytes(40)

@@ -172,7 +172,7 @@ def test_login_is_not_charged(shaping: Shaping) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_login_again_is_not_charged(version: int) -> None:
-    """In Kafka the layer of logins is below the layer of quotas (KIP-368)."""
+    """Kafka handles a repeated login, like the first one, below the layer that charges requests (KIP-368)."""
     wire = Wire(FIVE_A_SECOND, TEN_PERCENT)
     log_in(wire, plain("alice"), version=version)
     wire.client(other_request(9))

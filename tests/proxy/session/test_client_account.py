@@ -217,7 +217,7 @@ TWO = QuotaRule(user=DEFAULT, connections=2, source="quotas.yaml:7")
 
 
 def counted(listening: ConnectionContext, *, user: str = ANONYMOUS, client_id: bytes = b"etl") -> ClientAccount:
-    """Return the account of a connection that counts under its user and client-id."""
+    """Return the account of an open connection with this user and client-id."""
     account = ClientAccount(listening)
     account.log_in(user)
     account.count_connection(client_id)

@@ -149,7 +149,7 @@ def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
 
 
 def _without_limits(stream: bytes) -> bytes:
-    """Return requests in which the two limits of each Fetch that the proxy may lower are 0."""
+    """Return the requests with both size limits of each Fetch set to 0, because the proxy may lower them."""
     out = bytearray(stream)
     offset = 0
     while offset < len(out):
@@ -325,7 +325,7 @@ class Sessions(RuleBasedStateMachine):
             assert bucket.in_flight >= 0
 
     def teardown(self) -> None:
-        """Answer all requests and let time pass. Check that all bytes arrive and that nothing is left."""
+        """Answer all requests and let time pass. Then everything must have arrived and be charged once."""
         if not hasattr(self, "peers"):
             return
         for _ in range(400):

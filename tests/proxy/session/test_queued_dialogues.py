@@ -50,7 +50,7 @@ class Side:
         self.flow()
 
     def flow(self) -> None:
-        """Forward what the session allows, in both directions."""
+        """Send what the client has still to send, as far as the session reads it."""
         while self.outbox and not self.wire.session.state.is_blocked:
             self.take(self.wire.client(self.outbox.popleft()))
         self.take(b"")
@@ -74,7 +74,7 @@ class Side:
             self.flow()
 
     def check(self) -> None:
-        """Check that the client gets responses in the order of its requests."""
+        """Check that the client got whole responses in order, and perhaps the start of one more."""
         found = ids_of(self.seen)
         assert found == self.awaited[: len(found)]
 
@@ -108,7 +108,7 @@ def answer_to(request: bytes) -> bytes:
 
 
 def crowd_of(*, slots: int, refuses: bool) -> Crowd:
-    """Return four clients of a queue that has one place."""
+    """Return four clients of a broker, with one place in its queue."""
     crowd = Crowd(slots=slots, clients=4)
     options = DispatcherOptions(queue=QueueOptions(levels=1, capacity=1), is_backoff_enabled=refuses)
     crowd.line.dispatcher = crowd.dispatcher = Dispatcher(options, FixedLimit(slots))

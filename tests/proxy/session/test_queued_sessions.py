@@ -46,7 +46,7 @@ STEPS: Final = st.tuples(
 
 
 class Client:
-    """A client of the queue, and the rest of its last request that it has still to send."""
+    """A client of the queue. ``rest`` is the part of its last request that it has not sent yet."""
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire

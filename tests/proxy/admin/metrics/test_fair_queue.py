@@ -77,7 +77,7 @@ def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
 
 
 def test_a_broker_behind_two_listeners_has_one_queue() -> None:
-    """One listener is in front of the broker, and the other is in front of its cluster."""
+    """One listener is in front of the broker, and the other is in front of the broker's cluster."""
     settings = FairCallQueue(max_in_flight=2, capacity=8)
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
     direct = Listener(name="direct", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)

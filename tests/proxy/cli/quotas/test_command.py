@@ -26,7 +26,7 @@ ALICE = "--user alice --default-client-id"
 
 
 class Shell:
-    """Runs the command with the admin port of a proxy."""
+    """Runs ``kafka-quota-proxy quotas`` against the admin port of a proxy."""
 
     def __init__(self, served: Page, path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.page = served

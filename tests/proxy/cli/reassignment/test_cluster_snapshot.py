@@ -33,7 +33,7 @@ _UNLIMITED = "9223372036854775807"
 
 @dataclass
 class Cluster:
-    """A simulated cluster that counts how often its configs were read."""
+    """A simulated cluster that answers from its fields, and counts how often configs were read."""
 
     moving: dict[tuple[str, int], list[int]]  # the adding_replicas of each partition
     partitions: dict[tuple[str, int], tuple[int, list[int]]]  # leader and replicas in sync of each partition
@@ -101,7 +101,7 @@ class Time:
 
 
 def _cluster() -> Cluster:
-    """Return a cluster that moves two partitions of the topic ``orders`` to broker 4."""
+    """Return a cluster that moves two partitions to broker 4. The second partition has two followers in sync."""
     rates = {"leader.replication.throttled.rate": "8000000", "follower.replication.throttled.rate": "5000000"}
     return Cluster(
         moving={("orders", 0): [4], ("orders", 1): [4]},

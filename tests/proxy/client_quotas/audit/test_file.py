@@ -76,7 +76,7 @@ def test_full_disk_is_counted_and_logged_once_a_minute(
 
 
 def test_error_of_close_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second close of the same descriptor could close another file."""
+    """After a failed close, the descriptor may belong to another file, so it must not be closed again."""
     path, other, close = tmp_path / "a.jsonl", tmp_path / "other", os.close
     file = AuditFile(path)
     file.open()

@@ -76,7 +76,7 @@ def test_a_change_looks_at_no_other_address() -> None:
 
 @st.composite
 def changed(draw: st.DrawFn) -> tuple[Mapping[Ip, float], Mapping[str, tuple[str, ...]], list[Ip], EffectiveIpRules]:
-    """Return the limits by name, the addresses of hosts, the addresses in the file, and the rules after all steps."""
+    """Apply random changes. Return the limits by name, the hosts' addresses, the file's addresses, and the rules."""
     in_force = EffectiveIpRules(name="d")
     limits: dict[Ip, float] = {}
     known: dict[str, tuple[str, ...]] = {}

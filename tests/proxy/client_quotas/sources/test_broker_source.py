@@ -91,7 +91,7 @@ class Script:
 
 
 class Followed:
-    """A source with a scripted reader. Keeps the changes that the source reports."""
+    """A source that reads from a ``Script``, and the changes that it has reported."""
 
     def __init__(self, *, every_ms: int = 5, config: ProxyConfig = CONFIG) -> None:
         self.script = Script()

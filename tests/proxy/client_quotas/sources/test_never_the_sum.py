@@ -27,7 +27,8 @@ def manager(shaping: Shaping, burst_ms: int) -> ClientQuotaManager:
 def flow(*shapings: Shaping, request_bytes: int, is_held: bool = False, burst_ms: int = 1_000) -> Flow:
     """Return the flow of a client that always sends, except during throttle times.
 
-    ``shapings`` has the broker's shaping and then the proxy's. If ``is_held``, the proxy also delays its responses.
+    ``shapings`` has the broker's shaping and, if there is a proxy, the proxy's. If ``is_held``, the proxy also delays
+    its responses.
     """
     managers = [manager(shaping, burst_ms) for shaping in shapings]
     now_ms = waited_ms = 0

@@ -43,7 +43,7 @@ def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
 
 
 class Watched:
-    """A source with a scripted reader. Keeps the changes that the source reports."""
+    """A source with a scripted reader, and the changes that it has reported."""
 
     def __init__(self, *told: ReaderEvent) -> None:
         self.changes: dict[Entity, QuotaRule | None] = {}

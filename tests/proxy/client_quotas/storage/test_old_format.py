@@ -136,7 +136,7 @@ def test_copy_of_a_topic_that_is_damaged_is_set_aside(store: Path) -> None:
 
 
 def test_changes_behind_the_beginning_of_the_next_journal_do_not_count(tmp_path: Path) -> None:
-    """Such changes failed, because the next journal begins before them."""
+    """These changes could not be written, and the next journal begins without them."""
     old_journal(tmp_path, alice(1.0), alice(2.0)).write_bytes(
         old_journal(tmp_path, alice(1.0), alice(2.0)).read_bytes() + b"half a li"
     )

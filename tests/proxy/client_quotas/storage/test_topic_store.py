@@ -45,7 +45,7 @@ def rule(**limits: float) -> StoredRule:
 
 
 class Bed:
-    """A store. Keeps the changes that the store applies."""
+    """A ``TopicStore``, and the changes that it has applied."""
 
     def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
         self.stored: dict[Entity, StoredRule] = {}

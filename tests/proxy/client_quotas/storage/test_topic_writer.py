@@ -26,7 +26,7 @@ OUT_OF_ORDER, STORAGE = 45, 56
 
 @dataclass
 class Cluster(TopicCluster):
-    """A leader that checks its producers. ``answers`` has the next results: None is success, a number is an error."""
+    """A leader that checks its producers. ``answers`` has an error code, a way of failing, or None for each batch."""
 
     batches: list[tuple[int, int, list[Record]]] = field(default_factory=list)  # producer, sequence, records
     answers: deque[int | str | None] = field(default_factory=deque)

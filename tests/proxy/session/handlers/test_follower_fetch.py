@@ -58,7 +58,7 @@ def listed(rate: float) -> Replication:
 
 
 class Front(Wire):
-    """A session in front of broker 1, to which other brokers connect."""
+    """A session through which other brokers fetch from broker 1, the leader."""
 
     def __init__(self, replication: Replication | None, version: int = 17, **more: object) -> None:
         self.throttle = Throttle(replication, KafkaSettings())
@@ -73,7 +73,7 @@ class Front(Wire):
         return self.throttled.quota(now_ms=self.now_ms)
 
     def use_up(self, size_bytes: int = 1_000_000) -> None:
-        """Charge bytes to the quota, as if other followers had fetched them."""
+        """Use up bytes of the limit, as if other followers had fetched them."""
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
@@ -86,13 +86,13 @@ class Front(Wire):
         return write_response(self.version, Response(number, 0, 0, dict(entries)))
 
     def see(self, *places: Place, high_watermark: int = 1_000) -> None:
-        """Let the session see a response with these partitions."""
+        """Let the follower fetch these partitions once, so that the proxy knows how far they lag."""
         assert self.client(self.fetch(*places))
         entry = Entry(0, high_watermark, high_watermark, 0, b"")
         assert self.broker(self.answer(dict.fromkeys(places, entry)))
 
     def held(self, *places: Place) -> None:
-        """Send a fetch that waits in the session."""
+        """Use up the limit, so that a fetch of these partitions waits in the session."""
         self.see(*places)
         self.use_up()
         assert self.client(self.fetch(*places, number=2)) == b""
@@ -153,7 +153,7 @@ def test_v26_a_consumer_completes_in_both_cases() -> None:
 
 
 def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, dict[Place, Part]]:
-    """Return the topic of V45, and a fetch that begins with the partitions of ``offsets``."""
+    """Return the leader and the partitions of a fetch as in V45. The partitions in ``offsets`` come first."""
     places = [("moving", number) for number in range(8)]
     leader = Leader(version, {place: Log() for place in places})
     for place in places:

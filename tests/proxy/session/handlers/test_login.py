@@ -236,7 +236,7 @@ def test_failed_login_leaves_no_principal_and_no_bucket(dialogue: Dialogue) -> N
 
 @pytest.mark.parametrize(("error_code", "version"), [(33, 1), (34, 0), (34, 1)])
 def test_a_handshake_that_is_refused_changes_nothing(error_code: int, version: int) -> None:
-    """With error 34 the broker accepts no login at all, so no token follows."""
+    """Error 34 (ILLEGAL_SASL_STATE) means that the broker wants no login on this listener, so no token follows."""
     wire = Wire(USERS)
     wire.client(handshake_request("PLAIN", version=version))
     refusal = handshake_response(error_code=error_code)
@@ -631,7 +631,7 @@ def test_nothing_of_a_secret_is_shown_or_kept(
 
 
 def everything_under(wire: Wire) -> Iterator[object]:
-    """Yield all strings and bytes that the session and its listener refer to."""
+    """Yield all strings and bytes that the session, or the context that it shares with others, refers to."""
     seen: set[int] = set()
     todo: list[object] = [wire.session, wire.listening]
     while todo:

@@ -27,7 +27,7 @@ OPS = (Op("producer_byte_rate", 5.0),)
 
 
 class Follower:
-    """Holds responses until a test releases them."""
+    """Holds each response to a quota change until ``tell`` is called."""
 
     def __init__(self) -> None:
         self.tickets: list[Ticket] = []

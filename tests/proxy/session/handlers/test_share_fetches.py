@@ -146,7 +146,7 @@ def beside(wire: Wire) -> Wire:
 
 
 def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) -> Wire:
-    """Return a connection that owes its bucket ``size_bytes``, less the burst."""
+    """Return a connection with a bucket that was charged ``size_bytes`` at once, and owes all but the burst."""
     wire = Wire(PACED, enforcement=enforcement)
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=size_bytes + 1))

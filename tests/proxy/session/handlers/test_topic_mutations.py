@@ -29,7 +29,7 @@ class Bed:
         self.controller = Controller(**topics)
 
     def ask(self, request: bytes) -> dict[str, int]:
-        """Send a request, and let the controller answer what it gets. Return the error of each topic."""
+        """Send a request, and let the controller answer what the proxy asks. Return the error of each topic."""
         passes = self.wire.client(request)
         answer = self.wire.to_client()
         while passes:

@@ -43,17 +43,17 @@ def limited(rate: float, **more: object) -> Replication:
 
 
 def listed(rate: float, *topics: str) -> Replication:
-    """Return a limit of a leader on the replicas of some topics."""
+    """Return a limit of the leader on the replicas of these topics, by default ``moving``."""
     return limited(rate, leader_replicas={topic: parse("*") for topic in topics or ("moving",)}, follower_replicas={})
 
 
 def lagging(records: bytes = b"", *, high_watermark: int = 1_000) -> Entry:
-    """Return a response's partition with a fetch offset below the high watermark."""
+    """Return a leader's response for a partition with a fetch offset below the high watermark."""
     return Entry(0, high_watermark, high_watermark - 1, 7, records)
 
 
 class Hands:
-    """A follower and its leader. Tests send one fetch at a time."""
+    """Plays both the follower and the leader, one fetch at a time."""
 
     def __init__(self, replication: Replication | None, version: int = 17, *, throttle: Throttle | None = None) -> None:
         self.version = version
@@ -68,7 +68,7 @@ class Hands:
         return self.leader.quota(now_ms=self.now_ms)
 
     def use_up(self, size_bytes: int) -> None:
-        """Charge bytes to the quota, as if other followers had fetched them."""
+        """Use up bytes of the limit, as if other followers had fetched them."""
         self.quota.settle(0, size_bytes)
         self.quota.record(size_bytes, now_ms=self.now_ms)
 
@@ -87,7 +87,7 @@ class Hands:
         max_bytes: int = 10 * MiB,
         session: tuple[int, int] = (0, -1),
     ) -> Decision:
-        """Send a fetch. A number in ``parts`` is a fetch offset."""
+        """Let the follower fetch. Return the proxy's decision. A number in ``parts`` is a fetch offset."""
         return self.decide(self.frame(parts, max_wait_ms=max_wait_ms, max_bytes=max_bytes, session=session))
 
     def frame(
@@ -102,13 +102,13 @@ class Hands:
         return write_request(self.version, Request(9, FOLLOWER, max_wait_ms, max_bytes, *session, whole))
 
     def asked(self, parts: Mapping[Place, Part | int], **more: object) -> Request:
-        """Send a fetch, and return the request that the leader gets."""
+        """Let the follower fetch. Return the request that the leader gets."""
         decision = self.ask(parts, **more)  # type: ignore[arg-type]
         assert isinstance(decision, Forward)
         return read_request(decision.frame, self.version)
 
     def told(self, parts: Mapping[Place, Part | int], **more: object) -> Response:
-        """Send a fetch, and return the proxy's own response."""
+        """Let the follower fetch. Return the response that the proxy gives itself."""
         decision = self.ask(parts, **more)  # type: ignore[arg-type]
         assert isinstance(decision, Answered)
         return read_response(decision.frame, self.version)
@@ -120,7 +120,7 @@ class Hands:
         return read_response(out, self.version)
 
     def see(self, parts: Mapping[Place, Part | int], entries: Mapping[Place, Entry] | None = None) -> None:
-        """Send a fetch and a response without records, so that each partition is known."""
+        """Let the follower fetch and get no records, so that the proxy knows how far each partition lags."""
         self.asked(parts)
         self.reply(entries or dict.fromkeys(parts, lagging()))
 
@@ -586,7 +586,7 @@ def test_follower_in_sync_that_waited_under_another_limit_keeps_no_other_waiting
 
 
 def test_follower_does_not_wait_for_its_own_place() -> None:
-    """A follower that was served goes to the end of all lines, but must not wait for itself."""
+    """A follower that is served moves to the end of all lines, and must not wait behind its own earlier place."""
     replication = Replication(
         leader_rate=1_000_000,
         follower_rate=1_000,
