@@ -149,7 +149,7 @@ def test_any_other_key_is_a_fault(key: bytes | None) -> None:
     ],
 )  # fmt: skip
 def test_a_key_has_one_form_only(key: bytes) -> None:
-    """Compaction would keep both of two forms, and the deletion of the newer would bring the older back."""
+    """Compaction would keep a record for each form of a key. Deleting the newer would bring the older back."""
     assert fault(key, b'{"producer_byte_rate":1.0}').kind is FaultKind.KEY
 
 

@@ -99,7 +99,7 @@ def test_a_star_is_every_partition_of_every_broker() -> None:
     ],
 )
 def test_a_list_that_only_kafkas_validator_accepts_is_read(text: str, expected: ThrottledReplicas) -> None:
-    """This is vector V43."""
+    """This is case V43 of ``proxy/quota/test_vectors``."""
     assert parse(text) == expected
     assert read(text) == (expected, ())
 

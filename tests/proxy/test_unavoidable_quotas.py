@@ -273,7 +273,7 @@ def test_a_flood_of_client_ids_does_not_make_two_quotas_of_one_name() -> None:
 
 
 def test_evicted_bucket_is_not_charged_through_a_kept_client_id() -> None:
-    """After a request of an unknown version, no connection keeps the earlier bucket in the table."""
+    """A request of an unknown version makes the session forget its client, so that the bucket may be evicted."""
     here = scene(BY_CLIENT_ID, max_buckets=10)
     wire = here.connect()
     here.produce(wire, client_id="one", size_bytes=100)

@@ -67,6 +67,6 @@ def broker(kind: Untyped, node_id: int, host: str, port: int) -> Untyped:
 
 
 def as_advertised(entity: Untyped, name: str) -> Untyped:
-    """Return a broker or coordinator with its advertised address. ``name`` is its field with the node id."""
+    """Return a broker or coordinator with its advertised address. The field ``name`` has the node id."""
     host, port = ADVERTISED[getattr(entity, name)]
     return replace(entity, host=host.decode(), port=port)

@@ -46,7 +46,7 @@ def messages(kind: str) -> list[tuple[Untyped, int]]:
 
 
 def example(cls: Untyped, version: int, values: Mapping[str, Any] = NOTHING, *, array_length: int = 2) -> Untyped:
-    """Return a message without nulls and empty arrays. ``values`` replaces top-level fields."""
+    """Return a message without nulls or empty arrays. ``values`` replaces top-level fields."""
     return cls(version=version, **{**_filled(cls.fields, version, array_length), **values})
 
 

@@ -36,7 +36,7 @@ def response_class(api_key: int, version: int) -> Untyped:
 def example(
     entity: Untyped, values: Mapping[str, Any] = NOTHING, *, array_length: int = 2, tagged: bool = True
 ) -> Untyped:
-    """Return a message without nulls and empty arrays. ``values`` replaces top-level fields."""
+    """Return a message without nulls or empty arrays. ``values`` replaces top-level fields."""
     filled = {}
     for field in fields(entity):
         if field.name in values:

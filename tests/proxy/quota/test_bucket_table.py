@@ -1,4 +1,7 @@
-"""Tests which buckets are evicted, against a model that looks at all buckets each time."""
+"""Tests which buckets are evicted, against a model that looks at all buckets each time.
+
+A bucket that may not be evicted now is parked, and checked again at a later time.
+"""
 
 from dataclasses import dataclass, field
 from itertools import count

@@ -61,7 +61,7 @@ def test_client_waits_for_usage_of_both_brokers_quotas(shaping: Shaping) -> None
 def test_merged_rate_counts_as_one_rate_within_two_windows(
     charges: list[tuple[int, int, int]], after: list[tuple[int, int]]
 ) -> None:
-    """The slots of two rates begin at different times, so a record may leave a slot sooner or later."""
+    """The slots of two rates begin at different times, so a merged record may leave the window earlier or later."""
     one, other = Rate(samples=11, window_ms=1_000), Rate(samples=11, window_ms=1_000)
     recorded: list[tuple[int, int]] = []
     now_ms = NOW_MS

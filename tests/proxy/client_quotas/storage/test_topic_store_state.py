@@ -1,4 +1,7 @@
-"""Tests that proxies that have read the same topic have the same rules, in whichever order the proxies wrote them."""
+"""Tests that proxies that have read the same topic have the same rules, in whichever order the proxies wrote them.
+
+The terms of a rule are everything but its limits, such as its expiry.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -47,7 +50,7 @@ def garbage(key: bytes = b'{"user":"alice","key":"producer_byte_rate"}') -> Reco
 
 @dataclass
 class Reader:
-    """A ``StoreTopicState``. ``told`` has the rules that result from the changes it has returned."""
+    """A ``StoreTopicState``. ``told`` has the rules that result from the changes that the state has returned."""
 
     state: StoreTopicState = field(default_factory=lambda: StoreTopicState(name="kafka://k:9092/store", most=4))
     told: dict[Entity, StoredRule] = field(default_factory=dict)

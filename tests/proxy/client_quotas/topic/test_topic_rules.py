@@ -1,4 +1,8 @@
-"""Tests which rules of a quota topic and a configuration file are in force. The topic has shares and leases."""
+"""Tests which rules of a quota topic and a configuration file are in force.
+
+A share is a proxy's part of a quota, for the time of a lease. News renew the lease. Terms are all of a rule but its
+limits.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
