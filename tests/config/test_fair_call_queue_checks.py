@@ -488,7 +488,7 @@ def test_settings_that_hadoop_accepts_are_accepted(section: str, expected: dict[
     Dispatcher(dispatcher_options(found), FixedLimit(1))
 
 
-def test_of_several_providers_the_first_counts_as_in_hadoop() -> None:
+def test_first_of_several_providers_counts_as_in_hadoop() -> None:
     ours, hadoops = "traffic", "org.apache.hadoop.ipc.DefaultCostProvider"
 
     (warning,) = warnings(f"cost-provider.impl: '{ours}, {hadoops}'")

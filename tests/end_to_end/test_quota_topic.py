@@ -75,7 +75,7 @@ def test_publisher_refuses_a_topic_with_several_partitions(kafka_4: Kafka) -> No
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete"])
-def test_topic_whose_retention_deletes_rules_is_refused(kafka_4: Kafka, policy: str) -> None:
+def test_topic_with_a_retention_that_deletes_rules_is_refused(kafka_4: Kafka, policy: str) -> None:
     name = create_topic(kafka_4, config={"cleanup.policy": policy})
 
     with pytest.raises(PipelineError, match=f"{name}: has cleanup.policy={policy}"), begun(kafka_4, name):

@@ -28,7 +28,7 @@ def test_time_of_requests_may_have_a_fraction_and_loses_it(spark: SparkSession) 
     assert (row["fault"], row["amount"]) == (None, 13)
 
 
-def test_of_differing_copies_the_greatest_is_kept(spark: SparkSession) -> None:
+def test_greatest_of_differing_copies_is_kept(spark: SparkSession) -> None:
     copies = [record(amount=amount) for amount in (5, 9, 7)]
     for given in (copies, copies[::-1]):
         records = frame(spark, [*given, record(at_s=1)])

@@ -487,7 +487,7 @@ def test_long_intervals_are_reported_once(followed: Followed, capsys: pytest.Cap
     )
 
 
-def test_of_two_simultaneous_starts_one_ends(
+def test_one_of_two_simultaneous_starts_ends(
     played: Played, command: FakeEnd, limits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.topic.found = LEFT

@@ -50,7 +50,7 @@ def test_idle_time_is_not_charged() -> None:
     assert clock.end(later, now_ns=60_000 * MS + 50 * US) == ServiceTime(50 * US, 10 * US)
 
 
-def test_waiting_fetch_is_charged_for_one_look() -> None:
+def test_waiting_fetch_is_charged_for_one_read() -> None:
     assert alone(1_400 * US, waits=True) == 280 * US
     assert alone(500 * MS, waits=True) == 300 * US
     assert alone(30_000 * MS, waits=True) == 300 * US

@@ -592,7 +592,7 @@ def test_v39_an_empty_fetch_is_charged_too() -> None:
         )
 
 
-def test_v63_a_consumer_whose_batches_are_above_its_cap_gets_them_and_is_throttled() -> None:
+def test_v63_consumer_with_batches_above_its_cap_gets_them_and_is_throttled() -> None:
     """Source: Kafka's BaseQuotaTest.testProducerConsumerOverrideLowerQuota."""
     manager = manager_of({("alice", None): 250}, kind=QuotaKind.FETCH)
     bucket = manager.bucket(user="alice", client_id="etl", now_ms=T)

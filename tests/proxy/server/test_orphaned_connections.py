@@ -149,7 +149,7 @@ async def test_an_orphan_that_lasts_too_long_is_charged_by_estimate(monkeypatch:
 
 
 @on_uvloop
-async def test_of_too_many_the_oldest_makes_room_and_is_not_free_either(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_of_too_many_orphans_is_closed_and_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orphans_module, "MAX_KEPT", 1)
     wide = QuotaRule(client_id="etl", consumer_byte_rate=1e9)
     async with stub_broker() as broker, running(config_to(broker, wide)) as server:

@@ -38,7 +38,7 @@ async def test_each_is_closed_at_its_time() -> None:
 
 
 @on_uvloop
-async def test_of_too_many_the_oldest_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_oldest_of_too_many_refused_sockets_is_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refused_sockets_module, "MAX_KEPT", 2)
     refused_sockets = RefusedSockets()
     pairs = [pair() for _ in range(4)]

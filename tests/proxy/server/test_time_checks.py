@@ -70,7 +70,7 @@ async def test_login_timeout_closes_a_client_without_a_request() -> None:
 
 
 @on_uvloop
-async def test_login_timeout_spares_a_client_whose_first_request_is_queued() -> None:
+async def test_login_timeout_spares_a_client_with_a_queued_first_request() -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED, login_timeout_ms=5_000)) as server,

@@ -71,7 +71,7 @@ def _decoded(frame: bytes, kind: Untyped) -> Untyped:
 
 
 @pytest.mark.parametrize(("api_key", "version"), APIS)
-def test_responses_name_no_broker_address(api_key: int, version: int) -> None:
+def test_responses_contain_no_broker_address(api_key: int, version: int) -> None:
     told = Told()
     wire = Wire(addresses=told.addresses)
     _asked(wire, api_key, version)
@@ -101,7 +101,7 @@ def test_broker_without_a_port_is_left_out(api_key: int, version: int) -> None:
 @pytest.mark.parametrize(("api_key", "version"), APIS)
 @settings(max_examples=settings().max_examples // 4)
 @given(cuts=st.lists(st.integers(0, 400)))
-def test_responses_in_pieces_name_no_broker(api_key: int, version: int, cuts: list[int]) -> None:
+def test_responses_in_pieces_contain_no_broker_address(api_key: int, version: int, cuts: list[int]) -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, api_key, version)
     _asked(wire, METADATA, 8, correlation_id=2)
@@ -130,7 +130,7 @@ def _frames(data: bytes) -> list[bytes]:
 
 @pytest.mark.parametrize("enforcement", [Enforcement.RESPOND, Enforcement.DELAY])
 @pytest.mark.parametrize("piece_bytes", [100, 64 * 1024, 10**6])
-def test_throttled_fetch_names_no_address_and_tells_only_a_wait_that_is_still_due(
+def test_throttled_fetch_has_proxy_addresses_and_the_remaining_throttle_time(
     enforcement: Enforcement, piece_bytes: int
 ) -> None:
     rule = QuotaRule(client_id=DEFAULT, consumer_byte_rate=1_000.0)
@@ -149,7 +149,7 @@ def test_throttled_fetch_names_no_address_and_tells_only_a_wait_that_is_still_du
     assert INSIDE.encode() not in frame or (frame.count(b"\x01\x7f") == 1 and piece_bytes < len(message))
 
 
-def test_large_records_pass_without_being_kept() -> None:
+def test_large_records_are_forwarded_without_buffering() -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, FETCH, 17)
     message = _response(FETCH, 17, records=bytes(1_000_000))
@@ -178,7 +178,7 @@ def test_the_brokers_of_5000_partitions_cost_under_a_tenth_of_a_millisecond() ->
     assert min(durations_ns) < 100_000  # the minimum, because other programs may slow this one down
 
 
-def test_a_metadata_response_passes_piece_by_piece_behind_its_brokers() -> None:
+def test_metadata_after_the_brokers_is_forwarded_in_pieces() -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, METADATA, 12)
     message = kio_messages.example(kio_messages.response_class(METADATA, 12), array_length=20)
@@ -195,7 +195,7 @@ def test_a_metadata_response_passes_piece_by_piece_behind_its_brokers() -> None:
 
 
 @pytest.mark.parametrize("api_key", [METADATA, FIND_COORDINATOR, DESCRIBE_CLUSTER])
-def test_unreadable_response_does_not_pass(api_key: int) -> None:
+def test_unreadable_response_is_not_forwarded(api_key: int) -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, api_key, 2)
 
@@ -205,7 +205,7 @@ def test_unreadable_response_does_not_pass(api_key: int) -> None:
     assert wire.to_client() == b""
 
 
-def test_old_fetch_version_passes_unchanged() -> None:
+def test_old_fetch_version_is_forwarded_unchanged() -> None:
     wire = Wire(addresses=Told().addresses)
     _asked(wire, FETCH, 11)
     response = fetch_response(version=11, size_bytes=100_000)

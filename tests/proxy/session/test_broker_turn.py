@@ -28,7 +28,7 @@ from tests.support.queued_clients import Crowd, heartbeat, whole_produce
 from tests.support.quota_request_frames import write_describe_request
 
 
-def test_first_request_passes_and_others_wait_for_the_slot() -> None:
+def test_first_request_takes_the_slot_and_others_wait() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
 
@@ -71,7 +71,7 @@ def test_pipelined_requests_share_the_slot_until_another_client_waits() -> None:
     assert first.resume() == produce_request(4)
 
 
-def test_a_produce_without_an_answer_gives_its_slot_back_when_it_has_passed() -> None:
+def test_produce_without_acks_frees_its_slot_once_forwarded() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = produce_request(acks=0)
@@ -105,7 +105,7 @@ def test_join_group_holds_no_slot(api_key: ApiKey) -> None:
     assert crowd.dispatcher.control_in_flight == 0
 
 
-def test_idle_fetch_gives_its_slot_back_and_bypasses_the_queue_next_time() -> None:
+def test_idle_fetch_frees_its_slot_and_bypasses_the_queue_next_time() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(fetch_request(1))
@@ -164,7 +164,7 @@ def test_fetch_without_max_wait_queues_like_other_requests() -> None:
     assert second.client(at_once) == b""
 
 
-def test_stalled_upload_gives_its_slot_back() -> None:
+def test_stalled_upload_frees_its_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = produce_request(1, size_bytes=10_000)
@@ -179,7 +179,7 @@ def test_stalled_upload_gives_its_slot_back() -> None:
     assert first.session.is_idle
 
 
-def test_client_that_leaves_the_queue_uses_no_turn() -> None:
+def test_client_that_disconnects_while_queued_uses_no_turn() -> None:
     crowd = Crowd()
     first, second, third = crowd.wires
     first.client(produce_request(1))
@@ -192,7 +192,7 @@ def test_client_that_leaves_the_queue_uses_no_turn() -> None:
     assert crowd.granted() == [third]
 
 
-def test_client_that_leaves_while_served_gives_the_slot_to_the_next() -> None:
+def test_client_that_disconnects_while_served_frees_its_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(produce_request(1))
@@ -269,7 +269,7 @@ class NoHurry:
         return self.tickets[-1]
 
 
-def test_administrators_do_not_queue_and_others_queue_for_their_refusal() -> None:
+def test_quota_changes_of_administrators_do_not_queue() -> None:
     crowd, handler = Crowd(), NoHurry()
     first, second, admin = crowd.wires
     for wire in crowd.wires:
@@ -317,7 +317,7 @@ def test_outcomes_of_requests_are_counted() -> None:
     assert stats.passed_by == {ApiKey.FETCH: 1}
 
 
-def test_a_request_before_half_a_produce_without_an_answer_is_timed() -> None:
+def test_request_before_a_partial_produce_without_acks_is_timed() -> None:
     crowd = Crowd()
     first = crowd.wires[0]
     first.client(other_request(1), other_request(2), whole_produce(3, acks=0)[:50])

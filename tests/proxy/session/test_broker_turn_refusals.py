@@ -57,7 +57,7 @@ def test_pipelined_produces_are_refused_in_order() -> None:
     assert answered(last.to_client()) == [(1, 19, 500), (2, 19, 500), (3, 19, 500)]
 
 
-def test_produce_behind_a_refused_one_is_refused_once_whole() -> None:
+def test_produce_behind_a_refused_one_is_refused_once_complete() -> None:
     _, last = refused()
     large = whole_produce(2, size_bytes=900_000)
 

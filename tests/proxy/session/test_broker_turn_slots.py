@@ -54,7 +54,7 @@ def test_clock_jump_takes_no_slot_or_turn(jump_ms: int, is_adaptive: bool) -> No
 
 
 @pytest.mark.parametrize("ahead", [pytest.param(b"", id="one"), pytest.param(produce_request(9), id="two")])
-def test_a_login_behind_the_last_request_gives_the_slot_back(ahead: bytes) -> None:
+def test_login_behind_the_last_request_frees_the_slot(ahead: bytes) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     assert first.client(ahead + other_request(1) + handshake(2)) == ahead + other_request(1) + handshake(2)
@@ -73,7 +73,7 @@ def test_a_login_behind_the_last_request_gives_the_slot_back(ahead: bytes) -> No
     assert first.session.is_idle
 
 
-def test_login_behind_join_group_lets_no_request_pass_without_a_slot() -> None:
+def test_login_behind_join_group_forwards_no_request_without_a_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(grouped(ApiKey.JOIN_GROUP, 1) + handshake(2))
@@ -86,7 +86,7 @@ def test_login_behind_join_group_lets_no_request_pass_without_a_slot() -> None:
     assert crowd.granted() == [first]
 
 
-def test_answered_question_of_the_proxy_gives_the_slot_back() -> None:
+def test_answered_broker_query_frees_the_slot() -> None:
     crowd = Crowd(QuotaRule(user=DEFAULT, controller_mutation_rate=10.0))
     first, second, _ = crowd.wires
     controller = Controller(one=30)
@@ -135,7 +135,7 @@ def test_control_request_behind_another_request_waits() -> None:
         pytest.param(produce_request(2, size_bytes=10_000)[:5_000], id="half"),
     ],
 )
-def test_poll_gives_its_slot_back_with_requests_behind_it(behind: bytes) -> None:
+def test_poll_frees_its_slot_with_requests_behind_it(behind: bytes) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(fetch_request(1), behind)
@@ -146,7 +146,7 @@ def test_poll_gives_its_slot_back_with_requests_behind_it(behind: bytes) -> None
     assert crowd.granted() == [second]
 
 
-def test_join_group_behind_another_request_gives_the_slot_back_at_its_turn() -> None:
+def test_join_group_behind_another_request_frees_the_slot_at_its_turn() -> None:
     crowd = Crowd()
     first, _, _ = crowd.wires
 
@@ -160,7 +160,7 @@ def test_join_group_behind_another_request_gives_the_slot_back_at_its_turn() -> 
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_stalled_upload_behind_another_request_gives_the_slot_back(acks: int) -> None:
+def test_stalled_upload_behind_another_request_frees_the_slot(acks: int) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     half = produce_request(2, acks=acks, size_bytes=10_000)
@@ -206,7 +206,7 @@ def test_only_single_whole_requests_are_latency_samples(sent: tuple[bytes, ...],
     assert limit.observed == is_sample
 
 
-def test_produce_without_acks_costs_its_size_when_it_has_passed() -> None:
+def test_produce_without_acks_costs_its_size_once_forwarded() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = produce_request(1, acks=0)
@@ -230,7 +230,7 @@ def test_produce_without_acks_costs_its_size_when_it_has_passed() -> None:
 
 
 @pytest.mark.parametrize("has_passed", [True, False])
-def test_client_that_closes_early_is_charged_if_the_broker_had_the_request(has_passed: bool) -> None:
+def test_client_that_closes_early_is_charged_if_the_broker_got_the_request(has_passed: bool) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     first.client(produce_request(1), other_request(2), handshake(3))

@@ -88,7 +88,7 @@ def refused_handshake(wire: Wire, number: int = 1, *, version: int = 1, pieces: 
 
 @pytest.mark.parametrize("version", [0, 1])
 @pytest.mark.parametrize("pieces", [False, True])
-def test_handshake_that_is_out_of_place_is_charged(version: int, pieces: bool) -> None:
+def test_unexpected_handshake_is_charged(version: int, pieces: bool) -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(other_request(1))
     wire.broker(other_response(1))
@@ -99,7 +99,7 @@ def test_handshake_that_is_out_of_place_is_charged(version: int, pieces: bool) -
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_token_that_is_out_of_place_is_charged(version: int) -> None:
+def test_unexpected_token_is_charged(version: int) -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(other_request(1))
     wire.broker(other_response(1))
@@ -136,7 +136,7 @@ def test_flood_of_handshakes_behind_a_login_waits() -> None:
     assert wire.bucket("request_rate").requests == 51
 
 
-def test_flood_of_handshakes_pays_for_the_time_that_it_takes() -> None:
+def test_flood_of_handshakes_is_charged_for_its_time() -> None:
     wire = Wire(TEN_PERCENT)
     log_in(wire, plain("alice"))
 
@@ -148,7 +148,7 @@ def test_flood_of_handshakes_pays_for_the_time_that_it_takes() -> None:
     assert wire.listening.service.served == 0
 
 
-def test_delay_holds_the_answer_to_a_handshake_that_is_over_the_limit() -> None:
+def test_delay_holds_the_response_to_a_handshake_over_the_limit() -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.05), enforcement=Enforcement.DELAY)
     log_in(wire, plain("alice"))
     wire.client(handshake_request("PLAIN"))
@@ -185,7 +185,7 @@ def test_login_again_is_not_charged(version: int) -> None:
     assert wire.listening.service.served == 0
 
 
-def test_client_whose_login_comes_first_takes_no_place_among_the_buckets() -> None:
+def test_login_as_first_request_makes_no_bucket() -> None:
     """Otherwise each client would have a second bucket, as ANONYMOUS before its login."""
     wire = Wire(FIVE_A_SECOND)
     log_in(wire, plain("alice"))

@@ -24,7 +24,7 @@ def test_request_of_a_muted_client_waits() -> None:
     assert wire.to_broker() == produce_request(2) + other_request(3)
 
 
-def test_requests_sent_ahead_pass_while_the_bucket_has_room_for_all_of_them() -> None:
+def test_pipelined_requests_are_forwarded_while_the_bucket_has_room() -> None:
     wire = Wire(A_TIGHT_RULE)  # there is room for 5,000 bytes
 
     assert wire.client(*(produce_request(number, size_bytes=1_000) for number in range(6))) == b"".join(
@@ -45,7 +45,7 @@ def test_client_over_its_quota_has_one_request_in_flight() -> None:
     assert wire.to_broker() == produce_request(2, size_bytes=5_000)
 
 
-def test_the_room_is_shared_by_all_connections_of_a_bucket() -> None:
+def test_connections_of_a_bucket_share_its_room() -> None:
     wire = Wire(A_TIGHT_RULE)
     other = Wire(A_TIGHT_RULE)
     other.session.state.context = other.session.account.context = wire.listening

@@ -105,7 +105,7 @@ def test_enforcement_of_the_rule_wins_over_the_listener() -> None:
     ("is_inter_broker", "brokers", "believed"),
     [(False, set(), False), (True, set(), True), (False, {"ANONYMOUS"}, True), (False, {"broker1"}, False)],
 )
-def test_replica_id_is_believed_for_brokers_only(is_inter_broker: bool, brokers: set[str], believed: bool) -> None:
+def test_replica_id_is_trusted_for_brokers_only(is_inter_broker: bool, brokers: set[str], believed: bool) -> None:
     wire = Wire(is_inter_broker=is_inter_broker, principals=Principals(brokers=frozenset(brokers)))
 
     assert wire.session.account.believes_replicas() is believed
@@ -180,7 +180,9 @@ NAMES = st.sampled_from([b"one", b"two", b"three", b"four", b"five"])
     ),
     pauses_ms=st.lists(st.sampled_from([0, 0, 0, 400, 12_000, 3_600_001]), min_size=60, max_size=60),
 )
-def test_no_name_has_two_charged_buckets(most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]) -> None:
+def test_one_client_id_has_one_charged_bucket(
+    most: int, steps: list[tuple[int, bytes, str]], pauses_ms: list[int]
+) -> None:
     """Connections open, change their names and close in any order, with floods, reloads and expiry."""
     wire = Wire(A_RULE, max_buckets=most)
     quotas = wire.listening.quotas

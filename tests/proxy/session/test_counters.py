@@ -29,7 +29,7 @@ def test_an_unknown_api_counts_under_its_key() -> None:
     assert counters.unknown_apis == {1_234: 1}
 
 
-def test_a_client_that_makes_up_api_keys_gets_one_label_for_all_that_are_too_many() -> None:
+def test_excess_api_keys_share_one_label() -> None:
     counters = Counters()
 
     for api_key in range(1_000, 2_000):
@@ -52,7 +52,7 @@ def test_errors_and_disconnects_count_by_what_caused_them() -> None:
     assert counters.disconnects == {"client_closed": 2, "upstream_lost": 1}
 
 
-def test_a_mechanism_that_hides_its_users_is_remembered_the_first_time() -> None:
+def test_mechanism_that_hides_its_users_is_remembered_once() -> None:
     counters = Counters()
     counters.login("PLAIN", ACCEPTED)
     counters.login("GSSAPI", UNKNOWN_USER)

@@ -15,7 +15,7 @@ def changed(data: bytes, change: Edit | None) -> bytes:
 
 
 @pytest.mark.parametrize("version", range(1, 14))
-def test_a_produce_response_is_written_when_it_is_whole(version: int) -> None:
+def test_produce_response_is_edited_once_complete(version: int) -> None:
     frame = produce_response(version=version, throttle_time_ms=3)
     data = b"before" + frame
 
@@ -27,7 +27,7 @@ def test_a_produce_response_is_written_when_it_is_whole(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 19))
-def test_a_fetch_response_is_written_when_its_throttle_time_is_there(version: int) -> None:
+def test_fetch_response_is_edited_at_its_throttle_time(version: int) -> None:
     frame = fetch_response(version=version, size_bytes=5_000)
     needed = 12 if version < 12 else 13
 
@@ -65,13 +65,13 @@ def test_versions_are_narrowed() -> None:
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.API_VERSIONS])
-def test_unreadable_response_passes_unchanged(api_key: ApiKey) -> None:
+def test_unreadable_response_is_forwarded_unchanged(api_key: ApiKey) -> None:
     frame = framed(b"\xff" * 40)
 
     assert response_edit(frame, 0, len(frame), api_key, 9, 5) == ()
 
 
-def test_a_response_too_long_to_be_held_passes_as_it_is() -> None:
+def test_response_too_long_to_hold_is_forwarded_unchanged() -> None:
     assert response_edit(b"\0" * 100, 0, MAX_HELD_RESPONSE_BYTES + 1, ApiKey.PRODUCE, 9, 5) == ()
 
 

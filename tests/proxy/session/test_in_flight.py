@@ -17,7 +17,7 @@ from tests.support.wire import Wire
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
-def test_requests_are_sent_ahead_and_answered_in_order() -> None:
+def test_requests_are_pipelined_and_answered_in_order() -> None:
     wire = Wire()
     requests = [produce_request(1), fetch_request(2), other_request(3), produce_request(4)]
     responses = [produce_response(1), fetch_response(2), other_response(3), produce_response(4)]
@@ -27,7 +27,7 @@ def test_requests_are_sent_ahead_and_answered_in_order() -> None:
     assert wire.session.is_idle
 
 
-def test_lost_broker_gives_reservations_back() -> None:
+def test_lost_broker_returns_reservations() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=4_000))
 
@@ -38,7 +38,7 @@ def test_lost_broker_gives_reservations_back() -> None:
 
 
 @pytest.mark.parametrize("acks_of_the_last", [0, 1])
-def test_client_that_leaves_early_is_charged_for_whole_requests(acks_of_the_last: int) -> None:
+def test_client_that_disconnects_early_is_charged_for_complete_requests(acks_of_the_last: int) -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=1_000), produce_request(2, acks=acks_of_the_last, size_bytes=2_000)[:500])
 

@@ -66,7 +66,9 @@ def a_long_client_id() -> tuple[Wire, bytes]:
 
 
 @pytest.mark.parametrize("scene", [limited_topics, a_login, a_followers_fetch, a_long_client_id])
-def test_collected_bytes_of_a_request_are_seen_once(scene: Callable[[], tuple[Wire, bytes]], looks: list[int]) -> None:
+def test_bytes_of_a_request_in_pieces_are_scanned_once(
+    scene: Callable[[], tuple[Wire, bytes]], looks: list[int]
+) -> None:
     wire, frame = scene()
     looks.clear()
 
@@ -76,7 +78,7 @@ def test_collected_bytes_of_a_request_are_seen_once(scene: Callable[[], tuple[Wi
     assert sum(looks) < 4 * len(frame)
 
 
-def test_collected_bytes_of_a_request_answered_here_are_seen_once(looks: list[int]) -> None:
+def test_bytes_of_an_own_request_in_pieces_are_scanned_once(looks: list[int]) -> None:
     wire, handler = administered()
     large = AlterRequest(0, 1, tuple(Alteration((("user", "u" * 30_000),), ()) for _ in range(30)), False)
     frame = write_alter_request(large, client_id="etl")
@@ -87,7 +89,7 @@ def test_collected_bytes_of_a_request_answered_here_are_seen_once(looks: list[in
     assert sum(looks) < 4 * len(frame)
 
 
-def test_collected_bytes_of_a_whole_response_are_seen_once(looks: list[int]) -> None:
+def test_bytes_of_a_whole_response_in_pieces_are_scanned_once(looks: list[int]) -> None:
     front = Front(listed(1e9))
     front.client(front.fetch(P0, BUSY))
     response = front.answer({P0: lagging(batches(300_000))})
@@ -98,7 +100,7 @@ def test_collected_bytes_of_a_whole_response_are_seen_once(looks: list[int]) -> 
     assert sum(looks) < 2 * len(response)
 
 
-def test_collected_bytes_of_a_login_response_are_seen_once(looks: list[int]) -> None:
+def test_bytes_of_a_login_response_in_pieces_are_scanned_once(looks: list[int]) -> None:
     wire, request = a_login()
     wire.client(request)
     response = authenticate_response(b"t" * 50_000)
@@ -109,7 +111,7 @@ def test_collected_bytes_of_a_login_response_are_seen_once(looks: list[int]) -> 
     assert sum(looks) < 4 * len(response)
 
 
-def test_collected_bytes_of_a_metadata_response_are_seen_once(looks: list[int]) -> None:
+def test_bytes_of_a_metadata_response_in_pieces_are_scanned_once(looks: list[int]) -> None:
     addresses = Addresses(lambda *_: None)
     addresses.advertised = {number: (b"proxy", 9_000 + number) for number in range(1_000)}
     wire = Wire(addresses=addresses)

@@ -136,7 +136,7 @@ def end(crowd: Crowd, sides: list[Side]) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(slots=st.integers(1, 2), refuses=st.booleans(), steps=st.lists(STEP, min_size=5, max_size=60))
-def test_each_request_is_answered_once_whole_and_in_order_and_gives_its_slot_back(
+def test_each_request_is_answered_once_in_order_and_frees_its_slot(
     slots: int, refuses: bool, steps: list[tuple[str, int, str | int, int]]
 ) -> None:
     crowd = crowd_of(slots=slots, refuses=refuses)

@@ -71,7 +71,7 @@ def test_more_requests_than_the_rate_allows_wait_like_bytes() -> None:
 
 
 @pytest.mark.parametrize("shaping", list(Shaping))
-def test_pipelined_requests_are_reserved_before_they_pass(shaping: Shaping) -> None:
+def test_pipelined_requests_are_reserved_before_they_are_forwarded(shaping: Shaping) -> None:
     wire = Wire(replace(FIVE_A_SECOND, shaping=shaping))
     allowed = 50 if shaping is Shaping.SAMPLED else 5
 
@@ -81,7 +81,7 @@ def test_pipelined_requests_are_reserved_before_they_pass(shaping: Shaping) -> N
     assert wire.session.state.is_blocked
 
 
-def test_a_produce_without_an_answer_is_counted_when_it_has_passed() -> None:
+def test_produce_without_acks_is_counted_once_forwarded() -> None:
     wire = Wire(FIVE_A_SECOND)
     request = produce_request(acks=0)
     for _ in range(50):
@@ -97,7 +97,7 @@ def test_a_produce_without_an_answer_is_counted_when_it_has_passed() -> None:
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-def test_a_produce_without_an_answer_that_is_cut_off_is_not_counted(says_so: bool) -> None:
+def test_produce_without_acks_that_is_cut_off_is_not_counted(says_so: bool) -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(produce_request(acks=0)[:-1])
 
@@ -109,7 +109,7 @@ def test_a_produce_without_an_answer_that_is_cut_off_is_not_counted(says_so: boo
     assert (bucket.requests, bucket.in_flight) == (0, 0)
 
 
-def test_a_request_that_is_never_answered_is_counted_when_its_connection_ends() -> None:
+def test_unanswered_request_is_counted_when_its_connection_ends() -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(*(other_request(number) for number in range(3)))
 
@@ -119,7 +119,7 @@ def test_a_request_that_is_never_answered_is_counted_when_its_connection_ends() 
     assert (bucket.requests, bucket.in_flight) == (3, 0)
 
 
-def test_a_request_that_the_broker_never_had_is_not_counted() -> None:
+def test_request_that_never_reached_the_broker_is_not_counted() -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(other_request(1), other_request(2)[:-1])
 
@@ -183,7 +183,7 @@ def test_one_wait_for_time_is_a_window_at_the_most() -> None:
     assert wire.muted_for_ms == 1_000
 
 
-def test_of_requests_that_are_sent_ahead_each_takes_from_the_answer_before() -> None:
+def test_time_of_a_pipelined_request_starts_at_the_response_before_it() -> None:
     wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
     wire.client(other_request(1), other_request(2))
     wire.wait(30)
@@ -195,7 +195,7 @@ def test_of_requests_that_are_sent_ahead_each_takes_from_the_answer_before() -> 
 
 
 @pytest.mark.parametrize("is_ahead", [True, False])
-def test_time_begins_when_the_request_has_wholly_passed(is_ahead: bool) -> None:
+def test_time_starts_when_the_whole_request_is_forwarded(is_ahead: bool) -> None:
     wire = Wire(replace(TEN_PERCENT, enforcement=Enforcement.OBSERVE))
     request = other_request(2)
     if is_ahead:
@@ -212,7 +212,7 @@ def test_time_begins_when_the_request_has_wholly_passed(is_ahead: bool) -> None:
     assert worked_ms(wire) == (10 if is_ahead else 6)
 
 
-def test_time_begins_when_the_broker_is_there() -> None:
+def test_time_starts_when_the_broker_is_connected() -> None:
     wire = Wire(TEN_PERCENT)
     wire.client(other_request(1))
     wire.wait(700)
@@ -224,7 +224,7 @@ def test_time_begins_when_the_broker_is_there() -> None:
     assert worked_ms(wire) == 6
 
 
-def test_client_that_leaves_is_charged_for_the_time_until_then() -> None:
+def test_disconnected_client_is_charged_for_the_time_until_then() -> None:
     wire = Wire(TEN_PERCENT)
     wire.client(other_request(1))
     wire.wait(50)
@@ -254,7 +254,7 @@ BOTH = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate
     ("size_bytes", "takes_ms", "kind", "other"),
     [(6_000, 0, "produce", "request"), (100, 12_000, "request", "produce"), (5_500, 6_000, "request", "produce")],
 )
-def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
+def test_only_the_bucket_with_the_longer_wait_counts_as_throttled(
     size_bytes: int, takes_ms: int, kind: str, other: str
 ) -> None:
     """Source: RequestQuotaTest.testResponseThrottleTimeWhenBothProduceAndRequestQuotasViolated in Kafka."""
@@ -268,7 +268,7 @@ def test_the_larger_wait_counts_and_is_counted_for_its_bucket_alone(
     assert isnan(wire.bucket(other).throttling.average_ms.peek(now_ms=wire.now_ms))
 
 
-def test_a_fetch_pays_for_its_bytes_and_its_time() -> None:
+def test_fetch_is_charged_for_its_bytes_and_its_time() -> None:
     wire = Wire(replace(BOTH, limits={**BOTH.limits, "consumer_byte_rate": 1e6}))
     wire.client(fetch_request(1, max_bytes=1_000_000))
     wire.wait(40)
@@ -278,7 +278,7 @@ def test_a_fetch_pays_for_its_bytes_and_its_time() -> None:
     assert wire.bucket("request").requests == 1
 
 
-def test_a_rule_that_observes_hides_no_rule_that_is_enforced() -> None:
+def test_observed_rule_does_not_hide_an_enforced_rule() -> None:
     wire = Wire(
         QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, enforcement=Enforcement.OBSERVE),
         QuotaRule(user=DEFAULT, request_rate=5.0),
@@ -302,7 +302,7 @@ CASES = [
 
 @pytest.mark.parametrize(("api_key", "version"), CASES)
 @pytest.mark.parametrize("piece_bytes", [1, 1_000_000])
-def test_the_wait_is_written_into_every_answer_that_has_the_field(api_key: int, version: int, piece_bytes: int) -> None:
+def test_each_response_with_the_field_has_the_throttle_time(api_key: int, version: int, piece_bytes: int) -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=0.000_1))
     request = kio_messages.request_frame(kio_messages.example(kio_messages.request_class(api_key, version)))
     answer = kio_messages.response_frame(kio_messages.example(kio_messages.response_class(api_key, version)))
@@ -383,7 +383,7 @@ def _produce_and_ask(wire: Wire) -> None:
     wire.broker(other_response(2))
 
 
-def test_a_rule_that_comes_holds_for_the_next_request_of_a_connection() -> None:
+def test_new_rule_applies_to_the_next_request() -> None:
     wire = Wire()
     _produce_and_ask(wire)
 
@@ -397,7 +397,7 @@ def test_a_rule_that_comes_holds_for_the_next_request_of_a_connection() -> None:
 
 
 @pytest.mark.parametrize(("first", "then"), list(product(["etl", "reports"], repeat=2)))
-def test_each_client_id_of_a_connection_pays_for_its_own_requests(first: str, then: str) -> None:
+def test_each_client_id_of_a_connection_is_charged_for_its_requests(first: str, then: str) -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(produce_request(1, client_id=first), other_request(2, client_id=then))
     wire.client(produce_request(3, client_id=first))

@@ -27,7 +27,7 @@ FETCH_VERSIONS = range(19)
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
-def test_a_whole_request_passes_as_the_very_bytes_that_were_read() -> None:
+def test_whole_request_is_forwarded_as_the_object_that_was_read() -> None:
     wire = Wire()
     request = produce_request()
 
@@ -36,7 +36,7 @@ def test_a_whole_request_passes_as_the_very_bytes_that_were_read() -> None:
     assert wire.session.state.to_broker[0] is request
 
 
-def test_a_body_passes_piece_by_piece_and_nothing_of_it_is_kept() -> None:
+def test_request_body_is_forwarded_in_pieces_without_buffering() -> None:
     wire = Wire()
     request = produce_request(size_bytes=1_000_000)
 
@@ -46,7 +46,7 @@ def test_a_body_passes_piece_by_piece_and_nothing_of_it_is_kept() -> None:
     assert b"".join(passed) == request
 
 
-def test_a_head_waits_until_it_is_whole() -> None:
+def test_request_header_waits_until_it_is_complete() -> None:
     wire = Wire()
     request = produce_request(version=9)
 
@@ -55,7 +55,7 @@ def test_a_head_waits_until_it_is_whole() -> None:
     assert wire.client(request[20:]) == request
 
 
-def test_a_request_that_its_client_cut_off_is_not_waited_for() -> None:
+def test_cut_off_request_is_not_awaited() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=400), produce_request(2, size_bytes=4_000)[:100])
 
@@ -68,7 +68,7 @@ def test_a_request_that_its_client_cut_off_is_not_waited_for() -> None:
     assert wire.bucket().in_flight == 0
 
 
-def test_a_cut_off_request_without_acks_leaves_the_answers_before_it_to_come() -> None:
+def test_cut_off_request_without_acks_keeps_earlier_responses() -> None:
     wire = Wire()
     wire.client(other_request(1), produce_request(2, acks=0, size_bytes=4_000)[:100])
 
@@ -80,7 +80,7 @@ def test_a_cut_off_request_without_acks_leaves_the_answers_before_it_to_come() -
     assert wire.bucket().amount == 0
 
 
-def test_short_rest_of_a_read_does_not_keep_the_read_in_memory() -> None:
+def test_short_remainder_does_not_keep_the_whole_read_in_memory() -> None:
     wire = Wire()
     requests = b"".join(produce_request(number, size_bytes=1_000) for number in range(200))
 
@@ -89,7 +89,7 @@ def test_short_rest_of_a_read_does_not_keep_the_read_in_memory() -> None:
     assert len(wire.session._requests._data) == 5
 
 
-def test_requests_before_a_broken_frame_pass() -> None:
+def test_requests_before_a_broken_frame_are_forwarded() -> None:
     wire = Wire(max_frame_size_bytes=1_000)
 
     with pytest.raises(FrameTooLarge):
@@ -98,7 +98,7 @@ def test_requests_before_a_broken_frame_pass() -> None:
     assert wire.to_broker() == produce_request(1, acks=0)
 
 
-def test_a_head_without_end_is_not_waited_for() -> None:
+def test_endless_header_is_refused() -> None:
     wire = Wire()
     endless = other_request(1, api_key=3, version=12)[4:]
     header = endless[:8] + b"\x00\x01x" + b"\xff\x01" + b"\x00\xff\xff\x7f"  # the first tag has 2 MiB
@@ -108,7 +108,7 @@ def test_a_head_without_end_is_not_waited_for() -> None:
 
 
 @given(data=st.lists(st.binary(max_size=300), max_size=5))
-def test_any_bytes_of_a_client_pass_or_are_a_protocol_error(data: list[bytes]) -> None:
+def test_any_client_bytes_are_forwarded_or_a_protocol_error(data: list[bytes]) -> None:
     wire = Wire(A_TIGHT_RULE)
 
     with suppress(ProtocolError):
@@ -139,7 +139,7 @@ _REQUESTS = st.lists(
 
 @given(requests=_REQUESTS, cuts=st.lists(st.integers(0, 10_000), max_size=8), byte_by_byte=st.booleans())
 @pytest.mark.parametrize("enforcement", list(Enforcement))
-def test_requests_pass_alike_however_they_are_cut(
+def test_requests_are_forwarded_alike_for_any_split(
     enforcement: Enforcement, requests: list[bytes], cuts: list[int], byte_by_byte: bool
 ) -> None:
     stream = b"".join(requests)
@@ -160,7 +160,9 @@ def test_requests_pass_alike_however_they_are_cut(
     piece=st.integers(1, 700),
     is_limited=st.booleans(),
 )
-def test_only_whole_requests_pass_before_the_end(kinds: list[str], cut: int, piece: int, is_limited: bool) -> None:
+def test_only_whole_requests_are_forwarded_before_the_close(
+    kinds: list[str], cut: int, piece: int, is_limited: bool
+) -> None:
     wire = Wire(*([A_TIGHT_RULE] if is_limited else []))
     requests = [
         {

@@ -24,7 +24,7 @@ from tests.support.wire import Wire
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
-def test_a_response_body_passes_piece_by_piece() -> None:
+def test_response_body_is_forwarded_in_pieces() -> None:
     wire = Wire()
     wire.client(fetch_request())
     response = fetch_response(size_bytes=1_000_000)
@@ -35,7 +35,7 @@ def test_a_response_body_passes_piece_by_piece() -> None:
     assert b"".join(passed) == response
 
 
-def test_delay_holds_the_answer_and_then_gives_it() -> None:
+def test_delay_holds_the_response_and_then_sends_it() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(fetch_request(1), other_request(2))
     answers = fetch_response(1, size_bytes=6_000) + other_response(2)
@@ -50,7 +50,7 @@ def test_delay_holds_the_answer_and_then_gives_it() -> None:
     assert wire.session.is_idle
 
 
-def test_delay_takes_up_no_request_until_the_answer_is_out() -> None:
+def test_delay_forwards_no_request_until_the_response_is_sent() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(produce_request(1, size_bytes=6_000))
     wire.broker(produce_response(1))
@@ -62,7 +62,7 @@ def test_delay_takes_up_no_request_until_the_answer_is_out() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 7, 13])
-def test_delay_takes_up_no_request_while_the_answer_comes_in_pieces(version: int) -> None:
+def test_delay_forwards_no_request_during_a_partial_response(version: int) -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(produce_request(1, version=version, size_bytes=6_000))
     response = produce_response(1, version=version)
@@ -78,7 +78,7 @@ def test_delay_takes_up_no_request_while_the_answer_comes_in_pieces(version: int
     assert wire.to_broker() == produce_request(2, version=version)
 
 
-def test_delay_answers_what_came_before_the_held_answer() -> None:
+def test_delay_sends_responses_before_the_held_one() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(other_request(1), fetch_request(2))
 
@@ -112,7 +112,7 @@ def test_response_to_another_request_keeps_no_reservation() -> None:
 
 
 @given(data=st.lists(st.binary(max_size=300), max_size=5))
-def test_any_bytes_of_a_broker_pass_or_are_a_protocol_error(data: list[bytes]) -> None:
+def test_any_broker_bytes_are_forwarded_or_a_protocol_error(data: list[bytes]) -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(0), fetch_request(0), other_request(0, api_key=18, version=0))
 
@@ -135,7 +135,7 @@ def _pieces(data: bytes, cuts: list[int]) -> list[bytes]:
     byte_by_byte=st.booleans(),
 )
 @pytest.mark.parametrize("enforcement", list(Enforcement))
-def test_responses_pass_alike_however_they_are_cut(
+def test_responses_are_forwarded_alike_for_any_split(
     enforcement: Enforcement, versions: list[tuple[str, int, int]], cuts: list[int], byte_by_byte: bool
 ) -> None:
     requests, answers = [], []
@@ -186,7 +186,7 @@ def test_release_sends_a_held_response_and_ends_throttling() -> None:
 
 
 @pytest.mark.parametrize("enforcement", [Enforcement.DELAY, Enforcement.RESPOND])
-def test_released_while_an_answer_comes_in_pieces_nothing_waits_behind_it(enforcement: Enforcement) -> None:
+def test_release_during_a_partial_response_holds_nothing_behind_it(enforcement: Enforcement) -> None:
     """The response is charged before its last byte arrives, and must not throttle the client after the release."""
     wire = Wire(A_TIGHT_RULE, enforcement=enforcement)
     wire.client(produce_request(1, size_bytes=6_000))

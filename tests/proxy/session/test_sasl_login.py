@@ -64,7 +64,7 @@ def log_in(login: Login, dialogue: Dialogue, *, handshake: int = 1, version: int
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize(("handshake", "version"), [(0, 0), (1, 0), (1, 1), (1, 2)])
-def test_name_counts_when_the_broker_has_accepted_it(dialogue: Dialogue, handshake: int, version: int) -> None:
+def test_user_counts_once_the_broker_accepts_the_login(dialogue: Dialogue, handshake: int, version: int) -> None:
     login = Login()
     assert shake_hands(login, dialogue.mechanism, version=handshake) is Verdict.GOING_ON
     assert login.is_raw is (handshake == 0)
@@ -93,7 +93,7 @@ def test_the_claim_is_the_listeners() -> None:
 
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
-def test_an_error_leaves_no_name(dialogue: Dialogue) -> None:
+def test_failed_login_has_no_user(dialogue: Dialogue) -> None:
     for failing in range(len(dialogue.tokens)):
         login = Login()
         shake_hands(login, dialogue.mechanism)
@@ -106,7 +106,7 @@ def test_an_error_leaves_no_name(dialogue: Dialogue) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_mechanism_that_the_broker_does_not_have_is_a_failure(version: int) -> None:
+def test_unsupported_mechanism_is_a_failure(version: int) -> None:
     login = Login()
 
     verdict = shake_hands(login, "PLAIN", version=version, error_code=UNSUPPORTED_SASL_MECHANISM)
@@ -126,7 +126,7 @@ def test_scram_error_is_a_failure(handshake: int) -> None:
 
 
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_a_challenge_to_a_web_token_is_no_success_whatever_follows(handshake: int) -> None:
+def test_challenge_to_a_bearer_token_is_never_a_success(handshake: int) -> None:
     login = Login()
     shake_hands(login, "OAUTHBEARER", version=handshake)
     token = oauthbearer("alice").tokens[0][0]
@@ -147,7 +147,7 @@ def test_a_challenge_ends_in_an_error() -> None:
     assert login.principal is None
 
 
-def test_a_bare_answer_to_plain_is_empty_or_no_success() -> None:
+def test_bare_plain_response_must_be_empty() -> None:
     login = Login()
     shake_hands(login, "PLAIN", version=0)
 
@@ -206,7 +206,7 @@ def test_unreadable_user_is_unknown(mechanism: str, token: bytes, handshake: int
     assert (verdict, login.principal) == (Verdict.UNKNOWN, "UNKNOWN")
 
 
-def test_a_mechanism_that_is_not_read_ends_unknown_once() -> None:
+def test_unread_mechanism_ends_once_with_an_unknown_user() -> None:
     login = Login()
 
     verdicts = log_in(login, GSSAPI)
@@ -215,7 +215,7 @@ def test_a_mechanism_that_is_not_read_ends_unknown_once() -> None:
     assert (login.principal, login.mechanism) == ("UNKNOWN", "GSSAPI")
 
 
-def test_bare_tokens_that_are_not_read_end_where_requests_begin() -> None:
+def test_unread_bare_tokens_end_at_the_first_request() -> None:
     login = Login()
     assert log_in(login, GSSAPI, handshake=0) == [Verdict.GOING_ON] * 4
     assert (login.principal, login.is_raw) == (None, True)
@@ -243,7 +243,7 @@ def test_token_without_a_handshake_names_no_user() -> None:
 # -- a second login
 
 
-def test_second_login_as_the_same_user_goes_on() -> None:
+def test_second_login_as_the_same_user_is_allowed() -> None:
     login = Login()
     log_in(login, plain("user"))
 
@@ -262,7 +262,7 @@ def test_second_login_as_another_user_is_refused(dialogue: Dialogue) -> None:
     assert login.principal == "alice"
 
 
-def test_a_login_again_that_fails_changes_nothing() -> None:
+def test_failed_second_login_changes_nothing() -> None:
     login = Login()
     log_in(login, plain("alice"))
     shake_hands(login, "PLAIN")
@@ -271,7 +271,7 @@ def test_a_login_again_that_fails_changes_nothing() -> None:
     assert login.principal == "alice"
 
 
-def test_second_login_never_makes_a_user_unknown() -> None:
+def test_second_login_keeps_a_known_user() -> None:
     login = Login()
     log_in(login, plain("alice"))
 
@@ -290,7 +290,7 @@ def test_unknown_user_may_become_known() -> None:
 # -- violations and garbage
 
 
-def test_a_bare_token_that_answers_none_is_unexpected() -> None:
+def test_bare_token_without_a_challenge_is_unexpected() -> None:
     login = Login()
     shake_hands(login, "PLAIN", version=0)
 
@@ -313,7 +313,7 @@ EVENTS = st.lists(
 
 
 @given(events=EVENTS)
-def test_anything_gives_a_verdict_or_a_protocol_error(events: list[tuple[str, int, int, bytes]]) -> None:
+def test_any_bytes_give_a_verdict_or_a_protocol_error(events: list[tuple[str, int, int, bytes]]) -> None:
     login = Login()
     for event, api_key, version, data in events:
         try:
@@ -330,7 +330,7 @@ def test_anything_gives_a_verdict_or_a_protocol_error(events: list[tuple[str, in
             return
 
 
-def test_a_login_shows_and_keeps_no_token() -> None:
+def test_login_logs_and_keeps_no_token() -> None:
     login = Login()
     shake_hands(login, "PLAIN")
     login.ask(AUTHENTICATE, 1, body_of(authenticate_request(b"\0alice\0marked")), claim="sub")

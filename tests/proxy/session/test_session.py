@@ -52,7 +52,7 @@ def test_a_rule_may_observe_under_a_listener_that_enforces() -> None:
     assert wire.broker(produce_response(1)) == produce_response(1)
 
 
-def test_another_client_id_in_mid_connection_charges_another_bucket() -> None:
+def test_new_client_id_on_a_connection_charges_its_own_bucket() -> None:
     wire = Wire(A_TIGHT_RULE)
 
     wire.client(produce_request(1, client_id="one"), produce_request(2, client_id="two", size_bytes=401))
@@ -69,7 +69,7 @@ def test_an_exempt_principal_is_not_throttled() -> None:
     assert wire.broker(produce_response(1)) == produce_response(1)
 
 
-def test_a_changed_rule_holds_from_the_next_request_on_and_keeps_what_was_used() -> None:
+def test_changed_rule_applies_to_the_next_request_and_keeps_the_usage() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=5_000))
     assert wire.broker(produce_response(1)) == produce_response(1)
@@ -116,7 +116,7 @@ def test_mute_lasts_longer_than_the_rule_that_caused_it(end: Callable[[Wire], No
 
 
 @pytest.mark.parametrize("acks", [0, 1])
-def test_released_a_muted_clients_requests_pass_at_once(acks: int) -> None:
+def test_release_forwards_a_muted_clients_requests_at_once(acks: int) -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=6_000))
     wire.broker(produce_response(1))
@@ -141,7 +141,7 @@ def test_release_changes_nothing_for_a_client_that_is_not_throttled() -> None:
     assert wire.broker(produce_response()) == produce_response()
 
 
-def test_client_that_waits_for_a_response_is_not_idle_and_a_stalled_one_is() -> None:
+def test_stalled_client_is_idle_and_a_waiting_one_is_not() -> None:
     wire = Wire()
     request = produce_request(1, size_bytes=5_000)
 
@@ -157,7 +157,7 @@ def test_client_that_waits_for_a_response_is_not_idle_and_a_stalled_one_is() -> 
     assert not wire.session.is_owed
 
 
-def test_stalled_client_is_owed_the_response_to_its_earlier_request() -> None:
+def test_stalled_client_still_gets_its_earlier_response() -> None:
     wire = Wire()
     wire.client(produce_request(1) + produce_request(2)[:100])
 

@@ -10,7 +10,7 @@ from tests.support.wire import Wire
 A_TIGHT_RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, consumer_byte_rate=500.0)
 
 
-def test_drain_answers_begun_requests_and_takes_no_others() -> None:
+def test_drain_answers_partly_forwarded_requests_only() -> None:
     wire = Wire()
     request = produce_request(1, size_bytes=5_000)
     wire.client(request[:3_000])
@@ -28,7 +28,7 @@ def test_drain_answers_begun_requests_and_takes_no_others() -> None:
     assert wire.muted_for_ms == 0
 
 
-def test_release_during_a_drain_takes_no_request() -> None:
+def test_release_during_a_drain_forwards_no_request() -> None:
     """Otherwise a response would come after the client was told that no more follow."""
     wire = Wire(A_TIGHT_RULE)
     wire.client(produce_request(1, size_bytes=6_000))
@@ -42,7 +42,7 @@ def test_release_during_a_drain_takes_no_request() -> None:
     assert wire.session.is_idle
 
 
-def test_drain_does_not_wait_for_the_rest_of_a_head() -> None:
+def test_drain_does_not_wait_for_a_partial_header() -> None:
     wire = Wire()
     wire.client(produce_request()[:9])
 

@@ -25,7 +25,7 @@ def left(wire: Wire) -> Unanswered:
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 5, 400, 100_000])
-def test_each_fetch_is_charged_its_answer_in_whatever_pieces_it_comes(piece_bytes: int) -> None:
+def test_each_fetch_is_charged_its_response_for_any_split(piece_bytes: int) -> None:
     wire = Wire(LIMITED)
     wire.client(other_request(1), fetch_request(2), produce_request(3))
     unanswered = left(wire)
@@ -43,7 +43,7 @@ def test_each_fetch_is_charged_its_answer_in_whatever_pieces_it_comes(piece_byte
     assert (wire.bucket("produce").amount, wire.bucket("produce").in_flight) == (400, 0)
 
 
-def test_rest_of_a_begun_response_is_not_read_as_a_head() -> None:
+def test_rest_of_a_partial_response_is_not_parsed_as_a_header() -> None:
     wire = Wire(LIMITED)
     wire.client(other_request(1), fetch_request(2))
     whole = other_response(1, size_bytes=5_000)
@@ -57,7 +57,7 @@ def test_rest_of_a_begun_response_is_not_read_as_a_head() -> None:
 
 
 @pytest.mark.parametrize("come_bytes", [3, 7])
-def test_begun_head_is_completed_after_the_client_has_left(come_bytes: int) -> None:
+def test_partial_header_is_completed_after_the_client_disconnects(come_bytes: int) -> None:
     wire = Wire(LIMITED)
     wire.client(fetch_request(1))
     answer = fetch_response(1, size_bytes=3_000)
@@ -69,7 +69,7 @@ def test_begun_head_is_completed_after_the_client_has_left(come_bytes: int) -> N
     assert wire.bucket("fetch").amount == 3_000
 
 
-def test_an_answer_that_waits_for_its_throttle_time_was_charged_once() -> None:
+def test_held_response_is_charged_once() -> None:
     wire = Wire(
         QuotaRule(client_id="etl", producer_byte_rate=1.0, consumer_byte_rate=1e6), enforcement=Enforcement.DELAY
     )
@@ -84,7 +84,7 @@ def test_an_answer_that_waits_for_its_throttle_time_was_charged_once() -> None:
 
 
 @pytest.mark.parametrize(("is_charged", "requests"), [(True, 1), (False, 0)])
-def test_what_is_given_up_is_charged_what_was_expected_or_nothing(is_charged: bool, requests: int) -> None:
+def test_abandoned_fetch_is_charged_its_reservation_or_nothing(is_charged: bool, requests: int) -> None:
     wire = Wire(LIMITED)
     wire.client(fetch_request(1))
     bucket = wire.bucket("fetch")
@@ -99,7 +99,7 @@ def test_what_is_given_up_is_charged_what_was_expected_or_nothing(is_charged: bo
 
 
 @pytest.mark.parametrize("answer", [fetch_response(2), b"\0\0\0\3" + bytes(8)])
-def test_what_answers_nothing_is_said_to(answer: bytes) -> None:
+def test_unread_responses_are_reported(answer: bytes) -> None:
     wire = Wire(LIMITED)
     wire.client(fetch_request(1))
 
@@ -107,14 +107,14 @@ def test_what_answers_nothing_is_said_to(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize("rules", [(), (QuotaRule(client_id="etl", producer_byte_rate=1.0),)])
-def test_without_a_limit_on_fetches_nothing_is_awaited(rules: tuple[QuotaRule, ...]) -> None:
+def test_without_a_fetch_limit_no_response_is_awaited(rules: tuple[QuotaRule, ...]) -> None:
     wire = Wire(*rules)
     wire.client(fetch_request(1))
 
     assert wire.session.close(now_ms=wire.now_ms, has_passed=True) is None
 
 
-def test_nor_where_the_broker_has_left() -> None:
+def test_nothing_is_awaited_from_a_lost_broker() -> None:
     wire = Wire(LIMITED)
     wire.client(fetch_request(1))
 

@@ -189,7 +189,7 @@ def test_a_faulty_last_line_has_no_start(tmp_path: Path) -> None:
         files.end()
 
 
-def test_of_two_processes_with_one_name_the_second_waits(tmp_path: Path) -> None:
+def test_second_of_two_processes_with_one_name_waits(tmp_path: Path) -> None:
     first = opened(tmp_path)
     first.write(a_batch(1), now_ms=0)
     second = Segments(UsageFiles(directory=str(tmp_path)), "p1")

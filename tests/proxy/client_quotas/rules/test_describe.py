@@ -161,7 +161,7 @@ def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
     assert limits(ask(any_of("ip"), strict=True)) == []
 
 
-def test_v66_a_client_whose_name_looks_like_the_default_is_not_the_default() -> None:
+def test_v66_client_with_the_name_of_the_default_is_not_the_default() -> None:
     """Source: Kafka's ClientQuotasRequestTest.testClientQuotasWithDefaultName (V66)."""
     rules = {Entity(client_id="<default>"): StoredRule(limits={"producer_byte_rate": 20_000.0})}
 

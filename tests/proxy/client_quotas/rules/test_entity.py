@@ -38,7 +38,7 @@ def test_names_that_were_read_are_written(names: dict[str, str | None]) -> None:
     assert names_of(entity_of(names)) == names
 
 
-def test_a_user_whose_name_looks_like_the_default_is_not_the_default() -> None:
+def test_user_with_the_name_of_the_default_is_not_the_default() -> None:
     literal, default = entity_of({"user": "<default>"}), entity_of({"user": None})
 
     assert literal != default

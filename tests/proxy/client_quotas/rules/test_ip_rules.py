@@ -46,7 +46,7 @@ def test_moved_host_frees_its_old_address_and_a_lost_one_keeps_its_last() -> Non
     assert (in_force._hosts, in_force._names, in_force._rates) == ({}, {}, {})
 
 
-def test_of_several_names_of_one_address_the_lowest_limit_counts() -> None:
+def test_lowest_limit_of_several_names_of_one_address_counts() -> None:
     in_force = EffectiveIpRules(name="d")
     in_force.change("host.example", 3.0, {"host.example": (A,)})
     in_force.change(A, 5.0, {})

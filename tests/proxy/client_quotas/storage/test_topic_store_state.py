@@ -448,7 +448,7 @@ def test_terms_of_another_writer_are_kept_as_they_are_read() -> None:
     assert read_terms(written_terms(terms)) == terms
 
 
-def test_limits_without_their_terms_neither_hold_nor_can_be_changed() -> None:
+def test_limits_without_their_terms_do_not_apply_and_cannot_be_changed() -> None:
     """Terms of a later version may exempt a client, which must then not be limited."""
     unknown = Setting(user="alice", key=TERMS, value={"schedule": {"hours": "08:00-18:00", "time_zone": "Mars/Base"}})
     for first in ((setting(P, 5.0), unknown), (unknown, setting(P, 5.0))):

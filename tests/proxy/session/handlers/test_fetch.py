@@ -42,7 +42,7 @@ def test_a_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(version: int
         assert passed == fetch_request(1, version=version, max_bytes=2_500, min_bytes=2_500)
 
 
-def test_a_fetch_that_asks_for_less_is_left_alone() -> None:
+def test_fetch_below_the_cap_is_forwarded_unchanged() -> None:
     wire = Wire(A_TIGHT_RULE)
     request = fetch_request(max_bytes=2_499)
 
@@ -51,13 +51,13 @@ def test_a_fetch_that_asks_for_less_is_left_alone() -> None:
     assert wire.session.state.to_broker[0] is request
 
 
-def test_paced_a_fetch_asks_for_no_more_than_a_burst() -> None:
+def test_paced_fetch_asks_for_at_most_a_burst() -> None:
     wire = Wire(A_TIGHT_RULE, shaping=Shaping.PACED)
 
     assert wire.client(fetch_request(max_bytes=4_999)) == fetch_request(max_bytes=500)
 
 
-def test_fetches_sent_ahead_go_one_at_a_time_under_a_limit() -> None:
+def test_pipelined_fetches_are_forwarded_one_at_a_time_under_a_limit() -> None:
     wire = Wire(A_TIGHT_RULE)
 
     assert wire.client(fetch_request(1, max_bytes=9), fetch_request(2, max_bytes=9)) == fetch_request(1, max_bytes=9)
@@ -67,7 +67,7 @@ def test_fetches_sent_ahead_go_one_at_a_time_under_a_limit() -> None:
 
 
 @pytest.mark.parametrize("version", [11, 14, 15, 18])
-def test_fetch_with_a_replica_id_that_is_not_believed_is_charged(version: int) -> None:
+def test_fetch_with_an_untrusted_replica_id_is_charged(version: int) -> None:
     wire = Wire(A_TIGHT_RULE)
 
     wire.client(fetch_request(1, version=version, replica_id=2))
@@ -77,7 +77,7 @@ def test_fetch_with_a_replica_id_that_is_not_believed_is_charged(version: int) -
 
 
 @pytest.mark.parametrize("version", [3, 11, 14, 15, 18])
-def test_a_follower_on_an_inter_broker_listener_pays_nothing(version: int) -> None:
+def test_follower_on_an_inter_broker_listener_is_not_charged(version: int) -> None:
     wire = Wire(A_TIGHT_RULE, is_inter_broker=True)
     request = fetch_request(1, version=version, replica_id=2)
 
@@ -89,7 +89,7 @@ def test_a_follower_on_an_inter_broker_listener_pays_nothing(version: int) -> No
 
 
 @pytest.mark.parametrize("version", [3, 14, 15])
-def test_a_consumer_on_an_inter_broker_listener_pays(version: int) -> None:
+def test_consumer_on_an_inter_broker_listener_is_charged(version: int) -> None:
     wire = Wire(A_TIGHT_RULE, is_inter_broker=True)
 
     wire.client(fetch_request(1, version=version))

@@ -124,7 +124,7 @@ def test_v25_a_consumer_is_not_throttled_as_a_replica(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("is_in_sync", [True, False])
-def test_v26_only_what_is_in_sync_completes_a_fetch_that_waits(version: int, is_in_sync: bool) -> None:
+def test_v26_only_in_sync_partitions_complete_a_waiting_fetch(version: int, is_in_sync: bool) -> None:
     front = Front(listed(1_000), version)
     leader = Leader(version, {P0: Log(), BUSY: Log()})
     for log in leader.logs.values():
@@ -167,7 +167,7 @@ def small_and_large(version: int, *offsets: tuple[int, int]) -> tuple[Leader, di
 
 @pytest.mark.parametrize("version", [12, 17, 18])
 @pytest.mark.parametrize("throttled", ["busy", "moving"])
-def test_v45_order_and_sizes(version: int, throttled: str) -> None:
+def test_v45_partitions_keep_their_order_and_sizes(version: int, throttled: str) -> None:
     replication = Replication(leader_rate=1e9, leader_replicas={throttled: parse("*")}, follower_replicas={})
 
     def sizes(*offsets: tuple[int, int]) -> list[int]:
@@ -190,7 +190,7 @@ def test_v45_order_and_sizes(version: int, throttled: str) -> None:
 
 
 @pytest.mark.parametrize("throttled", ["busy", "moving"])
-def test_v46_a_message_larger_than_the_limit_comes_by_itself(throttled: str) -> None:
+def test_v46_message_larger_than_the_limit_is_sent_alone(throttled: str) -> None:
     front = Front(Replication(leader_rate=1e9, leader_replicas={throttled: parse("*")}, follower_replicas={}), 3)
     leader = Leader(3, {P0: Log()})
     for value_bytes in (1, 500, 1_040, 500, 50):
@@ -208,7 +208,7 @@ def test_v46_a_message_larger_than_the_limit_comes_by_itself(throttled: str) -> 
 
 
 @pytest.mark.parametrize("version", [7, 11, 12, 17])
-def test_v59_a_session_is_left_under_a_throttle_and_untouched_without_one(version: int) -> None:
+def test_v59_fetch_session_ends_under_a_throttle_and_is_kept_without_one(version: int) -> None:
     front = Front(listed(1e9), version)
     request = front.fetch(session=(77, 4))
     front.session.receive_from_client(request, now_ms=front.now_ms)
@@ -258,7 +258,7 @@ def test_requests_behind_a_held_fetch_wait_in_order() -> None:
     assert list(read_request(front.to_broker(), 17).parts) == [BUSY]
 
 
-def test_own_responses_come_after_pending_ones() -> None:
+def test_own_responses_follow_pending_ones() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     incremental = front.fetch(number=8, session=(77, 3))
@@ -273,7 +273,7 @@ def test_own_responses_come_after_pending_ones() -> None:
     assert front.read(out[1:]).error_code == SESSION_NOT_FOUND
 
 
-def test_own_responses_do_not_split_a_begun_response() -> None:
+def test_own_responses_do_not_split_a_partly_forwarded_response() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     request = other_request(7, api_key=ApiKey.API_VERSIONS, version=0)
@@ -286,7 +286,7 @@ def test_own_responses_do_not_split_a_begun_response() -> None:
     assert front.read(out[len(response) :]).error_code == SESSION_NOT_FOUND
 
 
-def test_a_second_fetch_waits_for_the_answer_to_the_first_although_the_throttle_ends() -> None:
+def test_second_fetch_waits_for_the_first_response_even_if_the_throttle_ends() -> None:
     front = Front(listed(1_000))
     front.see(P0, BUSY)
     front.use_up()
@@ -299,7 +299,7 @@ def test_a_second_fetch_waits_for_the_answer_to_the_first_although_the_throttle_
     assert front.to_broker() == second
 
 
-def test_a_second_fetch_of_another_follower_changes_nothing_for_the_first() -> None:
+def test_fetch_of_another_follower_does_not_affect_the_first() -> None:
     front = Front(listed(1_000))
     front.see(P0, BUSY)
     front.use_up()
@@ -309,7 +309,7 @@ def test_a_second_fetch_of_another_follower_changes_nothing_for_the_first() -> N
     assert read_request(front.to_broker(), 17).replica_id == 4
 
 
-def test_a_throttle_that_begins_while_a_fetch_is_under_way_leaves_its_answer_alone() -> None:
+def test_throttle_that_begins_during_a_fetch_does_not_trim_its_response() -> None:
     front = Front(None)
     request, response = front.fetch(P0, session=(0, 0)), front.answer({P0: lagging(batches(900)[:700])})
     assert front.client(request) == request
@@ -322,7 +322,7 @@ def test_a_throttle_that_begins_while_a_fetch_is_under_way_leaves_its_answer_alo
     assert (asked.session_id, asked.session_epoch) == (77, -1)
 
 
-def test_a_limit_that_is_lifted_lets_a_held_fetch_pass_as_it_came() -> None:
+def test_held_fetch_is_forwarded_unchanged_when_the_limit_is_removed() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     front.throttle.update(None, now_ms=front.now_ms)
@@ -331,7 +331,7 @@ def test_a_limit_that_is_lifted_lets_a_held_fetch_pass_as_it_came() -> None:
     assert not front.session.state.is_blocked
 
 
-def test_a_held_fetch_takes_up_a_new_limit_when_it_wakes() -> None:
+def test_held_fetch_uses_the_new_limit_when_its_hold_ends() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     front.throttle.update(listed(1e9), now_ms=front.now_ms)
@@ -343,7 +343,7 @@ def test_a_held_fetch_takes_up_a_new_limit_when_it_wakes() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_replica_that_is_not_believed_is_a_consumer(version: int) -> None:
+def test_untrusted_replica_is_a_consumer(version: int) -> None:
     front = Front(listed(1_000), version, is_inter_broker=False, rules=(A_TIGHT_RULE,))
     front.use_up()
     request = front.fetch(P0)
@@ -373,7 +373,7 @@ def test_a_principal_of_the_brokers_is_throttled_after_its_login(brokers: set[st
         assert len(front.read(out).entries[P0].records) == (0 if believed else 5_000)
 
 
-def test_the_name_in_a_certificate_is_believed_as_well() -> None:
+def test_broker_name_in_a_certificate_is_trusted() -> None:
     front = Front(listed(1_000), is_inter_broker=False, principals=Principals(brokers=frozenset({"CN=broker1"})))
     front.session.account.log_in("CN=broker1")
     front.use_up()
@@ -381,7 +381,7 @@ def test_the_name_in_a_certificate_is_believed_as_well() -> None:
     assert front.read(front.broker(front.answer({P0: lagging(batches(5_000))}))).entries[P0].records == b""
 
 
-def test_unknown_fetch_version_passes_and_is_counted() -> None:
+def test_unknown_fetch_version_is_forwarded_and_counted() -> None:
     front = Front(listed(1_000), 18)
     front.held(P0)
     front.wait(500)
@@ -395,7 +395,7 @@ def test_unknown_fetch_version_passes_and_is_counted() -> None:
     assert front.client(front.fetch(P0, number=4)), "what was seen before it is forgotten"
 
 
-def test_held_fetch_becomes_a_consumer_fetch_when_the_listener_stops_believing() -> None:
+def test_held_fetch_becomes_a_consumer_fetch_when_the_listener_stops_trusting_replicas() -> None:
     front = Front(listed(1_000), rules=(A_TIGHT_RULE,))
     front.held(P0)
     front.listening.policy = Policy(104_857_600, Enforcement.RESPOND, False, "sub")
@@ -440,7 +440,7 @@ def test_held_bytes_are_reported() -> None:
     assert not front.session.is_owed
 
 
-def test_release_passes_a_held_fetch() -> None:
+def test_release_forwards_a_held_fetch() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     front.session.release(now_ms=front.now_ms)
@@ -451,7 +451,7 @@ def test_release_passes_a_held_fetch() -> None:
     assert front.client(front.fetch(P0, number=3)) == front.fetch(P0, number=3)
 
 
-def test_at_the_end_a_held_fetch_is_not_taken_up() -> None:
+def test_drain_does_not_forward_a_held_fetch() -> None:
     front = Front(listed(1_000))
     front.held(P0)
     front.session.take_no_more()
@@ -463,7 +463,7 @@ def test_at_the_end_a_held_fetch_is_not_taken_up() -> None:
     assert front.session.has_answered
 
 
-def test_at_the_end_a_fetch_under_way_is_answered() -> None:
+def test_drain_answers_a_fetch_in_flight() -> None:
     front = Front(listed(1_000))
     front.see(P0, BUSY)
     front.use_up()
@@ -475,7 +475,7 @@ def test_at_the_end_a_fetch_under_way_is_answered() -> None:
     assert front.session.has_answered
 
 
-def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
+def test_closed_connection_returns_its_reservation() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     front.client(front.fetch(P0))
@@ -536,7 +536,7 @@ def test_response_to_another_request_is_refused() -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, *VERSIONS])
-def test_each_byte_of_an_answer_may_be_another(version: int) -> None:
+def test_response_with_any_changed_byte_ends_in_order(version: int) -> None:
     outcomes = set()
     front = Front(listed(1_000), version)
     right = front.answer({P0: lagging(batches(80, 60)), BUSY: lagging(batches(20))})
@@ -555,7 +555,7 @@ def test_each_byte_of_an_answer_may_be_another(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 2, *VERSIONS])
-def test_each_byte_of_a_fetch_may_be_another(version: int) -> None:
+def test_fetch_with_any_changed_byte_ends_in_order(version: int) -> None:
     front = Front(listed(1_000), version)
     right = front.fetch(P0, BUSY, number=2)
     for at in range(8, len(right)):
@@ -573,7 +573,7 @@ def test_each_byte_of_a_fetch_may_be_another(version: int) -> None:
             assert not front.quota._line
 
 
-def test_a_consumers_long_answer_in_pieces_is_not_held() -> None:
+def test_long_consumer_response_in_pieces_is_not_held() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     consumer = front.fetch(P0, number=2, replica_id=-1)
@@ -585,7 +585,7 @@ def test_a_consumers_long_answer_in_pieces_is_not_held() -> None:
     assert read_request(front.to_broker(), 17).correlation_id == 3
 
 
-def test_other_requests_of_a_broker_pass_under_a_throttle() -> None:
+def test_other_requests_of_a_broker_are_forwarded_under_a_throttle() -> None:
     front = Front(listed(1_000))
     front.see(P0)
     front.client(front.fetch(P0, number=2))

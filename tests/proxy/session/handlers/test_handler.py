@@ -33,9 +33,7 @@ def test_within_the_quota_the_brokers_throttle_time_stays() -> None:
 
 
 @pytest.mark.parametrize(("version", "told_ms"), [(5, 2_000), (6, 0)])
-def test_held_answer_tells_its_throttle_time_only_to_a_client_that_does_not_wait_once_more(
-    version: int, told_ms: int
-) -> None:
+def test_held_response_has_a_throttle_time_only_for_clients_that_do_not_wait_again(version: int, told_ms: int) -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(produce_request(1, version=version, size_bytes=6_000))
     wire.broker(produce_response(1, version=version))
@@ -45,7 +43,7 @@ def test_held_answer_tells_its_throttle_time_only_to_a_client_that_does_not_wait
     assert wire.to_client() == produce_response(1, version=version, throttle_time_ms=told_ms)
 
 
-def test_held_answer_tells_the_brokers_own_throttle_time() -> None:
+def test_held_response_keeps_the_brokers_throttle_time() -> None:
     wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
     wire.client(produce_request(1, size_bytes=6_000))
     wire.broker(produce_response(1, throttle_time_ms=70))

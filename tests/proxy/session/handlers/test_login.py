@@ -85,7 +85,7 @@ def pay(wire: Wire, correlation_id: int = 9) -> str:
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize(("handshake", "version"), WAYS)
-def test_a_login_passes_as_it_is_and_its_user_pays(dialogue: Dialogue, handshake: int, version: int) -> None:
+def test_login_is_forwarded_unchanged_and_its_user_is_charged(dialogue: Dialogue, handshake: int, version: int) -> None:
     wire = Wire(ALICE, USERS)
 
     log_in(wire, dialogue, handshake=handshake, version=version)
@@ -152,7 +152,7 @@ def test_requests_before_a_login_charge_the_old_principal() -> None:
     assert wire.bucket("fetch").tags.user == "alice"
 
 
-def test_a_principal_of_a_broker_is_believed_after_its_login() -> None:
+def test_broker_principal_is_trusted_after_its_login() -> None:
     wire = Wire(USERS, principals=Principals(brokers=frozenset({"broker1"})))
     wire.client(fetch_request(1, replica_id=2))
     wire.broker(fetch_response(1, size_bytes=700))
@@ -174,7 +174,7 @@ def test_the_claim_is_the_listeners() -> None:
     assert pay(wire) == "etl"
 
 
-def test_the_versions_of_logins_that_are_announced_are_those_that_are_read() -> None:
+def test_announced_login_versions_are_readable() -> None:
     wire = Wire()
     wire.client(other_request(1, api_key=18, version=0))
     entries = b"\0\0\0\x02" + b"\0\x11\0\0\0\x07" + b"\0\x24\0\0\0\x07"
@@ -186,7 +186,7 @@ def test_the_versions_of_logins_that_are_announced_are_those_that_are_read() -> 
 
 @pytest.mark.parametrize("dialogue", DIALOGUES, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_a_login_passes_where_addresses_are_changed(dialogue: Dialogue, handshake: int) -> None:
+def test_login_is_forwarded_by_a_listener_that_rewrites_addresses(dialogue: Dialogue, handshake: int) -> None:
     wire = Wire(USERS, addresses=Addresses(lambda *_: None))
 
     log_in(wire, dialogue, handshake=handshake)
@@ -290,7 +290,7 @@ def test_another_handshake_may_follow_a_refusal() -> None:
 
 @pytest.mark.parametrize("dialogue", READABLE, ids=lambda dialogue: dialogue.mechanism)
 @pytest.mark.parametrize("handshake", [0, 1])
-def test_nothing_passes_behind_a_login_that_is_unanswered(dialogue: Dialogue, handshake: int) -> None:
+def test_nothing_is_forwarded_behind_an_unanswered_login(dialogue: Dialogue, handshake: int) -> None:
     wire = Wire(USERS)
     parts = rounds(dialogue, handshake=handshake)
     ahead = produce_request(9) + fetch_request(10)
@@ -332,7 +332,7 @@ def test_half_close_behind_a_bare_token_is_answered_first() -> None:
     assert wire.session.is_idle
 
 
-def test_after_a_login_requests_are_sent_ahead_again() -> None:
+def test_requests_are_pipelined_again_after_a_login() -> None:
     wire = Wire(USERS)
     log_in(wire, plain("alice"))
     requests = [other_request(number) for number in range(MAX_IN_FLIGHT + 1)]
@@ -341,7 +341,7 @@ def test_after_a_login_requests_are_sent_ahead_again() -> None:
 
 
 @pytest.mark.parametrize("answered", [True, False])
-def test_a_kerberos_client_need_not_be_answered_to_go_on(answered: bool) -> None:
+def test_kerberos_tokens_are_forwarded_without_an_answer(answered: bool) -> None:
     """The last bare token has no response, and the proxy does not know which token is the last."""
     wire = Wire(USERS)
     for asked, told in rounds(GSSAPI, handshake=0):
@@ -355,7 +355,7 @@ def test_a_kerberos_client_need_not_be_answered_to_go_on(answered: bool) -> None
 # -- a second login
 
 
-def test_a_login_again_goes_on_with_the_buckets_it_had() -> None:
+def test_second_login_keeps_its_buckets() -> None:
     wire = Wire(ALICE)
     log_in(wire, plain("alice"))
     wire.client(produce_request(9, size_bytes=1_000))
@@ -368,7 +368,7 @@ def test_a_login_again_goes_on_with_the_buckets_it_had() -> None:
     assert wire.bucket().amount == 2_000
 
 
-def test_a_login_again_passes_behind_requests_that_are_unanswered() -> None:
+def test_second_login_is_forwarded_behind_unanswered_requests() -> None:
     wire = Wire(USERS)
     log_in(wire, plain("alice"))
 
@@ -400,7 +400,7 @@ def test_second_login_as_another_user_closes_the_connection(dialogue: Dialogue, 
     assert users(wire) <= {"alice"}
 
 
-def test_a_login_again_that_the_broker_refuses_changes_nothing() -> None:
+def test_refused_second_login_changes_nothing() -> None:
     wire = Wire(ALICE, USERS)
     log_in(wire, plain("alice"))
     wire.client(handshake_request("PLAIN"))
@@ -495,7 +495,7 @@ LOGIN_PIECES = st.one_of(
 
 
 @given(pieces=st.lists(st.tuples(st.booleans(), LOGIN_PIECES), max_size=12))
-def test_anything_gives_an_answer_or_a_protocol_error(pieces: list[tuple[bool, bytes]]) -> None:
+def test_any_bytes_give_an_answer_or_a_protocol_error(pieces: list[tuple[bool, bytes]]) -> None:
     wire = Wire(ALICE, USERS)
     try:
         for is_clients, data in pieces:
@@ -509,7 +509,7 @@ def test_anything_gives_an_answer_or_a_protocol_error(pieces: list[tuple[bool, b
 
 
 @given(data=st.data())
-def test_one_byte_at_a_time_is_as_all_at_once(data: st.DataObject) -> None:
+def test_single_bytes_have_the_effect_of_one_read(data: st.DataObject) -> None:
     dialogue = data.draw(st.sampled_from(DIALOGUES))
     parts = rounds(dialogue, handshake=data.draw(st.integers(0, 1)), version=data.draw(st.integers(0, 2)))
     spoiled = data.draw(st.integers(0, len(parts) - 1))
@@ -575,7 +575,7 @@ def test_a_login_that_ends_with_its_connection_has_failed(handshake: int) -> Non
     assert wire.listening.counters.logins == {("PLAIN", "failed"): 1}
 
 
-def test_a_mechanism_that_hides_its_users_is_said_once() -> None:
+def test_mechanism_that_hides_its_users_is_logged_once() -> None:
     wire = Wire()
     log_in(wire, GSSAPI)
     wire.listening.counters.newly_unknown.clear()
@@ -601,7 +601,7 @@ SECRETS = {
 @pytest.mark.parametrize("mechanism", SECRETS)
 @pytest.mark.parametrize("handshake", [0, 1])
 @pytest.mark.parametrize("end", ["accepted", "refused", "garbage", "again"])
-def test_nothing_of_a_secret_is_shown_or_kept(
+def test_no_part_of_a_secret_is_logged_or_kept(
     mechanism: str, handshake: int, end: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -652,7 +652,7 @@ def open_now(wire: Wire) -> dict[Tags, int]:
     return wire.listening.quotas.connections.open_now()
 
 
-def test_connection_counts_from_its_first_request_for_its_principal() -> None:
+def test_connection_counts_for_its_principal_from_its_first_request() -> None:
     wire = Wire(QuotaRule(user=DEFAULT, connections=5))
 
     wire.client(other_request(1, api_key=18, version=0))
@@ -670,7 +670,7 @@ def test_connection_counts_from_its_first_request_for_its_principal() -> None:
     assert open_now(wire) == {}
 
 
-def test_the_client_id_that_came_first_counts() -> None:
+def test_first_client_id_of_a_connection_counts() -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, connections=5))
 
     wire.client(other_request(1, client_id="one"), other_request(2, client_id="other"))
@@ -679,7 +679,7 @@ def test_the_client_id_that_came_first_counts() -> None:
 
 
 @pytest.mark.parametrize("request_of", [other_request, produce_request, fetch_request])
-def test_one_connection_too_many_passes_nothing_on_but_what_came_before(request_of: Callable[[int], bytes]) -> None:
+def test_connection_over_the_limit_forwards_only_earlier_requests(request_of: Callable[[int], bytes]) -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, connections=0))
     first = other_request(1, api_key=18, version=0)
 

@@ -19,7 +19,7 @@ def test_a_heartbeat_is_not_held_behind_a_long_poll() -> None:
     assert wire.client(other_request(2, api_key=12, version=3)) == other_request(2, api_key=12, version=3)
 
 
-def test_an_unknown_api_passes_and_is_counted() -> None:
+def test_unknown_api_is_forwarded_and_counted() -> None:
     wire = Wire()
 
     assert wire.client(other_request(1, api_key=999, version=0)) == other_request(1, api_key=999, version=0)

@@ -48,7 +48,7 @@ def test_without_acks_the_end_of_the_request_is_charged_and_mutes() -> None:
     assert wire.session.is_idle  # no response is to come
 
 
-def test_a_flood_without_acks_in_one_read_is_stopped_at_the_request_that_is_too_much() -> None:
+def test_flood_without_acks_in_one_read_stops_at_the_request_over_quota() -> None:
     wire = Wire(A_TIGHT_RULE)
     flood = [produce_request(number, acks=0, size_bytes=2_000) for number in range(50)]
 

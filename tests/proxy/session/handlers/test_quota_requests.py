@@ -77,7 +77,7 @@ def cut(data: bytes, random: Random) -> list[bytes]:
 
 @pytest.mark.parametrize("rules", [(), (QuotaRule(client_id="etl", request_rate=1e6),)])
 @pytest.mark.parametrize("seed", range(60))
-def test_every_response_comes_once_in_order_for_any_cut(seed: int, rules: tuple[QuotaRule, ...]) -> None:
+def test_responses_come_once_and_in_order_for_any_split_of_the_bytes(seed: int, rules: tuple[QuotaRule, ...]) -> None:
     random = Random(seed)  # noqa: S311
     wire, follower = wire_of(*rules)
     asked = []
@@ -111,7 +111,7 @@ def test_every_response_comes_once_in_order_for_any_cut(seed: int, rules: tuple[
     assert held == 0  # the broker gets no other request while a response is held
 
 
-def test_while_an_answer_is_held_the_client_is_not_read_and_a_stop_waits_for_it() -> None:
+def test_held_response_stops_reading_and_delays_the_drain() -> None:
     wire, follower = wire_of()
     assert wire.client(alter(1)) == alter(1)
     assert wire.broker(done(1)) == b""
@@ -135,7 +135,7 @@ def test_closing_drops_a_held_response() -> None:
     assert follower.tickets[0].is_dropped
 
 
-def test_a_request_that_is_too_large_or_too_new_passes_as_it_comes() -> None:
+def test_request_that_is_too_large_or_too_new_is_forwarded_unchanged() -> None:
     wire, follower = wire_of()
     many = AlterRequest(1, 1, (Alteration(ETL, OPS * (MAX_BYTES // 20)),), False)
     large = write_alter_request(many, client_id="etl")

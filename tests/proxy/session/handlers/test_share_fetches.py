@@ -47,7 +47,7 @@ def test_share_fetch_and_fetch_of_one_client_charge_one_bucket() -> None:
     assert wire.bucket("fetch").amount == 1_999 + 4_000
 
 
-def test_share_fetch_without_a_limit_is_counted_and_passes_as_it_came() -> None:
+def test_share_fetch_without_a_limit_is_counted_and_forwarded_unchanged() -> None:
     wire = Wire()
     request = share_fetch_request(1)
 
@@ -71,7 +71,7 @@ def test_share_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(
 
 
 @pytest.mark.parametrize("piece_bytes", [1, 7])
-def test_share_fetch_that_comes_in_pieces_is_capped(piece_bytes: int) -> None:
+def test_share_fetch_in_pieces_is_capped(piece_bytes: int) -> None:
     wire = Wire(A_TIGHT_RULE)
     request = share_fetch_request(1, max_bytes=1_000_000, min_bytes=9_000)
 
@@ -90,7 +90,7 @@ def test_each_share_fetch_of_a_connection_is_capped_and_charged() -> None:
     assert wire.bucket("fetch").amount == 3_000
 
 
-def test_share_fetches_sent_ahead_go_one_at_a_time_under_a_limit() -> None:
+def test_pipelined_share_fetches_are_forwarded_one_at_a_time_under_a_limit() -> None:
     wire = Wire(A_TIGHT_RULE)
 
     passed = wire.client(share_fetch_request(1, max_bytes=9), share_fetch_request(2, max_bytes=9))
@@ -110,7 +110,7 @@ def test_share_fetch_that_is_only_observed_is_neither_capped_nor_muted() -> None
     assert wire.bucket("fetch").throttling.observed_requests == 1
 
 
-def test_acknowledgement_passes_while_a_share_fetch_waits_for_data() -> None:
+def test_acknowledgement_is_forwarded_while_a_share_fetch_waits_for_data() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(share_fetch_request(1, max_bytes=9))
     message = kio_messages.example(kio_messages.request_class(SHARE_ACKNOWLEDGE, 2))
@@ -121,7 +121,7 @@ def test_acknowledgement_passes_while_a_share_fetch_waits_for_data() -> None:
     assert wire.bucket("fetch").requests == 1
 
 
-def test_share_fetch_pays_for_its_time_too() -> None:
+def test_share_fetch_is_charged_for_its_time_too() -> None:
     """A megabyte of a ShareFetch takes 80 us of the broker's time, and 5,000 us in other responses."""
     wire = Wire(QuotaRule(client_id=DEFAULT, request_percentage=10.0))
     wire.client(share_fetch_request(1))
@@ -154,7 +154,7 @@ def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_share_fetch_whose_turn_comes_too_late_passes_and_asks_for_no_records(version: int) -> None:
+def test_share_fetch_is_forwarded_without_room_for_records_if_its_turn_is_late(version: int) -> None:
     other = beside(in_debt(5_500))
     asked = share_fetch_request(2, version=version)
 
@@ -167,7 +167,7 @@ def test_share_fetch_whose_turn_comes_too_late_passes_and_asks_for_no_records(ve
     assert len(passed) == len(asked)
 
 
-def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
+def test_response_to_an_emptied_share_fetch_has_a_throttle_time() -> None:
     wire = in_debt(5_500)
     other = beside(wire)
     other.client(share_fetch_request(2))
@@ -182,7 +182,7 @@ def test_response_to_an_emptied_share_fetch_says_when_to_come_back() -> None:
     assert wire.bucket("fetch").usage == UsageTotals(5_560, 2, 2, 3 + other.muted_for_ms)
 
 
-def test_emptied_share_fetch_gets_its_turn_when_it_comes_back() -> None:
+def test_emptied_share_fetch_gets_its_turn_when_retried() -> None:
     other = beside(in_debt(5_500))
     other.client(share_fetch_request(2))
     other.broker(share_fetch_response(2, size_bytes=61))
@@ -199,7 +199,7 @@ def put_off(other: Wire) -> None:
     assert other.muted_for_ms > 0
 
 
-def test_share_fetch_that_is_put_off_first_has_its_turn_first() -> None:
+def test_share_fetch_postponed_first_has_its_turn_first() -> None:
     wire = in_debt(5_500)
     first, second = beside(wire), beside(wire)
     put_off(first)
@@ -218,7 +218,7 @@ def test_share_fetch_that_is_put_off_first_has_its_turn_first() -> None:
     assert first.to_broker() != b"" == second.to_broker()
 
 
-def test_share_fetch_that_is_put_off_is_waited_for_while_its_client_is_away() -> None:
+def test_postponed_share_fetch_keeps_its_place_while_its_client_waits() -> None:
     wire = in_debt(5_500)
     first = beside(wire)
     put_off(first)
@@ -230,7 +230,7 @@ def test_share_fetch_that_is_put_off_is_waited_for_while_its_client_is_away() ->
     assert len(line) == 1
 
 
-def test_share_fetch_whose_turn_comes_in_time_waits_and_is_answered_with_records() -> None:
+def test_share_fetch_waits_and_gets_records_if_its_turn_is_in_time() -> None:
     other = beside(in_debt(700))
     assert other.client(share_fetch_request(2)) == b""
 
@@ -240,7 +240,7 @@ def test_share_fetch_whose_turn_comes_in_time_waits_and_is_answered_with_records
     assert passed in {share_fetch_request(2, max_bytes=room) for room in range(1, 501)}
 
 
-def test_share_fetch_that_only_renews_passes_at_once() -> None:
+def test_share_fetch_that_only_renews_is_forwarded_at_once() -> None:
     """A broker refuses a request that renews and also asks for records (KIP-1222)."""
     other = beside(in_debt(5_500))
     renews = share_fetch_request(2, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
@@ -260,7 +260,7 @@ def test_delay_holds_a_share_fetch_as_long_as_a_response() -> None:
     assert other.to_broker() in {share_fetch_request(2, max_bytes=room) for room in range(1, 501)}
 
 
-def test_bytes_of_an_answer_without_records_are_not_what_the_next_is_expected_to_bring() -> None:
+def test_empty_response_does_not_lower_the_next_reservation() -> None:
     wire = Wire(PACED)
     other = beside(wire)
     other.client(share_fetch_request(1))
@@ -276,7 +276,7 @@ def test_bytes_of_an_answer_without_records_are_not_what_the_next_is_expected_to
     assert wire.bucket("fetch").in_flight == 200
 
 
-def test_share_fetch_that_is_put_off_pays_for_being_a_request() -> None:
+def test_postponed_share_fetch_is_charged_as_a_request() -> None:
     wire = Wire(PACED, QuotaRule(user=DEFAULT, request_rate=1_000.0))
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=5_501))

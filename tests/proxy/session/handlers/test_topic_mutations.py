@@ -47,7 +47,7 @@ class Bed:
         return next(left for left in range(-2_000, 2_000) if not bucket.has_room(left + 1, now_ms=self.wire.now_ms))
 
 
-def test_topics_within_the_quota_pass_and_the_rest_is_refused() -> None:
+def test_topics_within_the_quota_are_forwarded_and_the_rest_is_refused() -> None:
     """Source: Kafka's ControllerMutationQuotaManagerTest.testControllerMutationQuotaViolation (V38)."""
     bed = Bed()
     for number in range(10):
@@ -66,7 +66,7 @@ def test_topics_within_the_quota_pass_and_the_rest_is_refused() -> None:
     assert bed.ask(create(("larger", 110))) == {"larger": 0}
 
 
-def test_first_topics_of_a_request_pass() -> None:
+def test_first_topics_of_a_request_are_forwarded() -> None:
     bed = Bed()
 
     errors = bed.ask(create(*((f"t{number}", 60) for number in range(4))))
@@ -78,7 +78,7 @@ def test_first_topics_of_a_request_pass() -> None:
 
 
 @pytest.mark.parametrize("version", [2, 3, 4, 5])
-def test_clients_that_do_not_know_the_error_wait_afterwards(version: int) -> None:
+def test_clients_that_lack_the_error_code_wait_after_the_response(version: int) -> None:
     bed = Bed()
 
     assert set(bed.ask(create(*((f"t{number}", 60) for number in range(4)), version=version)).values()) == {0}
@@ -104,7 +104,7 @@ def test_growth_is_charged_the_added_partitions() -> None:
     assert bed.tokens == 80
 
 
-def test_topics_are_found_by_their_ids_where_the_broker_can() -> None:
+def test_topics_are_found_by_id_if_the_broker_supports_ids() -> None:
     bed = Bed(one=30)
     topic_id = bed.controller.ids["one"]
     bed.wire.client(other_request(1, api_key=ApiKey.API_VERSIONS, version=0))
@@ -133,7 +133,7 @@ def test_default_partitions_are_read_from_the_response() -> None:
     assert bed.tokens == 97
 
 
-def test_failed_topics_are_given_back() -> None:
+def test_charge_of_failed_topics_is_returned() -> None:
     bed = Bed(there=1)
 
     assert bed.ask(create(("there", 50), ("new", 20))) == {"there": 36, "new": 0}
@@ -168,7 +168,7 @@ def test_unlimited_client_requests_are_not_read() -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 8, 14, 20, -1])
-def test_a_request_is_read_when_it_is_whole(cut: int) -> None:
+def test_request_is_parsed_once_it_is_complete(cut: int) -> None:
     bed = Bed()
     request = create(("one", 5))
 
@@ -184,7 +184,7 @@ def test_unoffered_version_does_not_bypass_the_limit(api_key: ApiKey) -> None:
         bed.wire.client(framed(request_header(api_key, 99, 1, "etl", is_flexible=True) + bytes(50)))
 
 
-def test_an_enormous_request_is_not_held() -> None:
+def test_enormous_request_is_not_buffered() -> None:
     bed = Bed()
     request = request_header(CREATE, 7, 1, "etl", is_flexible=True)
 
@@ -192,7 +192,7 @@ def test_an_enormous_request_is_not_held() -> None:
         bed.wire.client((5_000_000).to_bytes(4) + request + bytes(50))
 
 
-def test_connection_closed_during_a_question_leaves_nothing() -> None:
+def test_connection_closed_during_a_broker_query_leaves_no_state() -> None:
     bed = Bed(one=30)
     bed.wire.client(delete("one"))
 
@@ -201,7 +201,7 @@ def test_connection_closed_during_a_question_leaves_nothing() -> None:
     assert bed.tokens == 100
 
 
-def test_requests_about_topics_are_requests() -> None:
+def test_topic_requests_count_as_requests() -> None:
     bed = Bed(replace(TEN, limits={**TEN.limits, "request_rate": 5.0}), one=30)
 
     bed.ask(delete("one"))
@@ -212,7 +212,7 @@ def test_requests_about_topics_are_requests() -> None:
     assert bed.wire.bucket("request_rate").in_flight == 0
 
 
-def test_an_answer_behind_others_is_not_overtaken() -> None:
+def test_response_behind_others_is_not_overtaken() -> None:
     bed = Bed()
     bed.ask(create(("one", 200)))
     bed.wire.wait(1)
@@ -225,7 +225,7 @@ def test_an_answer_behind_others_is_not_overtaken() -> None:
     assert len(answers) > len(other_response(1))
 
 
-def test_of_two_waits_the_longer_is_told() -> None:
+def test_response_has_the_longer_of_two_throttle_times() -> None:
     bed = Bed(replace(TEN, limits={**TEN.limits, "request_rate": 1.0}))
     waits = []
 
@@ -242,7 +242,7 @@ def test_of_two_waits_the_longer_is_told() -> None:
     assert bed.wire.muted_for_ms == 1_000
 
 
-def test_an_answer_that_comes_in_pieces_is_not_overtaken_either() -> None:
+def test_response_in_pieces_is_not_overtaken() -> None:
     bed = Bed()
     passed = bed.wire.client(create(("one", 200)), create(("two", 5)))
     answer = bed.controller.answers(passed)
@@ -254,7 +254,7 @@ def test_an_answer_that_comes_in_pieces_is_not_overtaken_either() -> None:
     assert read_response(told[len(answer) :], CREATE, 7).results[0].error_code == THROTTLING_QUOTA_EXCEEDED
 
 
-def test_a_delete_behind_an_answer_in_pieces_is_asked_about_afterwards() -> None:
+def test_delete_topics_behind_a_partial_response_queries_the_broker_afterwards() -> None:
     bed = Bed(one=30)
     answer = bed.controller.answers(bed.wire.client(create(("two", 5)), delete("one")))
 
@@ -283,7 +283,7 @@ def knows_ids(bed: Bed) -> None:
     bed.wire.broker(api_versions_response(1))  # the broker supports Metadata up to v77
 
 
-def test_unknown_api_versions_version_keeps_what_was_learned() -> None:
+def test_unknown_api_versions_version_keeps_the_learned_versions() -> None:
     bed = Bed(one=30)
     knows_ids(bed)
     bed.wire.client(framed(request_header(ApiKey.API_VERSIONS, 99, 2, "etl", is_flexible=True) + b"\x01\x01\0"))
@@ -294,7 +294,7 @@ def test_unknown_api_versions_version_keeps_what_was_learned() -> None:
     assert bed.tokens == 70
 
 
-def test_names_and_ids_in_one_request_are_asked_for_apart() -> None:
+def test_names_and_ids_in_one_request_are_queried_separately() -> None:
     """A broker that is asked for both returns only the ids (``KafkaApis.handleTopicMetadataRequest``)."""
     bed = Bed(one=30, two=40)
     knows_ids(bed)
@@ -306,7 +306,7 @@ def test_names_and_ids_in_one_request_are_asked_for_apart() -> None:
 
 
 @pytest.mark.parametrize(("request_", "left"), [(grow(("new", 50)), 100 - 49), (delete("new"), 99)])
-def test_topics_unknown_to_the_broker_are_charged_when_done(request_: bytes, left: int) -> None:
+def test_topics_unknown_to_the_broker_are_charged_after_the_response(request_: bytes, left: int) -> None:
     bed = Bed()
     question = bed.wire.client(request_)
     passed = bed.wire.broker(bed.controller.answers(question)) + bed.wire.to_broker()
@@ -317,7 +317,7 @@ def test_topics_unknown_to_the_broker_are_charged_when_done(request_: bytes, lef
     assert bed.tokens == left
 
 
-def test_default_partitions_come_from_the_file() -> None:
+def test_default_partitions_are_read_from_the_configuration() -> None:
     bed = Bed(num_partitions=6)
 
     bed.ask(create(("one", -1), version=4))
@@ -325,7 +325,7 @@ def test_default_partitions_come_from_the_file() -> None:
     assert bed.tokens == 94
 
 
-def test_changing_client_ids_hold_the_last_bucket_only() -> None:
+def test_connection_holds_only_the_bucket_of_its_last_client_id() -> None:
     wire = Wire(QuotaRule(client_id=DEFAULT, request_rate=1_000.0), max_buckets=5)
 
     for number in range(20):

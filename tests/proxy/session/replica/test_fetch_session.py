@@ -35,7 +35,7 @@ def fetch(epoch: int, *topics: bytes) -> ReplicaFetch:
 
 
 @pytest.mark.parametrize("version", [11, 17])
-def test_a_follower_in_which_nothing_lags_has_a_session_under_a_limit_too(version: int) -> None:
+def test_in_sync_follower_keeps_its_session_under_a_limit(version: int) -> None:
     logs = {("calm", number): (5_000, 0) for number in range(20)} | {MOVING: (5_000, 0)}
     move = Move(version, logs, limited(50_000))
     follower = move.add(Follower(3, version, logs, partition_max_bytes=100_000))
@@ -60,7 +60,7 @@ def test_a_follower_in_which_nothing_lags_has_a_session_under_a_limit_too(versio
 
 
 @pytest.mark.parametrize("version", [11, 17])
-def test_a_follower_that_fetches_nothing_that_is_listed_has_one_too(version: int) -> None:
+def test_follower_of_unlisted_partitions_keeps_its_session(version: int) -> None:
     logs = {("calm", number): (5_000, 0) for number in range(3)}
     move = Move(version, logs, listed(50_000))
     follower = move.add(Follower(3, version, logs))
@@ -70,7 +70,7 @@ def test_a_follower_that_fetches_nothing_that_is_listed_has_one_too(version: int
     assert (move.leader.built, len(move.leader.sessions), follower.errors) == (1, 1, [])
 
 
-def test_in_a_session_what_is_listed_and_in_sync_is_charged_as_ever() -> None:
+def test_listed_in_sync_partitions_of_a_session_are_charged() -> None:
     logs = {MOVING: (1_000, 0)}
     move = Move(17, logs, listed(1_000_000))
     move.add(Follower(3, 17, logs))
@@ -82,7 +82,7 @@ def test_in_a_session_what_is_listed_and_in_sync_is_charged_as_ever() -> None:
     assert quota.rate.peek(now_ms=move.now_ms) == pytest.approx(10_000, rel=0.15)
 
 
-def test_it_is_throttled_if_one_of_its_partitions_is_by_the_rules_in_force() -> None:
+def test_session_is_throttled_if_one_of_its_partitions_is() -> None:
     session = FetchSession()
     session.update(fetch(0, b"calm"), limits_of(listed(1.0)), is_id=False)
     assert not session.is_throttled
@@ -97,7 +97,7 @@ def test_it_is_throttled_if_one_of_its_partitions_is_by_the_rules_in_force() -> 
 
 
 @pytest.mark.parametrize("version", [11, 17])
-def test_a_partition_that_is_added_ends_it_before_a_byte_of_it_comes(version: int) -> None:
+def test_added_lagging_partition_ends_the_session_before_it_is_fetched(version: int) -> None:
     logs = {("calm", number): (5_000, 0) for number in range(20)} | {MOVING: (5_000, 0)}
     move = Move(version, logs, limited(10_000))
     follower = move.add(Follower(3, version, [place for place in logs if place != MOVING]))
@@ -114,7 +114,7 @@ def test_a_partition_that_is_added_ends_it_before_a_byte_of_it_comes(version: in
 
 
 @pytest.mark.parametrize(("error_code", "ends_it"), [(0, True), (1, False)])
-def test_an_error_of_a_partition_does_not_end_it(error_code: int, *, ends_it: bool) -> None:
+def test_partition_error_does_not_end_the_session(error_code: int, *, ends_it: bool) -> None:
     session = FetchSession()
     session.update(fetch(0, b"moving"), limits_of(listed(1.0)), is_id=False)
     trimming = Trimming(PassedFetch(1, 11, {}, is_of_session=True), {}, b"", turn=1, now_ms=NOW_MS)

@@ -160,7 +160,7 @@ def test_v24_throttled_replicas_in_sync_are_included(version: int) -> None:
         hands.use_up(1_000_000)
 
 
-def test_v39_what_comes_besides_records_is_charged_to_the_leader() -> None:
+def test_v39_response_overhead_is_charged_to_the_leader() -> None:
     hands = Hands(limited(1_000_000), 17)
     hands.see({P0: 1})
     assert hands.quota.total == 0, "without records nothing is"
@@ -186,7 +186,7 @@ def test_v40_only_throttled_partitions_are_charged(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_left_out_is_put_back_as_it_was_seen_last(version: int) -> None:
+def test_omitted_partition_is_restored_with_its_last_values(version: int) -> None:
     hands = Hands(listed(1_000), version)
     first = Entry(0, 500, 490, 7, b"")
     hands.see({P0: 1, BUSY: 1, P1: 1}, {P0: first, BUSY: first, P1: first})
@@ -200,7 +200,7 @@ def test_what_is_left_out_is_put_back_as_it_was_seen_last(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_the_proxy_answers_has_all_that_was_asked_for(version: int) -> None:
+def test_own_response_contains_each_requested_partition(version: int) -> None:
     hands = Hands(limited(1_000), version)
     seen = {P1: Entry(0, 500, 490, 7, b""), BUSY: Entry(0, 9, 8, 6, b""), P0: Entry(0, 11, 11, 0, b"")}
     hands.see(dict.fromkeys(seen, 1), seen)
@@ -215,7 +215,7 @@ def test_what_the_proxy_answers_has_all_that_was_asked_for(version: int) -> None
         assert answer.entries == seen
 
 
-def test_an_answer_without_throttled_partitions_need_not_be_whole() -> None:
+def test_response_without_throttled_partitions_is_not_collected() -> None:
     hands = Hands(listed(1_000))
     decision = hands.ask({BUSY: 1}, session=(0, 0))
     assert isinstance(decision, Forward)
@@ -223,7 +223,7 @@ def test_an_answer_without_throttled_partitions_need_not_be_whole() -> None:
     assert read_request(decision.frame, 17).session_epoch == -1, "but it makes no session"
 
 
-def test_what_was_not_throttled_meanwhile_is_known_no_longer() -> None:
+def test_partition_that_was_unthrottled_meanwhile_is_forgotten() -> None:
     hands = Hands(listed(1_000))
     hands.see({P0: 1})
     hands.throttle.update(listed(1_000, "other"), now_ms=hands.now_ms)
@@ -234,7 +234,7 @@ def test_what_was_not_throttled_meanwhile_is_known_no_longer() -> None:
     assert list(hands.asked({P0: 1}).parts) == [P0], "nobody knows what it was told"
 
 
-def test_a_partition_that_is_not_known_yet_goes_through_once() -> None:
+def test_unknown_partition_is_fetched_once() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     hands.use_up(1_000_000)
@@ -243,7 +243,7 @@ def test_a_partition_that_is_not_known_yet_goes_through_once() -> None:
     assert isinstance(hands.ask({P0: 1, P1: 1}), Hold)
 
 
-def test_what_is_seen_is_forgotten_when_it_is_fetched_no_longer() -> None:
+def test_partition_is_forgotten_when_it_is_not_fetched() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1, P1: 1})
     hands.use_up(1_000_000)
@@ -252,7 +252,7 @@ def test_what_is_seen_is_forgotten_when_it_is_fetched_no_longer() -> None:
 
 
 @pytest.mark.parametrize("version", [9, 11, 17])
-def test_another_leader_epoch_makes_it_unknown(version: int) -> None:
+def test_new_leader_epoch_forgets_the_partition(version: int) -> None:
     hands = Hands(limited(1_000), version)
     hands.see({P0: Part(1, MiB, 4)})
     hands.use_up(1_000_000)
@@ -265,7 +265,7 @@ def test_another_leader_epoch_makes_it_unknown(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_error_of_a_partition_passes_untouched_and_is_forgotten(version: int) -> None:
+def test_partition_error_is_forwarded_and_forgets_the_partition(version: int) -> None:
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1, P1: 1})
     hands.asked({P0: 1, P1: 1})
@@ -276,7 +276,7 @@ def test_an_error_of_a_partition_passes_untouched_and_is_forgotten(version: int)
     assert list(hands.asked({P0: 1, P1: 1}).parts) == [P0], "it is asked for again, whatever the quota"
 
 
-def test_an_error_of_the_whole_answer_passes_as_it_is() -> None:
+def test_error_of_the_whole_response_is_forwarded_unchanged() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     hands.asked({P0: 1})
@@ -285,14 +285,14 @@ def test_an_error_of_the_whole_answer_passes_as_it_is() -> None:
     assert hands.quota.room(now_ms=hands.now_ms) == 100, "what was set aside is given back"
 
 
-def test_a_partition_that_was_not_asked_for_stays_at_the_end() -> None:
+def test_unrequested_partition_stays_at_the_end() -> None:
     hands = Hands(limited(1_000_000))
     hands.asked({P0: 1})
     answer = hands.reply({P2: lagging(), P0: lagging(batches(70)), BUSY: Entry(3, -1, -1, -1, b"")})
     assert list(answer.entries) == [P0, P2, BUSY]
 
 
-def test_what_the_leader_leaves_out_is_put_back_if_it_is_known() -> None:
+def test_partition_omitted_by_the_leader_is_restored_if_known() -> None:
     hands = Hands(limited(1_000_000))
     hands.see({P0: 1})
     hands.asked({P0: 1, P1: 1})
@@ -300,7 +300,7 @@ def test_what_the_leader_leaves_out_is_put_back_if_it_is_known() -> None:
 
 
 @pytest.mark.parametrize("version", [5, 11, 17])
-def test_of_a_partition_that_is_named_twice_the_last_counts(version: int) -> None:
+def test_last_entry_of_a_repeated_partition_counts(version: int) -> None:
     hands = Hands(listed(1_000), version)
     frame = hands.frame({("moving", 5): 70_001, ("moving", 6): 70_002})
     epoch = pack(">i", 4) if version >= 9 else b""
@@ -316,7 +316,7 @@ def test_of_a_partition_that_is_named_twice_the_last_counts(version: int) -> Non
 
 
 @pytest.mark.parametrize(("max_wait_ms", "held_ms"), [(500, 500), (30_000, 500), (200, 200), (0, 50), (-(2**31), 50)])
-def test_a_fetch_is_held_for_its_wait_and_half_a_second_at_most_and_never_spins(max_wait_ms: int, held_ms: int) -> None:
+def test_fetch_is_held_for_its_max_wait_up_to_half_a_second(max_wait_ms: int, held_ms: int) -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     hands.use_up(1_000_000)
@@ -331,7 +331,7 @@ def test_a_fetch_is_held_for_its_wait_and_half_a_second_at_most_and_never_spins(
 
 @pytest.mark.parametrize("rate", [0.0, 5e-324, 1e-9, 1.0, 1e18])
 @pytest.mark.parametrize("owed_bytes", [0, 1, 10_000_000, 2**40])
-def test_whatever_the_rate_a_decision_is_made_and_a_hold_ends_later(rate: float, owed_bytes: int) -> None:
+def test_hold_ends_later_than_it_began_at_any_rate(rate: float, owed_bytes: int) -> None:
     hands = Hands(limited(rate))
     hands.see({P0: 1})
     hands.use_up(owed_bytes)
@@ -446,7 +446,7 @@ def test_a_batch_larger_than_its_share_passes_once_and_is_paid_for() -> None:
 
 
 @pytest.mark.parametrize("rules", [limited(10_000), listed(10_000)])
-def test_what_is_in_sync_is_charged_where_replicas_are_listed(rules: Replication) -> None:
+def test_in_sync_partitions_are_charged_if_listed(rules: Replication) -> None:
     hands = Hands(rules)
     hands.asked({P0: 1})
     hands.reply({P0: lagging(batches(400), high_watermark=1)})
@@ -454,13 +454,13 @@ def test_what_is_in_sync_is_charged_where_replicas_are_listed(rules: Replication
     assert hands.quota.room(now_ms=hands.now_ms + 999) >= 1_000, "and not waited for"
 
 
-def test_at_the_first_look_as_well_a_batch_comes_whole_or_not_at_all() -> None:
+def test_first_fetch_gets_whole_batches_or_none() -> None:
     hands = Hands(limited(1_000))
     hands.asked({P0: 1, P1: 1})
     assert sizes(hands.reply({P0: lagging(batches(5_000)), P1: lagging(batches(5_000))})) == [5_000, 0]
 
 
-def test_who_waited_longest_is_asked_for_first() -> None:
+def test_partition_that_waited_longest_is_fetched_first() -> None:
     hands = Hands(limited(10_000))
     hands.see({P0: 1, P1: 1, P2: 1})
     order = []
@@ -474,7 +474,7 @@ def test_who_waited_longest_is_asked_for_first() -> None:
 
 @pytest.mark.parametrize("version", [3, 11, 17])
 @pytest.mark.parametrize("records", [batches(5_000)[:700], bytes(700), b"?" * 700], ids=["cut off", "zeros", "noise"])
-def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version: int, records: bytes) -> None:
+def test_records_without_a_whole_batch_are_sent_at_the_rate(version: int, records: bytes) -> None:
     """If such records were held back, the follower would fetch them again at once and without end."""
     hands = Hands(limited(1_000), version)
     hands.see({P0: 1})
@@ -491,7 +491,7 @@ def test_records_without_a_whole_batch_pass_at_the_rate_without_spinning(version
 # -- reservations, and the line
 
 
-def test_an_answer_that_cannot_be_read_gives_back_what_was_set_aside() -> None:
+def test_unreadable_response_returns_its_reservation() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     hands.asked({P0: 1})
@@ -502,7 +502,7 @@ def test_an_answer_that_cannot_be_read_gives_back_what_was_set_aside() -> None:
     assert hands.quota.room(now_ms=hands.now_ms) == 100
 
 
-def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
+def test_closed_connection_returns_its_reservation() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     hands.asked({P0: 1})
@@ -512,7 +512,7 @@ def test_a_connection_that_ends_gives_back_what_was_set_aside() -> None:
 
 
 @pytest.mark.parametrize(("offset", "max_bytes"), [(2, 1_000), (1_001, 10 * MiB)])
-def test_the_whole_answer_is_narrowed_unless_something_in_it_is_in_sync(offset: int, max_bytes: int) -> None:
+def test_max_bytes_is_lowered_unless_a_partition_is_in_sync(offset: int, max_bytes: int) -> None:
     hands = Hands(limited(10_000))
     hands.asked({P0: 1, P1: 1})
     hands.reply({P0: lagging(batches(400)), P1: lagging(batches(400))})
@@ -523,7 +523,7 @@ def test_the_whole_answer_is_narrowed_unless_something_in_it_is_in_sync(offset: 
 
 
 @pytest.mark.parametrize("max_bytes", [-1, -(2**31), 0])
-def test_sizes_below_one_bring_no_credit(max_bytes: int) -> None:
+def test_sizes_below_one_add_no_credit(max_bytes: int) -> None:
     hands = Hands(limited(1_000))
     parts = {P0: Part(1, max_bytes, 4)}
     hands.see({P0: 1})
@@ -536,7 +536,7 @@ def test_sizes_below_one_bring_no_credit(max_bytes: int) -> None:
     assert hands.quota.room(now_ms=hands.now_ms) <= 350
 
 
-def test_where_quotas_only_measure_there_is_no_end_of_room() -> None:
+def test_observed_quota_has_unlimited_room() -> None:
     lists = {topic: {topic: parse("*")} for topic in ("moving", "busy")}
     hands = Hands(Replication(follower_rate=1_000, leader_replicas=lists["moving"], follower_replicas=lists["busy"]))
     hands.see({P0: 1, BUSY: 1})
@@ -546,12 +546,12 @@ def test_where_quotas_only_measure_there_is_no_end_of_room() -> None:
 
 
 @pytest.mark.parametrize("place", [P0, BUSY])
-def test_a_size_below_zero_is_the_leaders_to_refuse(place: Place) -> None:
+def test_negative_size_is_forwarded_for_the_leader_to_refuse(place: Place) -> None:
     hands = Hands(listed(1_000))
     assert hands.asked({place: Part(1, -7, 4)}).parts == {place: Part(1, -7, 4)}
 
 
-def test_a_throttle_that_ends_while_a_fetch_is_under_way_leaves_nothing_out_of_its_answer() -> None:
+def test_throttle_that_ends_during_a_fetch_leaves_its_response_complete() -> None:
     hands = Hands(listed(1_000))
     hands.see({P0: 1, BUSY: 1})
     hands.use_up(1_000_000)
@@ -563,7 +563,7 @@ def test_a_throttle_that_ends_while_a_fetch_is_under_way_leaves_nothing_out_of_i
     assert not hands.follower.seen, "nothing is kept while no limit holds"
 
 
-def test_follower_that_has_left_keeps_no_other_waiting() -> None:
+def test_disconnected_follower_delays_no_other() -> None:
     hands = Hands(limited(0.0))
     other = Follower(hands.leader)
     hands.see({P0: 1})
@@ -575,7 +575,7 @@ def test_follower_that_has_left_keeps_no_other_waiting() -> None:
     assert isinstance(hands.ask({P0: 1}), Forward)
 
 
-def test_follower_in_sync_that_waited_under_another_limit_keeps_no_other_waiting() -> None:
+def test_in_sync_follower_of_an_earlier_limit_delays_no_other() -> None:
     hands = Hands(limited(0.0))
     hands.see({P0: 1})
     assert isinstance(hands.ask({P0: 1}), Hold)
@@ -585,7 +585,7 @@ def test_follower_in_sync_that_waited_under_another_limit_keeps_no_other_waiting
     assert isinstance(hands.ask({P0: 1}), Forward)
 
 
-def test_follower_does_not_wait_for_its_own_place() -> None:
+def test_follower_does_not_wait_behind_itself() -> None:
     """A follower that is served moves to the end of all lines, and must not wait behind its own earlier place."""
     replication = Replication(
         leader_rate=1_000_000,
@@ -607,7 +607,7 @@ def test_follower_does_not_wait_for_its_own_place() -> None:
 # -- state that is kept
 
 
-def test_the_quotas_of_followers_are_bounded() -> None:
+def test_follower_quotas_are_bounded() -> None:
     hands = Hands(limited(1_000, follower_rate=1_000.0))
     frame = hands.frame({P0: 1})
     for replica_id in range(5_000):
@@ -627,13 +627,13 @@ def test_known_partitions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(limits.known) <= 20_000
 
 
-def test_fetch_of_more_than_100000_partitions_passes_unchanged() -> None:
+def test_fetch_of_more_than_100000_partitions_is_forwarded_unchanged() -> None:
     hands = Hands(limited(1_000), 3)
     hands.use_up(10_000)
     assert hands.ask({("moving", number): 1 for number in range(100_001)}) == Forward(b"", is_answer_read=False)
 
 
-def test_state_of_a_follower_ends_when_another_uses_the_connection() -> None:
+def test_follower_state_ends_when_another_follower_uses_the_connection() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     assert hands.follower.seen

@@ -10,7 +10,7 @@ def told(high_watermark: int) -> ResponsePartition:
     return ResponsePartition(b"t", 0, 0, high_watermark, high_watermark - 1, 5, 0, 0, 0, 0, 0)
 
 
-def test_the_lag_is_what_the_last_fetch_lacks_of_the_last_high_watermark() -> None:
+def test_lag_is_the_last_high_watermark_minus_the_last_fetch_offset() -> None:
     seen = PartitionState(told(100), 4, NOW_MS)
     seen.arrive_at(60)
     assert seen.lag == 40
@@ -20,7 +20,7 @@ def test_the_lag_is_what_the_last_fetch_lacks_of_the_last_high_watermark() -> No
     assert seen.lag == 0
 
 
-def test_it_knows_about_how_many_bytes_are_missing_once_some_have_come() -> None:
+def test_missing_bytes_are_estimated_from_the_first_records() -> None:
     seen = PartitionState(told(1_000), 4, NOW_MS)
     seen.arrive_at(100)
     assert seen.lag_bytes(70_000) == 70_000, "nobody knows"
@@ -32,7 +32,7 @@ def test_it_knows_about_how_many_bytes_are_missing_once_some_have_come() -> None
     assert seen.lag_bytes(1_000_000) == 85_001, "what brought nothing says nothing"
 
 
-def test_what_is_written_is_measured_over_five_seconds() -> None:
+def test_write_rate_is_measured_over_five_seconds() -> None:
     seen = PartitionState(told(1_000), 4, NOW_MS)
     seen.brought_bytes = 1_000
     seen.arrive_at(10)
@@ -44,7 +44,7 @@ def test_what_is_written_is_measured_over_five_seconds() -> None:
     assert seen.bytes_in_rate == 0
 
 
-def test_what_is_put_back_is_what_was_told_last() -> None:
+def test_restored_partition_has_its_last_values() -> None:
     seen = PartitionState(told(100), 4, NOW_MS)
     seen.see(told(70), 5, NOW_MS)
     assert (seen.leader_epoch, seen.high_watermark, seen.last_stable_offset, seen.log_start_offset) == (5, 70, 69, 5)

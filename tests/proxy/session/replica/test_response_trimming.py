@@ -45,7 +45,7 @@ class One:
         return sum(map(len, entry.parts)) - self.partition.records - (self.partition.end - self.partition.records_end)
 
 
-def test_what_was_granted_ends_at_a_whole_batch_and_is_charged_to_each() -> None:
+def test_granted_records_end_at_a_whole_batch_and_are_charged() -> None:
     leader, follower = quota(1_000), quota(1_000)
     one = One(batches(300, 200) + batches(400)[:100], Charge(leader, False, True), Charge(follower, False, False))
     for each in (leader, follower):
@@ -60,12 +60,12 @@ def test_what_was_granted_ends_at_a_whole_batch_and_is_charged_to_each() -> None
     assert one.trimming.has_lagging
 
 
-def test_what_was_not_granted_has_what_room_there_is_but_a_batch_at_least() -> None:
+def test_ungranted_partition_gets_the_remaining_room_or_one_batch() -> None:
     assert One(batches(60, 30, 30), Charge(quota(1_000), False, True)).flows() == 90
     assert One(batches(700, 30), Charge(quota(1_000), False, True)).flows() == 700
 
 
-def test_without_room_nothing_of_it_flows_or_is_charged() -> None:
+def test_without_room_no_records_are_sent_or_charged() -> None:
     exceeded = quota(1_000)
     exceeded.settle(0, 1_000)
     one = One(batches(60), Charge(quota(None), False, False), Charge(exceeded, False, False))
@@ -75,7 +75,7 @@ def test_without_room_nothing_of_it_flows_or_is_charged() -> None:
 
 
 @pytest.mark.parametrize(("counts_all", "total"), [(True, 131), (False, 0)])
-def test_what_is_in_sync_flows_whole_and_is_charged_where_replicas_are_listed(counts_all: bool, total: int) -> None:
+def test_in_sync_records_are_sent_whole_and_charged_if_listed(counts_all: bool, total: int) -> None:
     exceeded = quota(1_000)
     exceeded.settle(0, 1_000)
     one = One(batches(60, 60) + b"cut off at ", Charge(exceeded, counts_all, False), high_watermark=50)
@@ -88,13 +88,13 @@ def test_up_to_v2_a_batch_that_is_cut_short_stays_so() -> None:
     assert One(batches(60) + batches(400)[:100], Charge(quota(1_000), False, True), version=2).flows() == 160
 
 
-def test_records_in_which_no_batch_is_whole_flow_as_they_came_and_say_what_would_be() -> None:
+def test_records_without_a_whole_batch_are_sent_unchanged() -> None:
     one = One(batches(700)[:300], Charge(quota(1_000), False, True))
     assert one.flows() == 300
     assert one.seen[KEY].least_bytes == 700
 
 
-def test_a_partition_that_lags_and_gets_nothing_wants_more_the_next_time() -> None:
+def test_lagging_partition_without_records_asks_for_more_next_time() -> None:
     one = One(b"", Charge(quota(1_000), False, True))
     assert one.flows() == 0
     seen = one.seen[KEY]
@@ -105,13 +105,13 @@ def test_a_partition_that_lags_and_gets_nothing_wants_more_the_next_time() -> No
         assert seen.least_bytes == wanted
 
 
-def test_an_entry_that_is_put_back_says_what_was_told_last() -> None:
+def test_restored_entry_has_its_last_values() -> None:
     seen = PartitionState(ResponsePartition(b"moving", 3, 0, 90, 80, 7, 0, 0, 0, 0, 0), 4, NOW_MS)
     entry = empty_entry((b"moving", 3), seen, VERSION)
     assert struct.unpack_from(">ihqqq", b"".join(entry.parts)) == (3, 0, 90, 80, 7)
 
 
-def test_what_is_not_brought_is_given_back_to_each() -> None:
+def test_unused_grant_is_returned_to_each_quota() -> None:
     one, other = quota(1_000), quota(1_000)
     one.reserve(100)
     settle({one: 100}, {other: 60})
