@@ -1,12 +1,12 @@
 """The fair call queue decides when each request is forwarded to a broker, or refuses the request. No I/O, no clock.
 
 A broker has a limited number of slots. A request is forwarded when it gets a slot, and waits in the queue until then.
-The queue has several levels, and level 0 has the most turns. A user gets a level with a higher number if its share of
-the recent cost is larger. A user is, for example, a principal, or a principal and a client-id.
+The queue has several levels, and level 0 has the most turns. The larger a user's share of the cost of recent requests,
+the higher the number of its level. A user is, for example, a principal, or a principal and a client-id.
 
 * ``request_kind``      the properties of a request that the queue depends on, for example whether it is a fetch
 * ``cost``              the cost of a request
-* ``decay``             the recent cost and the level of each user (``DecayRpcScheduler`` in Hadoop)
+* ``decay``             the cost of each user's recent requests, and its level (``DecayRpcScheduler`` in Hadoop)
 * ``multiplexer``       the level that has the next turn (``WeightedRoundRobinMultiplexer``)
 * ``call_queue``        a bounded queue for each level (``FairCallQueue``)
 * ``concurrency``       the number of requests that a broker gets at a time: fixed, or found by TCP Vegas

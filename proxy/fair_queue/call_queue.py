@@ -1,8 +1,8 @@
 """A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Level 0 is the highest level.
 
 An element that finds its level full goes to the next lower level with room. If no level has room, the element is
-refused, or waits for room outside the levels. If a level is empty at its turn, the highest level that is not empty gets
-the turn.
+refused, or waits outside the levels until one has room. If a level is empty at its turn, the highest level that is not
+empty gets the turn.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ E = TypeVar("E", bound=Element)
 
 
 class Remainder(Enum):
-    """Which levels get the places that remain when the capacity is divided by weights."""
+    """Which levels get the places that are left after the capacity was divided in proportion to weights."""
 
     FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one place each for the levels that lost the largest fractions by rounding
@@ -88,7 +88,7 @@ class QueueOptions:
 
 
 def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remainder.FIRST) -> tuple[int, ...]:
-    """Divide ``capacity`` by ``weights``, and return the number of places of each level.
+    """Divide ``capacity`` in proportion to ``weights``, and return the number of places of each level.
 
     Raises:
         ValueError: If there is no weight, a weight is below 1, or a level would have no place.
@@ -245,7 +245,7 @@ class CallQueue(Generic[E]):
     def add(self, element: E) -> Overflow | None:
         """Put ``element`` into the first level with room, from its own level down.
 
-        Returns None, or the kind of refusal if no level has room.
+        Returns None, or how ``element`` is refused if no level has room.
         """
         own = min(element.level, self._last)
         for level in range(own, self._last + 1):
@@ -289,7 +289,7 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove ``element`` without using a turn. Returns False if ``element`` was not in the queue."""
+        """Remove ``element``. This uses no turn of its level. Returns False if ``element`` was not in the queue."""
         if element in self._waiting_since:
             self._stop_waiting(element)
             return True

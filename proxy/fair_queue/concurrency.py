@@ -4,13 +4,13 @@
 concurrency-limits). Suppose that L requests are in flight and that each takes a time of R, or B if no request waits at
 the broker. Then the broker works on L * B / R requests, and L * (1 - B / R) queue at the broker. L, which is the limit,
 grows while fewer than alpha requests queue, and shrinks while more than beta queue. So L settles where the broker is
-just busy.
+fully used and few requests queue.
 
 Requests differ from each other, unlike TCP segments, so this module differs from TCP in three points:
 
 * R is the mean time of many responses. The minimum would be the time of the smallest request.
 * alpha, beta and the steps of L grow with L, because the noise of the estimated queue grows with L.
-* B is measured: twice a minute L is halved for some responses, and their mean time becomes part of B. Otherwise the
+* B is measured: twice a minute L is halved for some responses, and B moves towards their mean time. Otherwise the
   proxy would not notice that a broker has been full for long, or has become slower.
 """
 
@@ -160,7 +160,7 @@ class VegasLimit:
         return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
-        """Skip a response to a request from before the limit was halved. After the last one, begin the probe."""
+        """Skip a response to a request from before the limit was halved. After the last one, begin to measure B."""
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:

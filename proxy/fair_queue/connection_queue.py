@@ -87,7 +87,10 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Return whether any connection waits for a slot, either for control requests or for all other requests."""
+        """Return whether any connection waits for a slot.
+
+        ``is_control`` says whether a slot for control requests is meant, or one for all other requests.
+        """
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
@@ -169,7 +172,7 @@ class QueuedConnection:
         return Turn.REFUSED
 
     def refused(self) -> None:
-        """Charge and count the last refusal, after its response was sent."""
+        """Charge and count the request that was refused last, after its response was sent."""
         line, (api_key, identity, answer) = self.line, self._refusal
         line.scheduler.charge(identity, line.cost.on_refusal)
         line.stats.refuse(self.ticket.level, api_key, answer)
@@ -177,8 +180,8 @@ class QueuedConnection:
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
         """Note that a request is now the oldest unanswered one, and whether it was forwarded as a whole.
 
-        The call may be skipped for a whole request if no other was unanswered. It must not be skipped if the request's
-        kind ``may_park``, or if the connection ``is_watched``.
+        If the request is whole and no other is unanswered, the call is needed only if the request's kind ``may_park``,
+        or if the connection ``is_watched``.
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:

@@ -9,7 +9,7 @@ Each listener uses one of three models:
 A model has these members:
 
 * ``on_arrival`` returns the charge for a request when it arrives. It is None if the model has no such charge.
-* ``flat`` is the charge for any completed request. If it is None, ``on_completion`` computes the charge.
+* ``flat`` is the same charge for every completed request. If it is None, ``on_completion`` computes the charge.
 * ``on_refusal`` is the charge for a refused request.
 """
 
@@ -62,7 +62,7 @@ DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclus
 
 
 class RequestCount:
-    """Charges 1 for each completed request, and ``on_refusal`` for each refused request (0 in Hadoop)."""
+    """Charges 1 for each completed request, and ``on_refusal`` for each refused one. In Hadoop ``on_refusal`` is 0."""
 
     on_arrival: None = None
     flat = 1

@@ -26,7 +26,7 @@ _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How the mean response time of a period is added to the average. f stands for the decay factor."""
+    """How the average response time follows from the last average and the mean of a period. f is the decay factor."""
 
     HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
@@ -52,7 +52,7 @@ class DecayOptions:
         service_users: Users that are always in level 0. Their cost does not count in the shares of others.
         cost_scale: A factor for all costs. With Hadoop's 1, a sweep truncates a cost of 1 to 0, and forgets its user.
         max_identities: How many users have a cost of their own. All other users share one cost. None sets no limit.
-        pause: How costs decay after a pause.
+        pause: How costs decay when several periods have passed since the last sweep.
         utilisation_floor: While less than this part of a broker's slots is in use, all requests have level 0.
         is_backoff_by_response_time: Whether requests are refused while the responses of a level are slow.
         response_time_thresholds_ms: The average response time above which each level is slow. None gives 10 s, 20 s and
@@ -60,8 +60,8 @@ class DecayOptions:
         average: How the average response time is computed.
         is_backoff_inclusive: Whether requests of the slow level are refused, too, as in Hadoop's code. In Hadoop's
             guide, only requests of the levels below are refused.
-        min_samples: A level with fewer responses in a period counts as idle. With Hadoop's 1, a single slow request
-            makes a level slow.
+        min_samples: With fewer responses in a period, a level's mean response time counts as 0. With Hadoop's 1, a
+            single slow request makes a level slow.
     """
 
     levels: int = 4
@@ -107,7 +107,7 @@ class Standing(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The sums of the costs of all users, as in ``Standing``. Service users have sums of their own."""
+    """The sums of ``decayed`` and ``raw`` (see ``Standing``) of all users. Service users have separate sums."""
 
     decayed: float = 0
     raw: float = 0

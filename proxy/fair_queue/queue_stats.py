@@ -13,7 +13,7 @@ class QueueStats:
 
     Attributes:
         served: Three sums for each level: the number of responses, the microseconds in the queue, and the microseconds
-            at the broker. A fetch or a join of a group counts only with the time in which the broker worked on it.
+            at the broker. The last does not include the time in which a broker waits for data or group members.
         refused: The number of refused requests by level, API key and kind of refusal.
         passed_by: The number of requests that were forwarded without a slot, by API key.
         parked: The number of requests that gave their slot back before the response, by API key.

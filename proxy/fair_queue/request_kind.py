@@ -99,7 +99,7 @@ class RequestKind:
         is_gathering: Whether the broker waits for the other members of a group before it answers.
         may_park: Whether the request may give its slot back before the response.
         is_control: Whether the request waits in the queue for control requests.
-        is_free: Whether the request costs a broker nothing and needs no slot.
+        is_free: Whether the request needs no slot, because it begins a connection and costs the broker nothing.
         is_refusable: Whether its API has a response that refuses the request.
     """
 
@@ -119,7 +119,7 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return the kind of a request. For the last three arguments see ``may_wait``."""
+    """Return the kind of a request. For ``is_patient`` and ``wants_data`` see ``may_wait``."""
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

@@ -89,7 +89,7 @@ def identities(settings: FairCallQueue) -> Identify:
     client-id, so its identity is its client-id and its host.
 
     Raises:
-        ValueError: If the operator's own function cannot be imported.
+        ValueError: If the configuration names a function that cannot be imported.
     """
     rules = PrincipalRules(Principals(fold=settings.fold))
     provider = settings.identity_provider
