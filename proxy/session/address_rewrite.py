@@ -105,5 +105,8 @@ def may_name_leaders(api_key: int, api_version: int) -> bool:
 
 
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
-    """Return whether a response is edited piece by piece. A short Produce response is collected first."""
+    """Return whether a response is edited as it arrives.
+
+    False for a response that has arrived as a whole, and for a short Produce response, which is collected first.
+    """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

@@ -27,11 +27,11 @@ _REFUSED_BEHIND_MS: Final = 50
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Decides when a request is forwarded, if it has to queue for the broker or is charged for more than its bytes.
+    """Decides when a request with a ``RequestCharge`` is forwarded, and charges it.
 
     Attributes:
         queued: The connection's place in the fair call queue, or None if the broker has no such queue.
-        is_metered: Whether any request of this connection has queued, or was charged for more than its bytes.
+        is_metered: Whether any request of this connection has had a ``RequestCharge``.
         is_refused: Whether the fair call queue has refused the client's next request.
         refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
         come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
@@ -67,7 +67,7 @@ class BrokerTurn:
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
         """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
 
-        Requests wait while the broker's responses are not read, because their time at the broker could not be measured.
+        While the broker's responses are not read, requests wait, because the broker's time for them cannot be measured.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -156,12 +156,13 @@ class BrokerTurn:
     def settle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
-        """Charge a request for more than its bytes, when its response begins.
+        """Charge a request as its ``RequestCharge`` says, when its response begins.
 
-        ``bucket`` is the bucket that was charged for bytes, and ``wait_ms`` the wait that this charge has caused.
+        ``bucket`` was already charged for the request's bytes, and this has caused the wait ``wait_ms``.
 
         Returns:
-            The bucket with the longest wait, and this wait in milliseconds. It is ``(None, 0)`` if there is no wait.
+            Of all charged buckets, the one with the longest wait, and this wait in milliseconds. It is ``(None, 0)`` if
+            there is no wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:
@@ -232,7 +233,7 @@ class BrokerTurn:
             self.begin_service()
 
     def stop_service(self) -> None:
-        """Stop timing and give the slot back, because the broker's responses are not read now."""
+        """Stop timing and give the slot back, because the broker's responses are not read for now."""
         self.end_service()
         if self.queued is not None:
             state = self._state

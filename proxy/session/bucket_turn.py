@@ -8,11 +8,11 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BucketTurn:
-    """Decides whether a request that charges a bucket with a limit is forwarded, or waits in the bucket's line.
+    """Decides whether a request is forwarded, or waits in the line of the bucket that will be charged for it.
 
     Attributes:
         place: The connection's place in the line, or None.
-        is_waiting: Whether the client's next request waits in the line, and for nothing else.
+        is_waiting: Whether the client's next request waits in the line. False if something else holds it back.
         look_at_ms: When to check again whether the request may be forwarded. With 0, the line wakes the connection.
     """
 
@@ -25,7 +25,7 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request that will charge about ``amount`` may be forwarded. If not, block it."""
+        """Return whether a request that will cost about ``amount`` of ``bucket`` may be forwarded. If not, block it."""
         state = self._state
         line, place = bucket.line, self.place
         if state.account.observes(bucket) or now_ms < state.broker_turn.refuses_until_ms:

@@ -1,4 +1,4 @@
-"""Keeps the identity of a connection's client, the buckets that its requests charge, and how long it is muted."""
+"""Keeps a client's identity, the buckets that are charged for its requests, and how long the client is muted."""
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from kafka_quota_proxy.proxy.session.counters import Counters
 
 
 class RequestBuckets(NamedTuple):
-    """The buckets that a request charges for its time and its number. Each is None if no rule sets such a limit."""
+    """The buckets charged for a request's time, and for the request itself. None for a limit that no rule sets."""
 
     time: Bucket | None  # the bucket of QuotaKind.REQUEST
     rate: Bucket | None  # the bucket of QuotaKind.REQUEST_RATE
@@ -79,10 +79,10 @@ class ClientAccount:
         context: What this connection shares with others.
         principal: The user that the client has logged in as.
         muted_until_ms: The time until which no request of the client is forwarded.
-        broker_began_ms: The earliest time at which the broker can have begun with the oldest pending request.
+        broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request.
         is_counted: Whether ``count_connection`` was called.
         refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
-        stale_buckets: The buckets of earlier client-ids or rules. They are held while pending requests charge them.
+        stale_buckets: The buckets of earlier client-ids or rules. Each is held until no pending request needs it.
     """
 
     context: ConnectionContext
@@ -104,21 +104,21 @@ class ClientAccount:
     _mutation_bucket: Bucket | None = None
 
     def produce_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that Produce requests with this client-id charge."""
+        """Return the bucket that is charged for the bytes of Produce requests with this client-id."""
         self._use_client_id(client_id)
         if self._produce_bucket is None:
             self._produce_bucket = self._look_up(QuotaKind.PRODUCE, client_id, now_ms)
         return self._produce_bucket
 
     def fetch_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that fetches with this client-id charge."""
+        """Return the bucket that is charged for the responses to fetches with this client-id."""
         self._use_client_id(client_id)
         if self._fetch_bucket is None:
             self._fetch_bucket = self._look_up(QuotaKind.FETCH, client_id, now_ms)
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets that every request with this client-id charges for its time and number."""
+        """Return the buckets charged for the time of every request with this client-id, and for the request itself."""
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
@@ -132,16 +132,16 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that requests to create, grow or delete topics charge."""
+        """Return the bucket that is charged for requests to create, grow or delete topics."""
         self._use_client_id(client_id)
         if self._mutation_bucket is None:
             self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
         return self._mutation_bucket
 
     def count_connection(self, client_id: bytes) -> bool:
-        """Count the connection for its principal and client-id. Returns False if their limit does not allow it.
+        """Count the connection for its principal and client-id. Returns False if a limit does not allow it.
 
-        ``refusal`` then says why. Connections of brokers are not counted. Call this once for each connection.
+        ``refusal`` is then the reason. Connections of brokers are not counted. Call this once for each connection.
         """
         self.is_counted = True
         if self.believes_replicas():
@@ -182,8 +182,8 @@ class ClientAccount:
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
         """Throttle the client because ``bucket`` is over its limit, and return the throttle time for the response.
 
-        For ``wait_ms``, no request that charges the bucket is forwarded. If there is no response to delay,
-        ``has_answer`` is False, and the client is muted even with the enforcement ``delay``.
+        For ``wait_ms``, no request is forwarded for which the bucket would be charged. ``has_answer`` is False if there
+        is no response to delay. The client is then muted even with the enforcement ``delay``.
 
         Returns:
             The throttle time in milliseconds, or 0 if the bucket is only observed.
@@ -227,11 +227,11 @@ class ClientAccount:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
-        """Return whether Produce requests or fetches of the client charge ``bucket`` now."""
+        """Return whether ``bucket`` is charged for the client's Produce requests or fetches now."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release the stale buckets, except for those in ``in_flight``, which pending requests charge."""
+        """Release the stale buckets that are not in ``in_flight``, the buckets to charge for pending requests."""
         kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:
             if bucket in in_flight and bucket not in kept:

@@ -17,7 +17,7 @@ FAILED: Final = "failed"
 
 @dataclass(slots=True, eq=False, repr=False)
 class Counters:
-    """Counts requests, logins, protocol errors and disconnects, and collects what is new for the log.
+    """Counts requests, logins, protocol errors and disconnects, and collects what the log reports next.
 
     Attributes:
         frames: The number of requests by api_key.
@@ -27,7 +27,8 @@ class Counters:
         logins: The number of logins by mechanism and result.
         observed_connections: The number of connections that went over a limit that is only observed.
         newly_throttled: The buckets that went over their limits since the log was last written.
-        newly_unknown: Mechanisms with user names that the proxy cannot read. Each is logged once, and then removed.
+        newly_unknown: Mechanisms whose user names the proxy could not read, until the log has reported them. Each is
+            reported once.
     """
 
     frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
