@@ -41,7 +41,7 @@ _SUMMED_UP_AFTER_S: Final = 1.0
 
 
 class AlterTask(NamedTuple):
-    """A request to change quotas. ``terms`` has the changes of terms, which Kafka's request cannot have.
+    """A request to change quotas. ``terms`` has changes of terms, such as an expiry, which Kafka lacks.
 
     If ``is_small``, the work on the request is done on the event loop, otherwise in a thread.
     """

@@ -1,4 +1,4 @@
-"""Has the interface through which a client's session submits administrators' requests about client quotas.
+"""Defines the interface through which a client's session submits administrators' requests about client quotas.
 
 The proxy answers these requests itself. A ticket is a request that waits for its answer. The later requests of the
 connection wait, too (``proxy.session.handlers.quota_requests``).
@@ -58,22 +58,22 @@ class TicketOwner(Protocol):
     """The connection that waits for the answer to a ticket."""
 
     def take_turn(self) -> None:
-        """Go on with the connection, now that the answer is ready."""
+        """Resume the connection, because the answer is ready."""
 
     def fail(self) -> None:
         """Close the connection, because an internal error prevented the answer."""
 
 
 class Ticket:
-    """A request that is being answered, as a frame or as ``changes``.
+    """A request that waits for its answer. It has either a ``frame`` of Kafka's protocol or ``changes``.
 
     Attributes:
-        frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
-        owner: The ``TicketOwner`` that is called when the answer is ready.
-        changes: The changes that the admin port requests. None if the ticket has a frame or was dropped.
-        answer: The whole response to ``frame``, or None until it is ready.
-        altered: The results of ``changes``, or None until they are ready.
-        error: Why the frame cannot be read. Such a frame gets no answer.
+            frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
+            owner: The ``TicketOwner`` that is called when the answer is ready.
+            changes: The changes that the admin port requests. None if the ticket has a frame or was dropped.
+            answer: The whole response to ``frame``, or None until it is ready.
+            altered: The results of ``changes``, or None until they are ready.
+            error: Why the frame cannot be read. Such a frame gets no answer.
     """
 
     __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
@@ -98,7 +98,7 @@ class QuotaRequestHandler(Protocol):
     """Answers the requests of administrators."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request. ``owner`` is called later. Returns None if too many requests are waiting."""
+        """Queue a request and return its ticket, or None if the queue is full. The answer wakes ``owner``."""
 
 
 class Administration(NamedTuple):
@@ -110,11 +110,11 @@ class Administration(NamedTuple):
     listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:
-        """Return whether the proxy answers requests of ``principal`` itself, instead of the broker."""
+        """Return whether the proxy itself answers requests of ``principal`` about quotas. If not, the broker does."""
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:
-        """Return the size of the longest request from ``principal`` that the proxy answers itself."""
+        """Return the maximum size of a request from ``principal`` that the proxy answers itself."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 

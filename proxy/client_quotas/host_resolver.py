@@ -1,4 +1,4 @@
-"""Looks up the addresses of hosts that have limits. A host without an address is looked up again and again."""
+"""Looks up the addresses of hosts that have limits. Lookups are repeated until an address is found."""
 
 import asyncio
 import logging
@@ -95,7 +95,10 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 
 
 class HostResolver:
-    """Looks up missing hosts, which have limits but no known address. ``on_found`` must call ``follow``."""
+    """Looks up missing hosts, which have limits but no known address. ``on_found`` gets the addresses that are found.
+
+    ``on_found`` must then call ``follow`` with the hosts that are still missing.
+    """
 
     def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
         self._lookups = lookups
@@ -105,7 +108,7 @@ class HostResolver:
         self._has_changed = asyncio.Event()
 
     def follow(self, missing: Set[str]) -> None:
-        """Replace the missing hosts by ``missing``."""
+        """Look up the hosts in ``missing`` from now on, and no others."""
         self._missing.follow(missing, now_ms=_now_ms())
         self._warned &= missing
         self._has_changed.set()

@@ -77,7 +77,7 @@ class RequestQueue:
         self._has_come = asyncio.Event()
 
     def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket and return it, or return None if the queue is full. Dropped tickets make room."""
+        """Append a ticket and return it. Return None if the queue is full, not counting dropped tickets."""
         size_bytes = len(ticket.frame)
         if not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
@@ -152,7 +152,7 @@ class QuotaManager:
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to make changes that the admin port requests. Returns None if too many requests are waiting."""
+        """Queue changes from the admin port and return their ticket, or None if too many requests are waiting."""
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
@@ -251,7 +251,7 @@ def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
 def make_store(
     config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return the configured store, or None. The store calls ``apply``, which keeps the rules in ``stored``."""
+    """Return the configured store, or None. The store passes its rules to ``apply``, which keeps them in ``stored``."""
     store = config.store
     if store is None:
         return None

@@ -1,6 +1,6 @@
 """Changes the rules in force, on the event loop.
 
-They change with the store or the brokers, the configuration file, the time, and the addresses of hosts.
+The rules in force depend on the store or the brokers, the configuration file, the time, and the addresses of hosts.
 """
 
 import asyncio

@@ -37,7 +37,10 @@ def wall_ms() -> int:
 
 
 class RuleTimer:
-    """Applies rules when their time has come, and calls ``on_changes``. ``wall_ms`` returns Unix time."""
+    """Applies rules when their time has come, and reports the changes to ``on_changes``.
+
+    ``wall_ms`` returns the Unix time in milliseconds.
+    """
 
     def __init__(self, rules: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
         self._rules = rules
@@ -89,7 +92,7 @@ class RuleTimer:
 
 
 def _log_changes(changes: QuotaChanges, count: int) -> int:
-    """Log the first ``_MOST_NAMED`` changes. Return ``count`` plus the number of changes."""
+    """Log changes until ``count``, the number of changes so far, exceeds ``_MOST_NAMED``. Return the new count."""
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()
     ]

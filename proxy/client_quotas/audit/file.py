@@ -22,7 +22,7 @@ _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
 class AuditFile:
-    """The file of the audit log, for one thread. ``lost`` is the number of lines that could not be written."""
+    """The file of the audit log, for use in one thread. ``lost`` is the number of lines that could not be written."""
 
     def __init__(self, path: Path) -> None:
         self.lost = 0

@@ -87,7 +87,7 @@ class ChangeLog:
     def write(
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
     ) -> None:
-        """Write the outcomes of a request to the audit log, if there is one. Lines may be lost."""
+        """Write the outcomes of a request to the audit log, if there is one. A failure is logged, not raised."""
         now = now_ms()
         lines = audit_lines(
             outcomes, origin, self._summaries,

@@ -13,7 +13,10 @@ _SAVED_MS: Final = 10_000
 
 
 class ChangeLimit:
-    """The limit of one proxy, or no limit if ``changes_per_second`` is None. The clock must be monotonic."""
+    """The limit of one proxy, or no limit if ``changes_per_second`` is None.
+
+    ``now_ms`` is the time of a monotonic clock.
+    """
 
     def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
         self._rate = changes_per_second

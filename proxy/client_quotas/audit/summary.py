@@ -46,7 +46,7 @@ class AttemptSummaries:
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
         """Add an attempt that changed nothing. Return whether it is the first of its kind and needs its own line.
 
-        Call ``take`` first, so that the attempt is not added to the summaries of the second before.
+        Call ``take`` first, so that the attempt is not added to the summaries of the previous second.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
@@ -69,7 +69,7 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Return and remove the summaries if their second is over or if ``is_end``, otherwise return none."""
+        """If their second is over or if ``is_end``, remove and return the summaries. Otherwise return an empty list."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         due = {key: one for key, one in self._summaries.items() if one is not None}

@@ -162,8 +162,9 @@ def read_changes(data: bytes) -> RequestedChanges:
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
     """Read ``{"rules":[…]}``, and return for each rule its entity, the rule, and all its fields.
 
-    An entity may have several rules, but only one that is not hidden. If ``is_file``, hidden rules are skipped and
-    unknown fields are an error. The answer of a proxy may have unknown fields, from a later version.
+    If an entity has several rules, all but one of them are hidden (``shadowed_by``). If ``is_file``, hidden rules are
+    skipped, and unknown fields are an error. Otherwise unknown fields are allowed, because the proxy that sent them may
+    be of a later version.
     """
     body = _object(_json(data), "(body)")
     if is_file:

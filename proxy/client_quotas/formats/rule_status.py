@@ -21,7 +21,7 @@ from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 
 
 class RuleStatus(NamedTuple):
-    """The limits that a rule has at an instant, and why.
+    """The limits of a rule that are in force at an instant, and the reason.
 
     ``limits`` is None if the rule is not in force. ``why`` is empty if the rule is always in force.
     """
@@ -31,7 +31,7 @@ class RuleStatus(NamedTuple):
 
 
 def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
-    """Return the status of a rule at a Unix time, or None without terms, because the rule is always in force."""
+    """Return the status of a rule at a Unix time. None if the rule has no terms, and so is always in force."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")

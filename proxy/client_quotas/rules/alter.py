@@ -67,8 +67,8 @@ class HiddenRule(NamedTuple):
     """A stored rule that is not in force, because a rule from another source hides it. It can be removed.
 
     Attributes:
-        keys: The keys of its limits.
-        shown: The keys that the client may not remove, because the client sees the limits of the other source.
+            keys: The keys of its limits.
+            shown: The keys under which the client sees limits of the other source, and which it may not remove.
     """
 
     keys: Collection[str]
@@ -154,7 +154,7 @@ class _Entities(NamedTuple):
     hidden: Callable[[Entity], HiddenRule | None]
 
     def change(self, names: Mapping[str, str | None], ops: Sequence[Op]) -> Iterable[Change]:
-        """Return the change of one entity, or no change if its rule stays the same."""
+        """Return the change of one entity, or an empty tuple if its rule stays the same."""
         values = dict(ops)
         if len(values) < len(ops):
             raise _RefusalError(_duplicate(names))
@@ -265,7 +265,7 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return the terms with a ramp for the remaining keys only, or without a ramp if no such key remains."""
+    """Return ``terms`` without the ramp of any key that has no limit now. A ramp without keys is removed."""
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)

@@ -44,7 +44,7 @@ def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> De
 
     Each component of the filter has a type, such as user. If the filter is strict, an entity must not have other types.
     Without components, a strict filter matches nothing, and any other filter matches all entities. The parts and limits
-    of an entity come in the order that a broker has after its start. Kafka defines no order of entities.
+    of an entity come in the order in which a newly started broker returns them. Kafka defines no order of entities.
     """
     try:
         wanted = _wanted(request.components)
@@ -61,7 +61,7 @@ def refuse_describe(error_code: int, message: str) -> DescribeResponse:
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, object]:
-    """Return the name, DEFAULT or ``_ANY`` that each type must have. Raises the fault that Kafka would find first."""
+    """Return the name, DEFAULT or ``_ANY`` that is wanted for each type. Raises the fault that Kafka finds first."""
     wanted: dict[str, object] = {}
     for entity_type, match_type, match in components:
         if not entity_type:
@@ -123,8 +123,9 @@ def _described(entity: Entity, rule: StoredRule) -> Described:
 
 @lru_cache(maxsize=256)
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys of limits in the order that a broker has after its start.
+    """Return the keys of limits in the order in which a newly started broker returns them.
 
-    ``ClientQuotaDelta.apply`` moves the keys from a Java HashMap of 16 buckets into one that grows from one bucket.
+    In the broker, ``ClientQuotaDelta.apply`` copies the keys from a Java HashMap of 16 buckets into one that grows from
+    one bucket.
     """
     return tuple(hash_order(hash_order(keys, 16), 1))

@@ -44,15 +44,16 @@ class ListedRule(NamedTuple):
 
 
 class EffectiveRules:
-    """The rules of the configuration file and of the store, which may also be the brokers.
+    """The rules of the configuration file and of the store.
 
-    The cost of a change does not depend on the number of rules. Every ``now_ms`` is Unix time.
+    With ``quotas_from: broker``, the brokers' quotas take the place of the store. The cost of a change does not depend
+    on the number of rules. Every ``now_ms`` is Unix time.
 
     Attributes:
-        schedule: The rules that change with time.
-        sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
-        unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
-        rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
+            schedule: The rules that change with time.
+            sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
+            unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
+            rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:
@@ -119,7 +120,8 @@ class EffectiveRules:
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
         """Return the stored rule of an entity if a rule of the file hides it, otherwise None.
 
-        ``sees_both`` says whether the client sees both rules. A client of Kafka's API sees only the rule of the file.
+        ``sees_both`` is True for a client of the admin port, which lists both rules. It is False for a client of
+        Kafka's API, which lists only the rule of the file.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -143,7 +145,7 @@ class EffectiveRules:
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Change the rules of the store, and return the rules in force that may change.
+        """Change the rules of the store, and return what is in force for the changed entities now.
 
         ``addresses`` has the addresses of the hosts in ``changes``.
         """
@@ -199,7 +201,7 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put a stored rule in force as its terms say now. None removes the rule that is in force."""
+        """Put a stored rule in force as its terms say now. If ``stored`` is None, remove the rule that is in force."""
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
 

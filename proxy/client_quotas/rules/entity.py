@@ -1,4 +1,4 @@
-"""Has the types for entities and stored rules, and the names that Kafka's APIs use for them."""
+"""Defines the types for entities and stored rules, and the names that Kafka's APIs use for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """The limits of an entity by Kafka's keys, all above 0, and their terms, which Kafka does not have."""
+    """The limits of an entity by Kafka's keys, and the terms of these limits, which Kafka does not have."""
 
     limits: Mapping[str, float]
     terms: Terms = NO_TERMS

@@ -1,4 +1,4 @@
-"""Has Kafka's error codes and messages for answers about client quotas.
+"""Defines Kafka's error codes and messages for answers about client quotas.
 
 Source: ``Errors`` in Apache Kafka.
 """

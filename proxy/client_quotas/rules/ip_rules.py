@@ -77,7 +77,7 @@ class EffectiveIpRules:
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
 
     def _move(self, name: Ip, before: Iterable[Ip], addresses: tuple[Ip, ...]) -> IpChanges:
-        """Move the limit of a name to other addresses, or set it again for the same ones."""
+        """Apply the limit of a name to ``addresses`` and no longer to ``before``. Return the rules of both."""
         if isinstance(name, str) and not _spelled(name):
             self._hosts.pop(name, None)
             self.unknown_hosts.discard(name)
@@ -92,7 +92,7 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Update the rules of the ``touched`` addresses, and return those that no rule of the file hides."""
+        """Update the rules of the ``touched`` addresses. Return those rules that no rule of the file hides."""
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
             rule = self._rule(address)
@@ -117,6 +117,6 @@ class EffectiveIpRules:
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return ``name`` if it is an address or the default, or no address if it is a host name."""
+    """Return the address ``name`` in canonical form, or no address for a host. The default is returned unchanged."""
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

@@ -1,4 +1,4 @@
-"""Has the outcome of a change of quotas, and the client that asked for it."""
+"""Defines the outcome of a change of quotas, and the client that asked for it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple

@@ -18,7 +18,7 @@ _NO_LIMIT: Final = float(UNLIMITED)
 
 
 class RefusedError(Exception):
-    """Raised if a broker does not return its quotas. ``is_lasting`` is true if only the operator can change that."""
+    """Raised if a broker does not return its quotas. If ``is_lasting``, only the operator can remove the cause."""
 
     def __init__(self, message: str, *, is_lasting: bool = False) -> None:
         super().__init__(message)
@@ -99,7 +99,7 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the valid limits of an entity, and add a text to ``passed_over`` for each other value."""
+    """Yield the valid limits of an entity. Add a text to ``passed_over`` for each value that is skipped."""
     known = keys_of(entity)
     # Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
     for key, value in values:

@@ -69,7 +69,7 @@ class _HeldAnswer(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The result of a reading. ``quotas`` is None if the quotas are the same as in the last reading."""
+    """One reading of the brokers' quotas. ``quotas`` is None if nothing has changed since the last reading."""
 
     server: Address
     quotas: ParsedQuotas | None
@@ -175,7 +175,7 @@ class BrokerSource:
         """Do nothing. The reading begins with ``run``."""
 
     async def stop(self) -> None:
-        """Do nothing. The end of ``run`` has closed the connection."""
+        """Do nothing. ``run`` closes the connection when it ends."""
 
     async def run(self) -> None:
         """Read the brokers' quotas at once and then every few seconds, until cancelled."""
@@ -254,7 +254,7 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer if its change is in force. Skip ``but_for``, the hosts that are being looked up."""
+        """Send each held answer whose change is in force, except those about the hosts in ``but_for``."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):

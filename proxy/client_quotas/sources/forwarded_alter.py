@@ -1,6 +1,6 @@
 """Holds the broker's answer to a change of quotas until this proxy applies the change.
 
-Without this, the client's next request could still be charged to the old limit.
+Otherwise the old limit could still apply to the client's next request.
 """
 
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ class AlterConfirmer(Protocol):
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Return whether a request must be collected before it is forwarded, so that its answer can be held."""
+    """Return whether a request is received in full before it is forwarded, so that its answer can be held."""
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 

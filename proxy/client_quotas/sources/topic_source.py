@@ -138,7 +138,7 @@ class TopicSource:
         await self._apply_changes()
 
     async def _apply_changes(self) -> None:
-        """Apply changes unless a batch is half read. The rest may have the terms of a limit, such as an expiry."""
+        """Apply changes, except after half a batch. The other half may have the terms of a limit."""
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)

@@ -285,7 +285,7 @@ class TopicStore:
         self._has_moved.set()
 
     async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changes unless a batch is half read. The rest may have the terms of a limit, such as an expiry."""
+        """Apply changes, except after half a batch. The other half may have the terms of a limit."""
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             self._log_notices()

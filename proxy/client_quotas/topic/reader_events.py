@@ -1,7 +1,8 @@
 """Defines the events that a reader of a quota topic reports.
 
-The first event is ``ReadingBegan``. Several ``RecordsRead`` follow, with one ``EndReached`` in between. ``ReadFailed``
-may come at any time. The reader then begins again.
+The first event is ``ReadingBegan``. ``RecordsRead`` then reports the records, a portion at a time. ``EndReached`` is
+reported once, when the reader has caught up with the end of the topic. ``RecordsRead`` then continues for new records.
+``ReadFailed`` may come at any time. The reader then begins again with ``ReadingBegan``.
 """
 
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ class ReadingBegan:
 class RecordsRead:
     """The next records were read. ``TopicRules.take`` explains ``since_ms``.
 
-    If ``is_whole`` is false, the next event has more records of the last batch.
+    If ``is_whole`` is false, the records end in the middle of a batch.
     """
 
     records: tuple[TopicRecord, ...]

@@ -62,7 +62,7 @@ class RecordBatches:
 
 
 def _whole(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each complete batch. The last batch may be cut off, and is fetched again then."""
+    """Yield the bytes of each complete batch. If the last batch is cut off, it is left for the next fetch."""
     start = 0
     while start + _OFFSET_AND_SIZE.size <= len(data):
         _, size_bytes = _OFFSET_AND_SIZE.unpack_from(data, start)
@@ -87,7 +87,7 @@ def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 
 
 
 def _refusal(data: bytes) -> str | None:
-    """Return why a batch must not be decompressed, or None if it can be read."""
+    """Return why the compression of a batch is not accepted, or None if it is accepted."""
     is_old = data[_MAGIC_AT] < 2
     codec = data[_OLD_ATTRIBUTES_AT if is_old else _ATTRIBUTES_AT] & _CODEC
     if codec == _NONE:

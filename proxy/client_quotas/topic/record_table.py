@@ -52,8 +52,8 @@ class Notices:
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
         """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
 
-        ``named`` holds the faults that the log has named, at most ``MOST_NAMED``. The message that fills it also says
-        what happens to others, such as "others are only counted from now on".
+        ``named`` holds the faults that the log has named, at most ``MOST_NAMED``. The message about the last of these
+        ends with ``others``, such as "others are only counted from now on".
         """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
@@ -113,9 +113,10 @@ class RecordTable(Generic[E]):
         return True
 
     def mark_unknown_terms(self, entity: E, offset: int) -> bool:
-        """Note terms of an entity that were not understood. Return False if earlier terms of the entity stay in force.
+        """Note that terms of an entity were not understood. Return True if its limits must not be enforced.
 
-        If the result is True, the limits must not be used, because the unknown terms may forbid to enforce them.
+        This is so if the entity has no earlier terms, because the unknown terms may forbid enforcement. Otherwise the
+        earlier terms stay in force.
         """
         terms = self.value(entity, TERMS)
         if terms is None:

@@ -78,7 +78,7 @@ async def watch_leader(
     """
 
     async def ask(node: int) -> Exception | bool:
-        """Return the error to raise if a broker reports a change, True if not, or False without an answer."""
+        """Return the error to raise if a broker reports a change, True if it reports none, False if it is silent."""
         try:
             found = await leader_of(client, topic, binds, node=node)
         except (NoTopicError, OwnAddressError) as error:

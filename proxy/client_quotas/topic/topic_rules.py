@@ -111,8 +111,9 @@ class TopicRules:
     def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
         """Take the next records of the topic, in their order.
 
-        Records that were not read before were written after ``since_ms``, if it is not None. ``since_ms`` and
-        ``now_ms`` are times of the same monotonic clock. ``wall_ms`` is the Unix time in milliseconds.
+        ``since_ms`` is when the previous fetch that reached the end of the topic was sent, or None. New records were
+        written after ``since_ms``. Both ``since_ms`` and ``now_ms`` are times of one monotonic clock. ``wall_ms`` is
+        the Unix time in milliseconds.
         """
         contents = self._next or self._now
         for one in records:
