@@ -22,10 +22,10 @@ MAX_IN_FLIGHT: Final = 256
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
-    """What all requests with the same head have in common: their handler, their bucket and their other charges.
+    """What requests with the same head (API, version and client-id) share: the handler, the bucket and other charges.
 
-    The profile of the last Produce, Fetch or ShareFetch is kept for the next request, because comparing two heads is
-    much faster than reading one.
+    The profile of the last Produce, Fetch or ShareFetch is kept for the next request. Comparing the heads of two
+    requests is much faster than reading one.
 
     Attributes:
         handler: Decides on the request and on its response.
@@ -120,7 +120,7 @@ class InFlightQueue(list[PendingRequest]):
         self.limit = MAX_IN_FLIGHT
 
     def buckets(self) -> Iterator[Bucket | None]:
-        """Yield the buckets that the pending requests will charge."""
+        """Yield the buckets that will be charged for the pending requests."""
         for pending in self:
             yield pending.profile.bucket
             if pending.charge is not None:

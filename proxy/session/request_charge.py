@@ -1,7 +1,7 @@
-"""Charges requests for their time at the broker (``request_percentage``, KIP-124) and their number (``request_rate``).
+"""Charges requests to ``request_percentage``, by their time at the broker (KIP-124), and to ``request_rate``, 1 each.
 
-A request is charged when its response begins. A Produce with acks=0 has no response. Its number is charged when it was
-forwarded as a whole, and its time is not charged.
+A request is charged when its response begins. A Produce with acks=0 has no response. It is charged to ``request_rate``
+when it was forwarded as a whole, and its time is not charged.
 
 Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeThrottle``.
 """
@@ -19,7 +19,7 @@ Charge = tuple[Bucket, int]
 
 
 class RequestCharge(NamedTuple):
-    """What a request is charged in addition to its bytes."""
+    """What a request is charged in addition to its bytes: by the quotas on requests and by the fair call queue."""
 
     buckets: RequestBuckets
     kind: RequestKind

@@ -278,7 +278,7 @@ class RequestStream:
     # -- calls of the handlers --
 
     def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a request that is charged to the request rate and the request time only."""
+        """Let ``OtherHandler`` decide on a request, which is then forwarded unchanged or has to wait."""
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
@@ -297,7 +297,7 @@ class RequestStream:
         return True
 
     def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge:
-        """Return what a request is charged in addition to its bytes."""
+        """Return the ``RequestCharge`` of a request."""
         state = self._state
         buckets = state.account.request_buckets(head.client_id, now_ms)
         kind = request_kind(head.api_key, head.api_version, acks)
@@ -335,7 +335,7 @@ class RequestStream:
         return profile
 
     def release_stale_buckets(self, now_ms: int) -> None:
-        """Release the buckets of earlier client-ids and rules, except for buckets that a pending request charges.
+        """Release the buckets of earlier client-ids and rules, except for those that a pending request needs.
 
         Otherwise a client that often changes its client-id would hold more and more buckets.
         """

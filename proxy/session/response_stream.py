@@ -182,7 +182,7 @@ class ResponseStream:
             self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
-        """Forward what has arrived of a response with hidden addresses, and return the offset of the next byte."""
+        """Forward what has arrived of a response, with its addresses replaced. Return the offset of the next byte."""
         until = min(position, len(data))
         if self.hidden is not None:
             self._state.to_client.append(self.hidden.feed(data[start:until]))
@@ -196,7 +196,7 @@ class ResponseStream:
     def _charge(
         self, pending: PendingRequest, response_bytes: int, data: bytes, position: int, now_ms: int
     ) -> BegunResponse | None:
-        """Charge the request of the response at ``position``. Returns None if no throttle time has to be written."""
+        """Charge the request of the response at ``position``. Returns None if the response needs no throttle time."""
         state, profile, charge = self._state, pending.profile, pending.charge
         state.answered = profile.api_key
         bucket = profile.bucket

@@ -6,13 +6,14 @@ user's name.
 
 A name counts only when the broker's response accepts it:
 
-    PLAIN            a response without an error; as a bare token, an empty one
+    PLAIN            a response without an error, or an empty bare token
     SCRAM            a response without an error, and with a token that begins with v= (the verifier)
     OAUTHBEARER      a response without an error and with an empty token. Any other token gives the reason of a failure,
                      and the client answers it once more (RFC 7628)
     any other        a response without an error; the name is then UNKNOWN
 
-The name is also UNKNOWN for a delegation token and for an opaque web token. A failed login changes nothing.
+The name is also UNKNOWN for a delegation token, and for an OAUTHBEARER token that cannot be read. A failed login
+changes nothing.
 
 Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (logging in again).
 """
@@ -115,7 +116,7 @@ class Login:
     # -- the broker's side --
 
     def answer(self, api_key: int, api_version: int, body: memoryview) -> Verdict:
-        """Read the broker's response to a request of ``ask``. ``body`` begins after the correlation id.
+        """Read the broker's response to a request that ``ask`` has read. ``body`` begins after the correlation id.
 
         Raises:
             PrincipalChanged: If the client has logged in as another user. The client must not get this response.

@@ -1,18 +1,18 @@
 """One client's connection, without I/O: it takes bytes and the time, and says what to write and when to stop reading.
 
 The server hands over the bytes that it has read, and calls ``handle_timer`` at ``wake_at_ms``. After each of these
-calls it writes ``to_broker`` and ``to_client``, and clears both. It stops reading the client while ``is_blocked`` is
-set, and the broker while ``delayed_until_ms`` is set. These attributes belong to ``SessionState``.
+calls it writes ``to_broker`` and ``to_client``, and clears both. It stops reading from the client while ``is_blocked``
+is set, and from the broker while ``delayed_until_ms`` is set. These attributes belong to ``SessionState``.
 
 The body of a request or response is forwarded as it arrives. A request is kept only until its head has arrived, and a
 response only until its throttle time can be written. The client's next request is blocked if:
 
 * The client is muted, because it was over its quota.
 * The request would exceed its quota, and earlier requests have no response yet.
-* The bucket of the request is over its limit, or other requests are in front in the bucket's line (``BucketTurn``).
+* The bucket of the request is over its limit, or other requests are ahead of it in the bucket's line (``BucketTurn``).
 * Too many requests have no response, or a request of a login has none.
 * The request has to wait for its turn in the fair call queue (``BrokerTurn``).
-* The client does not read its responses, and the request is charged for more than its bytes, or has to queue.
+* The client does not read its responses, and the request has to queue, or is charged for its time or for itself.
 * The request is a follower's fetch, and the quotas on replication have no room.
 * The proxy first has to ask the broker about the request's topics.
 
@@ -180,7 +180,7 @@ class Session:
         self.state.take_no_more()
 
     def pause_answers(self) -> None:
-        """Note that the client does not read its responses, so that the server has stopped reading from the broker."""
+        """Note that the server has stopped reading from the broker, because the client does not read its responses."""
         self.state.is_client_full = True
         self._turn.stop_service()
 

@@ -33,11 +33,12 @@ class SessionState:
         in_flight: Requests that have no response yet.
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
-        is_blocked: Whether a request waits in the session, so that the client must not be read.
+        is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
         has_waited: Whether any request of this connection has waited in the line of a bucket.
         is_ending: Whether no new request is accepted.
-        is_client_full: Whether the client does not read its responses, so that the broker is not read.
-        delayed_until_ms: The time until which a response waits, so that the broker must not be read. 0 if none waits.
+        is_client_full: Whether the client does not read its responses. Nothing is read from the broker then.
+        delayed_until_ms: The time until which a response waits. Nothing may be read from the broker until then. 0 if no
+            response waits.
         held_until_ms: When to check again for the decision that a request waits for. 0 if no request waits for one.
         now_ns: The time of the server's last call, in nanoseconds.
         answered: The API key of the response that began last. The server resets it to -1 after reading it.

@@ -1,7 +1,7 @@
 """Charges the fetches of a client that has disconnected before the broker answered, as Kafka does.
 
 A fetch is charged for the size of its response, so only the sizes of responses are read. Each fetch holds its bucket
-until then, so that the bucket is not removed before it is charged.
+until it has its response, so that the bucket is not removed before it is charged.
 """
 
 from collections.abc import Iterable

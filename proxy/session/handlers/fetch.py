@@ -102,7 +102,7 @@ class FetchHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Forward a fetch if its buckets and the fair call queue allow it. If there is a limit, cap its response."""
+        """Forward a fetch if its buckets and the fair call queue allow it. If its bucket is limited, cap its bytes."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
@@ -131,7 +131,7 @@ class FetchHandler(Handler):
         correlation_id: int,
         now_ms: int,
     ) -> Edit | None:
-        """Decide on a fetch that charges a bucket with a limit, and cap the bytes that the fetch asks for."""
+        """Decide on a fetch whose bucket has a limit, and cap the bytes that the fetch asks for."""
         state, turn, charge = self._state, self._state.bucket_turn, profile.charge
         # Only one such fetch is in flight at a time, because its charge is unknown until the response.
         if state.in_flight and any(pending.profile.handler is self for pending in state.in_flight):
@@ -192,7 +192,7 @@ class FetchHandler(Handler):
     def _begin_charge(
         self, profile: RequestProfile, charge: RequestCharge, limits: FetchLimits, size_bytes: int, now_ms: int
     ) -> RequestCharge | None:
-        """Return what a fetch is charged in addition to bytes, or None if the fetch may not be forwarded yet."""
+        """Return the ``RequestCharge`` of a fetch, or None if the fetch may not be forwarded yet."""
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
             kind = request_kind(profile.api_key, profile.api_version, 1, is_patient, wants_data)
@@ -204,7 +204,7 @@ class FetchHandler(Handler):
         return charge
 
     def _is_overdue(self, bucket: Bucket, limits: FetchLimits, now_ms: int) -> bool:
-        """Return whether a fetch has to be answered without records, because its turn would come too late."""
+        """Return whether a fetch has to be answered without records, because it waits in line for too long."""
         state = self._state
         turn = state.bucket_turn
         if not turn.is_waiting:
@@ -231,7 +231,7 @@ class FetchHandler(Handler):
         limits: FetchLimits,
         now_ms: int,
     ) -> Edit | None:
-        """Answer a Fetch without records, as Kafka does if the client is over its quota.
+        """Send a Fetch response without records, as Kafka does if the client is over its quota.
 
         The connection keeps its place in the bucket's line. Returns None if the fetch is incomplete, if the proxy
         cannot answer its version or size, or if a response is pending.

@@ -25,7 +25,7 @@ _RESPONSE_HEAD_BYTES: Final = 8
 
 
 class LoginHandler(Handler):
-    """Handles the logins of one connection. ``login`` has what was read of them, such as the client's principal."""
+    """Handles the logins of one connection. ``login`` keeps what was read from them, such as the client's principal."""
 
     __slots__ = ("_token_profile", "login")
 

@@ -1,4 +1,4 @@
-"""Handles the APIs that are charged to the request rate and the request time only."""
+"""Handles the APIs to which only the quotas on the number and the time of requests apply."""
 
 from __future__ import annotations
 

@@ -66,11 +66,11 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request or a response waits for a decision. The change may already be in force."""
+        """Whether a request or a response waits for a decision. A requested change may already be in force."""
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Answer a request, or forward it and wait until its change is in force, as the listener's settings say."""
+        """Answer or forward a request, as the listener's settings say. The response to a forwarded change may wait."""
         policy = self._state.context.policy
         if policy.administration is not None:
             return self._answer_or_pass(data, position, head, policy.administration, now_ms)
@@ -83,7 +83,7 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _answer_or_pass(
         self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
     ) -> Edit | None:
-        """Answer a request about client quotas or forward it, as ``administration`` says for this principal."""
+        """Answer a request about client quotas, or forward it if ``administration`` does not answer this principal."""
         state = self._state
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         if not administration.is_answered_here(principal):

@@ -112,7 +112,7 @@ class TopicMutationHandler(WholeRequestHandler):
         return MAX_REPLICA_FETCH_BYTES
 
     def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
-        """Decide on a whole request that charges ``bucket``, which has a limit."""
+        """Decide on a whole request by the room of ``bucket``, which has a limit."""
         request = topic_mutations.read_request(frame)
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
@@ -163,7 +163,7 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """The bucket of the forwarded request, until its response is charged."""
+        """The bucket of the forwarded request, or None after its response has arrived."""
         return None if self._passed is None else self._passed.bucket
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:

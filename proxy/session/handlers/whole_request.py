@@ -128,7 +128,7 @@ class WholeRequestHandler(Handler):
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return the response for the client, made from ``frame``, the result of ``Exchange.answer``."""
+        """Return the response for the client. ``frame`` is the result of ``Exchange.answer``."""
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:

@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import Trimming
 
 
 class FetchSession:
-    """The fetch offset of each partition in the session, and the quotas that the partition is charged to."""
+    """The fetch offset of each partition in the session, and the quotas that are charged for its records."""
 
     __slots__ = ("_charges", "_limits", "_offsets")
 

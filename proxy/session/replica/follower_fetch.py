@@ -217,7 +217,7 @@ class Follower:
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """Note whether a partition has lagged just now. If so, the follower loses its fetch session."""
+        """Note whether any throttled partition of a fetch lags. If so, the follower loses its fetch session."""
         if has_lagging:
             self._quiet_since_ms = self._session = None
         elif self._quiet_since_ms is None:
@@ -228,7 +228,7 @@ class Follower:
         self._is_released = True
 
     def close(self) -> None:
-        """Give back the reservations for a response that will not come, and leave all lines. This is the last call."""
+        """Give back the reservations of a pending fetch, and leave the lines of all quotas. This is the last call."""
         if self._passed is not None:
             settle(self._passed.granted, {})
             self._passed = None

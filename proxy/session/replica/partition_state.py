@@ -20,7 +20,7 @@ class PartitionState:
         bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
         fetch_offset: The offset at which the last fetch began.
         brought_bytes: The size of the records in the last response, in bytes.
-        turn: The number of the last response that contained records while the partition lagged. Later responses have
+        turn: The number of the last response with records of the partition while it lagged. Later responses have
             higher numbers.
         requested_bytes: The ``max_bytes`` of the partition in the last fetch.
         least_bytes: The smallest number of bytes into which a batch is likely to fit.

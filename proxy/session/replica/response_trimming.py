@@ -33,7 +33,7 @@ class PassedFetch:
         api_version: The version of the Fetch API.
         partitions: The partitions of the follower's request, including those that were left out.
         is_of_session: Whether the response is only counted, because the fetch belongs to a ``FetchSession``.
-        charges: The quotas that each throttled partition is charged to.
+        charges: The quotas that are charged for the records of each throttled partition.
         granted: The number of bytes that were reserved in each quota.
     """
 
@@ -135,7 +135,7 @@ class Trimming:
         return whole if whole > one.records else one.records_end
 
     def _room(self, quota: ReplicationQuota) -> float:
-        """Return the room of ``quota`` for this response, in bytes. It is infinite within the fetch's reservation."""
+        """Return the room of ``quota`` for this response, in bytes. Infinite until the fetch's reservation is used."""
         brought = self._brought.get(quota, 0)
         if brought < self._fetch.granted.get(quota, 0):
             return inf
