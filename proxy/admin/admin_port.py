@@ -1,10 +1,10 @@
 """Serves the sockets of the admin port.
 
 The event loop reads the head of each request. It answers probes (health checks) itself, and starts a thread for any
-other request. So neither idle connections nor slow readers delay a probe.
+other request. So a probe waits neither for idle connections nor for clients that read a response slowly.
 
-A connection may wait on the event loop for ``_WAIT_TIMEOUT_S``. If more than ``MAX_WAITING`` connections wait, the
-oldest is closed. At most ``MAX_REQUESTS`` threads run at a time, each for at most ``_DEADLINE_S``.
+The event loop closes a connection that it has kept for ``_WAIT_TIMEOUT_S``. It keeps at most ``MAX_WAITING``, and
+closes the oldest to make room. At most ``MAX_REQUESTS`` threads run at a time, each for at most ``_DEADLINE_S``.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ class AdminPort:
 
     Args:
         bind: The address to listen on.
-        location: The keys of this address in the configuration file, for errors.
+        location: Where the configuration file sets this address (a path of keys), for error messages.
         application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
         probes: The paths of the probes, which the application must answer without I/O.
 
@@ -257,7 +257,7 @@ class _Request(WSGIRequestHandler):
         """Do nothing, because a line for each scrape of the metrics would flood the log."""
 
     def get_stderr(self) -> io.StringIO:
-        """Return a stream that nobody reads, to discard wsgiref's tracebacks."""
+        """Return a stream for wsgiref's tracebacks. Nothing reads it."""
         return io.StringIO()
 
 

@@ -92,7 +92,7 @@ class Health:
         """Return the body of the response to ``/readyz``.
 
         The proxy is ready if clients can connect and the brokers can be reached. The body also shows faults of the
-        configuration file, of the quota source and of the store. Such faults do not change the state.
+        configuration file, of the quota source and of the store. The proxy is ready despite such faults.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -116,8 +116,8 @@ class Health:
 class _Application:
     """The WSGI application of the admin port. If ``quotas_api`` is None, it serves metrics and probes only.
 
-    ``hosts`` holds the names that the Host header may contain, in lower case. None allows any name. The check prevents
-    DNS rebinding, where another web site points its own host name to the admin port.
+    ``hosts`` holds the names that the Host header may contain, in lower case. None allows any name. The check of the
+    header prevents DNS rebinding, where another web site points its own host name to the admin port.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Answers ``/callqueue``, which shows the priority levels of users and the reasons. Runs in a thread."""
+"""Answers ``/callqueue``, which shows the priority level of each user and the reason for it. Runs in a thread."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,8 +16,8 @@ _TOP: Final = 10
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
     """Return a JSON object for each listener that has a fair call queue.
 
-    Each object describes the user ``principal``, or the users with the highest cost if ``principal`` is None. ``host``
-    is the address of the client, which identifies a client without a login.
+    Each object describes the user ``principal``. If ``principal`` is None, it describes the users whose recent requests
+    have cost the brokers most. ``host`` is the address of the client, which identifies a client without a login.
     """
     return [
         {

@@ -1,4 +1,4 @@
-"""Helps with work that is not done for one client: isolated tasks, threads, and this program's own Kafka clients.
+"""Runs background work: tasks whose errors are contained, threads, and this program's own Kafka clients.
 
 isolation        logs and counts the unexpected error of a task or callback, so that the process can go on
 in_thread        runs blocking calls in threads

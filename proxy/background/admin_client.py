@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class BrokerClient:
-    """A connection to the first of several brokers that answers.
+    """A connection to one of several brokers: the first that answers.
 
     It never uses the addresses in a Metadata response, because these may lead back to this proxy. If the broker closes
     the connection, the next request opens a new one. The client runs a thread until ``close`` is called.
@@ -185,8 +185,8 @@ class ClusterClient(BrokerClient):
     ) -> dict[tuple[int, str, int], int]:
         """Return the sizes of logs in bytes, by node id, topic and partition number.
 
-        If a log is being moved to another directory, only the old one counts. Brokers leave out topics that this client
-        may not describe.
+        If a log is being moved to another directory, only its copy in the old directory counts. Brokers leave out
+        topics that this client may not describe.
         """
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 

@@ -1,7 +1,7 @@
 """Defines requests that aiokafka lacks, and their responses, as subclasses of aiokafka's protocol types.
 
 aiokafka's Metadata request has no topic ids, and aiokafka has no DescribeLogDirs request. The response to
-DescribeClientQuotas is not decoded here, because the caller decodes it only if it has changed.
+DescribeClientQuotas is not decoded here. The caller decodes it only if it differs from the last response.
 
 Source: MetadataRequest.json, DescribeLogDirsRequest.json, DescribeClientQuotasRequest.json and their responses in
 Apache Kafka. Kafka 4 still supports at least one of the versions of each request.

@@ -53,7 +53,8 @@ def lock_file(path: Path, *, taken: str) -> int:
     """Lock a file, and create it if needed. Return its descriptor, which releases the lock when it is closed.
 
     Raises:
-        OSError: The file cannot be opened, or another process holds the lock (with ``taken`` as the text).
+        OSError: The file cannot be opened, or another process holds the lock (then ``taken`` is the message of the
+            error).
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

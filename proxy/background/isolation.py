@@ -1,13 +1,13 @@
 """Logs and counts unexpected exceptions, and ends only the work that raised them.
 
-``isolated``    is for a method of a connection. It calls the ``fail`` method of the connection.
+``isolated``    is for a method of a connection. After an exception, it ends this connection with ``fail``.
 ``alone``       is for a coroutine that dials, accepts a connection or serves a request. It ends the coroutine.
 ``kept_up``     is for a coroutine that must go on. It starts the coroutine again.
 ``persisting``  is for a thread that must go on. It starts the work of the thread again.
 ``repeated``    is for a timer or deferred work. It calls the function again later.
 ``attempt``     is for one of several steps. The other steps still run.
-``watch``       is for all other callbacks of the event loop, such as those that receive data. A guard of their own
-                would cost time for each request. uvloop closes their transport after an exception.
+``watch``       is for all other callbacks of the event loop, such as those that receive data. They have no
+                decorator, which would cost time for each request. After an exception, uvloop closes the transport.
 """
 
 import asyncio
@@ -58,7 +58,8 @@ def _place(module: str) -> str:
 def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
     """Log and count an unexpected exception. May be called from any thread.
 
-    ``what`` is a text for the log about the consequence, with ``logging`` placeholders (%s) for ``arguments``.
+    ``what`` is the text for the log. It says what the exception leads to, and may have placeholders (%s) for
+    ``arguments``.
     """
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
     own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
@@ -88,7 +89,7 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T | None]:
-    """Decorate a method. After an exception it reports this, calls ``fail`` of its object, and returns None."""
+    """Decorate a method. If it raises an exception, report this, call ``fail`` of its object, and return None."""
     is_beginning = method.__name__ == "connection_made"
 
     @wraps(method)
@@ -128,9 +129,10 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Non
 
 
 async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
-    """Await ``work()`` and return its result. If it raises an exception, report this, call ``fail`` and return None.
+    """Await ``work()`` and return its result. After an exception, report it, call ``fail`` and return None.
 
-    ``work`` is a function. A coroutine would never be awaited if its task is cancelled early, and Python warns of that.
+    ``work`` is a function that makes a coroutine. If ``work`` were a coroutine and the task was cancelled at once,
+    Python would warn that the coroutine was never awaited.
     """
     try:
         return await work()

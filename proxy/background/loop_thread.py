@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, which wait for the result. ``close`` runs ``on_close`` as the last one."""
+    """Runs coroutines for other threads, which wait for the results. ``close`` runs ``on_close`` last."""
 
     def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._on_close = on_close
@@ -30,7 +30,11 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` on the thread's event loop and return its result. Raise ``ConnectionAbortedError`` if closed."""
+        """Run ``work`` on the thread's event loop, and return its result.
+
+        Raises:
+            ConnectionAbortedError: ``close`` was called before ``work`` ended.
+        """
         with self._lock:
             if self._is_closed:
                 work.close()

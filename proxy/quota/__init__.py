@@ -1,4 +1,4 @@
-"""Computes which bucket a request charges, and how long its client waits. Does no I/O and reads no clock.
+"""Computes which bucket a request is charged to, and how long its client waits. Does no I/O and reads no clock.
 
 A bucket measures and limits the usage of one user, one client-id, or both together.
 
@@ -22,13 +22,13 @@ Arithmetic:
 State of one broker:
 
 * ``broker`` has the quotas of all kinds, and finds the user that each principal counts as
-* ``client_quota_manager`` has the buckets of one kind of quota
+* ``client_quota_manager`` has the buckets of one kind of quota, such as produced bytes per second
 * ``bucket_table`` bounds the number of buckets
 * ``shared_buckets`` has the buckets of clients for which a full table has no place
 * ``bucket`` applies a limit, with the bounds of ``bucket_bounds``
 * ``shadow_bucket`` computes what enforcement would have done to a bucket that is only observed
 * ``entity_usage`` counts the usage of a bucket
-* ``kafka_rates`` measures rates under the tags that Kafka would use
+* ``kafka_rates`` measures the rates of Kafka's buckets, where the buckets here are smaller
 * ``sanitize`` writes user names as Kafka writes them in its metrics
 * ``line`` holds waiting requests
 * ``connections`` limits how fast connections are created

@@ -40,7 +40,10 @@ class AddressLimits:
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def change(self, changes: IpChanges) -> dict[str, bool]:
-        """Change rules. Return True for each address that now has a rule of its own, and False for one that lost it."""
+        """Change rules.
+
+        Return True for each address that got a rule of its own, and False for each address that lost such a rule.
+        """
         named: dict[str, bool] = {}
         for ip, rule in changes.items():
             if ip is DEFAULT:

@@ -52,7 +52,7 @@ class BrokerQuotas:
 
     Args:
         config: The settings.
-        shaping: The shaping that the listener sets, if it sets one.
+        shaping: How limits apply (to sampled windows or a token bucket), or None for the setting of ``config``.
         rules: The rules, which other brokers may share. By default these are the rules of ``config``.
 
     Attributes:
@@ -99,7 +99,7 @@ class BrokerQuotas:
         return self._managers[kind]
 
     def limits(self, kind: QuotaKind) -> bool:
-        """Return whether any rule sets a limit of this kind."""
+        """Return whether any rule sets a limit for this kind of quota."""
         return len(self._managers[kind].table) > 0
 
     def update(
@@ -107,7 +107,7 @@ class BrokerQuotas:
     ) -> None:
         """Apply new settings and changed rules. The recorded usage stays.
 
-        ``shaping`` is the listener's own shaping, if it sets one. If ``changed`` is None, any rule may have changed.
+        ``shaping`` is as in the constructor. If ``changed`` is None, any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -146,7 +146,7 @@ class BrokerQuotas:
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
         """Take over the state of ``other``, which belongs to the same broker and is no longer used.
 
-        Connections may still charge buckets of ``other``. These charges then count in this object.
+        Later charges to buckets of ``other`` count in this object.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -157,8 +157,7 @@ class BrokerQuotas:
     def renew(self, *, beyond: int = 0) -> None:
         """Make every connection look up its buckets again, and wake all waiting requests.
 
-        Connections may have the generation ``beyond`` of another ``BrokerQuotas``. The new generation is higher than
-        that.
+        If connections come from another ``BrokerQuotas``, ``beyond`` is its generation. The new generation is higher.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()
@@ -174,13 +173,13 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the buckets that ``principal`` charges, one of each kind, in the order of ``BUCKET_KINDS``."""
+        """Return the buckets to charge for requests of ``principal``, one for each kind in ``BUCKET_KINDS``."""
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
 
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
-        """Return the bucket of one kind of quota that ``principal`` charges.
+        """Return the bucket of one kind of quota to charge for requests of ``principal``.
 
         A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
         """
@@ -224,7 +223,10 @@ class BrokerQuotas:
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return the longest throttle time of a response. For request time, it is at most one window, as in Kafka."""
+        """Return the longest throttle time of a response, or None if there is no bound.
+
+        For request time it is at most one window, as in Kafka.
+        """
         most_ms = config.max_throttle_time_ms
         if kind is not QuotaKind.REQUEST:
             return most_ms
@@ -232,14 +234,14 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return the shaping and the burst in ms. Controller mutations always have a token bucket, as in Kafka."""
+        """Return the shaping, and the burst in ms. Controller mutations always have a token bucket, as in Kafka."""
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka
             return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return ``kafka`` with the windows in which this kind of quota is measured."""
+        """Return ``kafka``, with another number and length of windows for controller mutations."""
         if kind is not QuotaKind.MUTATION:
             return kafka
         # A token bucket limits mutations. Their rate is only a metric (ControllerMutationQuotaManager).

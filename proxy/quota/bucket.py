@@ -69,8 +69,7 @@ class Bucket(EntityUsage):
 
         Args:
             room: The amount that the limit allows in the shortest window over which a rate is measured.
-            burst_ms: How much an idle client saves up, in milliseconds of the limit, or None if the quota is not
-                paced.
+            burst_ms: For how many milliseconds an idle client saves up unused quota, or None if the quota is not paced.
             pacer_ms: The same for a second token bucket, which spreads fetches, or None if there is none. Sampled
                 windows alone would allow a window's worth of bytes at once.
             longest_wait_ms: The longest wait that ``charge`` returns.
@@ -176,7 +175,7 @@ class Bucket(EntityUsage):
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Forward no request of any connection for ``wait_ms`` from now on."""
+        """Hold back the requests of all connections for ``wait_ms`` from now on."""
         if self.absorbed_by is not None:
             self.absorbed_by.silence(wait_ms, now_ms=now_ms)
             return
@@ -216,7 +215,7 @@ class Bucket(EntityUsage):
         return self._bounds.max_throttle_time_ms
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
-        """Reserve the amount that a request is expected to charge, until ``settle``.
+        """Reserve the amount that will probably be charged for a request, until ``settle``.
 
         A reservation delays other requests for no longer than a charge of this amount would. So a request that is never
         answered does not block its bucket for ever.
@@ -232,7 +231,7 @@ class Bucket(EntityUsage):
             self._reserved_until_ms -= amount * 1_000 / self.limit
 
     def is_free(self, amount: int, *, now_ms: int) -> bool:
-        """Return whether a request that is expected to charge ``amount`` may be forwarded now. Changes nothing.
+        """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.
 
         Clients must owe nothing, and the limit must have room for this request and all requests in flight. If no
         request is in flight, this request needs no room, but later requests wait until its amount is paid.
@@ -256,7 +255,7 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate how many ms a request waits in the line. If ``place`` is None, it is a new request."""
+        """Estimate how many ms the request in ``place`` waits in the line, or a new request if ``place`` is None."""
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
         if line is not None:
@@ -277,15 +276,16 @@ class Bucket(EntityUsage):
         return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit), self._bounds.longest_wait_ms)
 
     def fetch_bytes(self, most_bytes: int) -> int:
-        """Return the expected size of the response to the first fetch of a connection, which asks for ``most_bytes``.
+        """Return the expected size of the response to a connection's first fetch, which asks for ``most_bytes``.
 
-        A broker may return a batch larger than ``most_bytes``. So this is at least the mean size of the last responses.
+        A broker may return a batch larger than ``most_bytes``. So the result is at least the mean size of the last
+        responses.
         """
         mean_bytes = self.line.mean_amount if self.line is not None else 0.0
         return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
 
     def fetch_room(self, *, now_ms: int) -> float:
-        """Return how many more bytes the limit allows, less the expected responses in flight. May be negative."""
+        """Return how many more bytes the limit allows, less those reserved for fetches in flight. May be negative."""
         tokens = self._tokens
         if tokens is not None:
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
@@ -297,11 +297,12 @@ class Bucket(EntityUsage):
         return room - self.in_flight
 
     def fetch_cap(self, room: float) -> int:
-        """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes, at least 1.
+        """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
 
-        The cap is at least ``BucketBounds.least_fetch``. Otherwise a client would fetch single batches, and get less
-        than its quota. The connections of a bucket share the bytes that the limit allows at once, because the broker
-        may answer all their fetches at the same moment.
+        Even a used-up limit allows ``BucketBounds.least_fetch``, because a client that fetches single batches gets less
+        than its quota. No fetch gets more than the connection's share of the bytes that the limit allows at once,
+        because the broker may answer the fetches of all connections at the same moment. While the line is not empty,
+        the result is 1.
         """
         if self.line:
             return 1  # Brokers send a single batch whole. They may cut off the last of several, which wastes its bytes.
@@ -321,7 +322,7 @@ class Bucket(EntityUsage):
 
     @property
     def shaping(self) -> Shaping:
-        """Whether the limit applies to sampled windows or to a token bucket."""
+        """How the limit applies: to sampled windows, or to a token bucket."""
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
     @property
@@ -330,15 +331,15 @@ class Bucket(EntityUsage):
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
-        """Return the tokens of a paced bucket, or None if it is not paced. Negative tokens are owed."""
+        """Return the tokens of a paced bucket, or None if it is not paced. A negative number is what clients owe."""
         tokens = self._tokens  # Read only once, because a scrape of the metrics runs in another thread.
         return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
 
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
         """Return the time until which clients may owe an amount, or a past time if they owe nothing. Changes nothing.
 
-        If ``has_new_rules``, the limit may be lower than before. Then this is the time until which any recorded usage
-        counts.
+        If ``has_new_rules``, the limit may become lower at the next look-up. Then return the time until which any
+        recorded usage counts.
         """
         tokens = self._tokens
         if tokens is None:

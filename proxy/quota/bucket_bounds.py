@@ -34,8 +34,8 @@ def bucket_bounds(
 ) -> BucketBounds:
     """Return the bounds of a bucket. Buckets with the same limit share one object, which saves a tenth of their memory.
 
-    ``room`` is the amount that the limit allows at once. ``saved_ms`` is how much an idle client saves up, in
-    milliseconds of the limit. If ``saved_ms`` is None, the client saves up ``room``.
+    ``room`` is the amount that the limit allows at once. ``saved_ms`` is for how many milliseconds an idle client saves
+    up unused quota. If ``saved_ms`` is None, the client saves up ``room``.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

@@ -43,7 +43,8 @@ class BucketTable(Generic[_T]):
 
     Args:
         max_buckets: The most buckets that the table has, not counting buckets with rules of their own.
-        owes_until_ms: Returns the time until which clients owe an amount to a bucket, or a past time.
+        owes_until_ms: Returns the time until which clients owe an amount to a bucket, or a past time if they owe
+            nothing.
         is_named: Returns whether the bucket with these tags has a rule of its own.
         on_removed: Is called with each bucket that leaves the table.
     """
@@ -117,7 +118,7 @@ class BucketTable(Generic[_T]):
         self._named = sum(tags in self._by_tags for tags in named)
 
     def count_named(self, tags: Tags, *, is_named: bool) -> None:
-        """Update the count of buckets with rules of their own, after the rule for these tags was added or removed."""
+        """Count the bucket with these tags as one with a rule of its own, or no longer if ``is_named`` is False."""
         if tags in self._by_tags:
             self._named += 1 if is_named else -1
 

@@ -66,7 +66,7 @@ class ClientQuotaManager:
         rules: The rules, or a table of rules. After a change of the table, call ``rules_changed``.
         kafka: Kafka's settings, which have the number and the length of the windows.
         shaping: The shaping (sampled windows or a token bucket) for rules that do not set one.
-        burst_ms: How much an idle client of a paced quota saves up, in milliseconds of its limit.
+        burst_ms: For how many milliseconds an idle client of a paced quota saves up unused quota.
         max_throttle_time_ms: The longest throttle time that a response tells a client. None sets no bound.
         max_buckets: The most buckets that there may be, not counting buckets with rules of their own.
         is_logged: Whether a usage log reads ``departed``.
@@ -173,7 +173,7 @@ class ClientQuotaManager:
     # -- finding buckets --
 
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
-        """Return the bucket that this user and client-id charge, and apply the current limit to it.
+        """Return the bucket to charge for this user and client-id, with the current limit.
 
         A client without a limit has a bucket of its own, so that its usage is known. A client with a limit has the
         bucket with the tags that Kafka would use.
@@ -292,7 +292,8 @@ class ClientQuotaManager:
     def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
         """Take over the buckets of ``other``, a manager for the same broker that is no longer used.
 
-        Two buckets with the same tags are merged. All other buckets move to this manager.
+        Two buckets with the same tags are merged. Other buckets move to this manager, or are merged into a shared
+        bucket if the table is full.
         """
         self._start_generation()
         self._kafka_rates.absorb(other._kafka_rates, now_ms=now_ms)  # noqa: SLF001 - same class

@@ -45,7 +45,7 @@ class _AddressEntry:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerQuota:
-    """The connections of one listener to one broker, with the limits on them.
+    """The connections to one broker through one listener, with the limits on them.
 
     Attributes:
         limit: The limit of the listener in connections per second.
@@ -55,7 +55,7 @@ class ListenerQuota:
         paused: How many connections made the listener pause.
         pause_time_ms: The total time of these pauses.
         refused: How many connections were refused because of the limit of their address.
-        observed: How many connections enforcement would have paused or refused.
+        observed: How many connections enforcement would have delayed by a pause or refused.
         pause_time, address_throttle_time: The mean pause and throttle time of the last minute, as in Kafka.
         logged: The part of ``usage`` that the usage log has read.
     """
@@ -128,10 +128,10 @@ class ListenerQuota:
         return pause_ms
 
     def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
-        """Record a connection for its address. If it is refused, return for how many ms to keep it open, else 0.
+        """Record a connection for its address. Return 0, or for how many ms to keep a refused connection open.
 
-        ``arrived_ms`` is the time of ``record``. The rates of the listener and the broker are corrected only within one
-        window of that time, because a later correction would count for longer than the connection.
+        ``arrived_ms`` is the time of ``record``. More than one window after it, a refused connection stays in the rates
+        of the listener and the broker, because taking it back would then count for longer than the connection itself.
 
         Source: ``ConnectionQuotas.recordIpConnectionMaybeThrottle``.
         """

@@ -1,4 +1,4 @@
-"""Finds the bucket that a connection charges, and the limit that applies, by Kafka's eight levels of rules.
+"""Finds the bucket of a connection's user and client-id, and its limit, by Kafka's eight levels of rules.
 
 Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). First, it determines the *tags* of the
 connection, which identify its bucket. Tags have the actual user and client-id, never ``<default>``. Then Kafka looks up
@@ -37,7 +37,7 @@ class Level(NamedTuple):
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket that a user and client-id charge if a rule of this level applies."""
+        """Return the tags of the bucket that a user and client-id have if a rule of this level applies."""
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -140,7 +140,7 @@ class RuleTable:
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
         """Add, replace or remove rules, as ``put`` does. Return None if no rule of this table has changed.
 
-        Otherwise returns True for each bucket that now has a rule of its own, and False for each bucket that lost it.
+        Otherwise the result maps each bucket to True if it got a rule of its own, or to False if it lost that rule.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -193,7 +193,7 @@ class RuleTable:
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
-        """Return whether the bucket with these tags has a rule of its own, which is a rule without defaults."""
+        """Return whether the bucket with these tags has a rule of its own, which is a rule without ``<default>``."""
         return (tags.user or None, tags.client_id or None) in self._rules
 
     def named(self) -> Iterator[Tags]:
@@ -204,7 +204,7 @@ class RuleTable:
                 yield tags
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket that a connection charges.
+        """Return the tags of the bucket of a user and client-id.
 
         ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` may be empty.
 
@@ -222,7 +222,7 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket that a connection charges, and the limit that applies. The arguments are as in ``tags``."""
+        """Return the bucket of a user and client-id, and the limit that applies. The arguments are as in ``tags``."""
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))

@@ -39,7 +39,7 @@ class ThrottleTotals:
 
     Attributes:
         average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
-        shadow: What an observed bucket would be under enforcement. It is None until the bucket is over its limit.
+        shadow: The state that an observed bucket would have under enforcement, or None before it was over its limit.
     """
 
     requests: int = 0
@@ -51,7 +51,7 @@ class ThrottleTotals:
     _counted_until_ms: int = 0  # the end of the waits that are in time_ms
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one throttled request. Time in which several waits overlap counts once in ``time_ms``."""
+        """Count one throttled request. If several waits overlap, ``time_ms`` counts the time of the overlap once."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         until_ms = now_ms + wait_ms
@@ -113,7 +113,7 @@ class EntityUsage:
 
     @property
     def used_s(self) -> float:
-        """The usage, counted in seconds of the limit. It grows by 1 per second while an entity uses its whole limit."""
+        """The usage divided by the limit, in seconds. It grows by 1 per second while an entity uses its whole limit."""
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 

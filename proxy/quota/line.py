@@ -3,9 +3,9 @@
 If each connection waited only for its own requests, thirty connections would send thirty times the limit. So a request
 takes a place in the line if its bucket is over the limit, and one request is forwarded at a time.
 
-A connection may be away and keep its place. After ``max_wait_ms``, a waiting fetch is answered without records and with
-a throttle time. The client should fetch again when this time is over. If it is late by ``_LATE_MS``, it loses its
-place.
+A connection keeps its place while it is away. For example, a fetch that has waited for ``max_wait_ms`` is answered
+without records and with a throttle time. The client should fetch again when the throttle time is over. If the next
+fetch is late by ``_LATE_MS``, the connection loses its place.
 """
 
 from collections.abc import Callable
@@ -63,8 +63,8 @@ class Place:
         line: The line.
         owner: The connection.
         rank: The position in the line. Lower ranks come first.
-        due: The value that ``Line._served`` must reach before it is this request's turn.
-        back_ms: The time when the connection should come back, if it is away.
+        due: How many requests must have left the line (``Line._served``) before it is this request's turn.
+        back_ms: When the connection should come back, if it is away.
         is_waiting: Whether the request waits. Otherwise the connection is away.
         is_listed: Whether the place is in the heap of the line.
         is_woken: Whether the connection was woken, and has not yet checked whether its request may be forwarded.
@@ -147,7 +147,7 @@ class Line:
         return len(self) if place is None else max(0, place.due - self._served)
 
     def sweep(self, *, now_ms: int) -> None:
-        """Remove connections that are late to come back. Checks this at most once a second."""
+        """Remove the places of connections that are late to come back. Checks the line at most once a second."""
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + 1_000
             late = [place for place in self._away if place.back_ms + _LATE_MS <= now_ms]

@@ -1,16 +1,16 @@
 """Applies ``controller_mutation_rate``, which limits how many partitions a client changes in a second (KIP-599).
 
 The *permits* of a topic are the number of partitions that a request creates, adds or deletes. A client violates its
-quota while its tokens are negative.
+quota while the tokens of its token bucket are negative.
 
 * A strict quota applies to versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
   then recorded. So topics are accepted until the tokens are negative, and then refused.
 * A permissive quota applies to older versions. All topics are recorded, and the client must wait until its tokens are
   no longer negative.
 
-Not every request has the numbers of partitions. Before such a request is forwarded, the cluster is asked for them
-(``uncounted_topics``). All topics are recorded before the broker validates the change. The response shows which changes
-were not made, and their permits are taken back (``settle``).
+Some requests do not have the numbers of partitions. Before such a request is forwarded, the cluster is asked for the
+numbers (``uncounted_topics``). All topics are recorded before the broker validates the change. The response shows which
+changes were not made, and their permits are taken back (``settle``).
 
 As in Kafka 4, requests with ``validate_only`` are recorded.
 
@@ -132,7 +132,7 @@ def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
 
 
 def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
-    """Correct the charge to what the broker did according to ``results``. Return the difference in permits."""
+    """Correct the charge to what the broker has changed according to ``results``. Return the correction in permits."""
     by_topic: dict[Topic | None, TopicResult] = {}
     for result in results:
         by_topic[result.name] = by_topic[result.topic_id] = result

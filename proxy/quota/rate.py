@@ -132,7 +132,7 @@ class Rate:
         return self.total / (window_ms / 1000)
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
-        """Return what ``measure`` would return after a record of ``more``. Any thread may call it."""
+        """Return what ``measure`` would return if ``more`` were recorded first. Any thread may call this."""
         slots = self._slots[:]
         if more and slots and now_ms - slots[self._at + _START_MS] >= self._window_ms:
             # The record would start a new slot, which in a full ring replaces the oldest slot.
@@ -169,7 +169,7 @@ class Rate:
         return self._elapsed_ms(now_ms - min(counts, default=now_ms))
 
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
-        """Return the time when the sum falls to ``total`` if nothing more is recorded. Changes nothing."""
+        """Return the time when the sum of the records is at most ``total`` if no more are added. Changes nothing."""
         counts = sorted(
             (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
             for at in range(0, len(self._slots), _SLOT_LENGTH)
@@ -184,7 +184,7 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return the time when no record counts any more, or 0 if the sum is at most ``total``. Changes nothing."""
+        """Return when the last record stops counting, or 0 if the sum is not above ``total``. Changes nothing."""
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
         counts = last_ms = 0

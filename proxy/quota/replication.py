@@ -4,8 +4,8 @@ A fetch is forwarded while two measures allow it:
 
 * Kafka's measure is the ``SimpleRate`` of all charged bytes, which must not be above the limit (``isQuotaExceeded``).
   After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
-* A token bucket must have tokens left. Only replicas that lag take tokens. An idle token bucket saves up a quarter of a
-  second, so that late fetches do not keep the rate below the limit.
+* A token bucket must have tokens left. Tokens are taken only for the bytes of replicas that lag. An idle token bucket
+  saves up a quarter of a second's worth of bytes, so that late fetches do not keep the rate below the limit.
 
 A fetch reserves the expected bytes of its response, so that several followers do not get the same room. A follower
 without room waits in a line. The follower that was served longest ago comes first. Without the line, the follower that
@@ -44,7 +44,7 @@ class ReplicationQuota:
         absorbed_by: The quota that took over this one and records its bytes.
         rate: The rate of the fetched bytes, as Kafka measures it.
         total: The number of bytes since the start.
-        records: How often bytes were charged.
+        records: How many times bytes were recorded.
         logged: The part of ``usage`` that the usage log has read.
     """
 
@@ -79,7 +79,7 @@ class ReplicationQuota:
         return UsageTotals(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
-        """Change the limit, and clear the line."""
+        """Change the limit, and remove all waiters from the line."""
         self._refill(now_ms)
         self.limit = limit
         self._add(0)
@@ -136,8 +136,8 @@ class ReplicationQuota:
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
         """Take or keep a place in the line, and return the time when the turn of ``waiter`` is expected.
 
-        ``waiter`` must call ``leave`` when it stops waiting. Lower tickets come first, and a place keeps its first
-        ticket.
+        ``waiter`` must call ``leave`` when it stops waiting. The waiter with the lowest ``ticket`` comes first. While
+        it has a place, another ``ticket`` is ignored.
         """
         ahead = self.ahead(waiter, ticket, now_ms=now_ms)
         room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
@@ -149,7 +149,7 @@ class ReplicationQuota:
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many other waiters come first. Removes waiters that missed their turn."""
+        """Return how many waiters come before this one. Removes waiters that missed their turn."""
         if not self._line:
             return 0
         for late in [one for one, (_, until_ms) in self._line.items() if until_ms < now_ms]:

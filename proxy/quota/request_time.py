@@ -56,7 +56,7 @@ Service = tuple[int, int, int, "ServiceClock"]
 
 
 class ServiceTime(NamedTuple):
-    """The time from a request to its response, and the estimated part of this time that the broker worked on it."""
+    """The time from a request to its response, and the estimated part of this time in which the broker worked."""
 
     elapsed_ns: int
     worked_ns: int
@@ -133,7 +133,7 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Mark each request that counts as waiting by now, and advance the clock to the start of its wait."""
+        """Stop serving each request that counts as waiting by now. Advances the clock to the start of its wait."""
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
             ticket, waits_from_ns = next(iter(self._may_wait.items()))

@@ -49,7 +49,7 @@ class RuleTables:
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
         """Change single rules. The names of entities in ``changes`` must be ``bounded``.
 
-        Only the static defaults of ``config`` are read.
+        Of ``config``, only the static defaults are read.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -88,7 +88,7 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules``, and the change of the static default if it must be added or removed."""
+    """Return ``rules``, with a change that adds or removes the rule of the static default if necessary."""
     source = kind.spec.static_default
     if source is None:
         return rules

@@ -9,7 +9,7 @@ class TokenBucket:
     """A token bucket. Each token allows one byte. A negative number of tokens means that the client must wait.
 
     Args:
-        burst_ms: How much an idle client saves up, in milliseconds of its limit. It is above 0.
+        burst_ms: For how many milliseconds an idle client saves up tokens. It is above 0.
         byte_rate_limit: How many tokens are added per second.
         now_ms: The time. The token bucket is full at first.
 

@@ -1,7 +1,8 @@
 """Turns the counters of quotas into records of the use of each bucket in an interval.
 
-A bucket holds the usage of one client under a quota. Its use in an interval is the difference between a counter and the
-last reading of the counter (``logged``). A bucket that was removed stays in ``DepartedBuckets`` until it is read.
+A bucket holds the usage of one user, one client-id, or both together, for one kind of quota. Its use in an interval is
+the difference between a counter and the last reading of the counter (``logged``). A bucket that was removed stays in
+``DepartedBuckets`` until it is read.
 """
 
 from collections.abc import Iterable, Iterator
@@ -59,8 +60,8 @@ class Meter:
     ) -> Iterator[Batch | None]:
         """End the interval, and yield its records in batches.
 
-        Before the batches, yield None after each step, so that the event loop can serve clients in between. If the
-        caller abandons the iterator, the remaining records become part of the next interval.
+        While it reads the counters, it yields None after each step, so that the event loop can serve clients in
+        between. If the caller abandons the iterator, the remaining records become part of the next interval.
         """
         for one in replicas:
             self._add_replicas(one)
@@ -171,7 +172,7 @@ class Meter:
 
 
 def _waits(moved: UsageTotals) -> tuple[int, int]:
-    """Return the number and the throttle time of throttled requests, including those that were only observed."""
+    """Return the number and throttle time of requests that were throttled, or would have been under enforcement."""
     return (
         moved.throttled_requests + moved.observed_throttled_requests,
         moved.throttle_time_ms + moved.observed_throttle_time_ms,

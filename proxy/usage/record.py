@@ -1,6 +1,7 @@
 """Defines a record of the usage log, which is the use of one bucket in one interval, and encodes it as JSON.
 
-A bucket holds the usage of one client under a quota. ``docs/reference/usage-log.md`` documents the format.
+A bucket holds the usage of one user, one client-id, or both together, for one kind of quota.
+``docs/reference/usage-log.md`` documents the format.
 """
 
 from collections.abc import Iterator

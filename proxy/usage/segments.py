@@ -54,7 +54,7 @@ class Segments:
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return when to rotate the open file (ms, monotonic clock), or None if no file is open."""
+        """Return when to complete the open file (ms, monotonic clock), or None if no file is open."""
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:

@@ -1,8 +1,8 @@
 """Determines the start of each interval of the usage log, in Unix time.
 
 Each start is later than the one before, even if the wall clock steps. If the wall clock steps forward, there is a gap
-between two intervals. If it steps back, starts advance at half speed until the wall clock has caught up. Until then
-intervals overlap.
+between two intervals. If it steps back, each interval starts only half its length after the one before, so that
+intervals overlap, until the wall clock has caught up.
 """
 
 from typing import Final, NamedTuple

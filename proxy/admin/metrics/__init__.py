@@ -3,8 +3,8 @@
 exposition      writes Prometheus' text format, line by line
 registry        collects every metric of the proxy, in a fixed order
 listeners, connections, fair_queue, replication, quota_sources, usage_log, client_quotas    the metrics of each subject
-buckets         reads the usage of each entity, and limits how many entities have series of their own
+buckets         reads the usage of each entity, and limits how many entities have time series of their own
 
-A scrape runs in a thread, without locks, while the event loop changes the numbers. Before it iterates over a container,
-it copies the container in one step of the interpreter.
+A scrape runs in a thread, without locks, while the event loop changes the numbers. Before the thread iterates over a
+container, it copies the container with a single call, which the event loop cannot interrupt.
 """

@@ -1,4 +1,4 @@
-"""Reads the usage of each bucket, and decides which buckets have series of their own.
+"""Reads the usage of each bucket, and decides which buckets have time series of their own in Prometheus.
 
 A bucket records the usage of one entity (a user, a client-id, or both). Clients choose these names, so there may be any
 number of buckets. At most ``MAX_BUCKETS`` have series of their own. The usage of all others is added up in one series
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
-    """Return a row for each entity that was charged. ``managers`` holds one manager for each broker."""
+    """Return a row for each entity that was charged. ``managers`` holds the manager of each broker."""
     rows: dict[Tags, Row] = {}
     for manager in managers:
         for bucket in paced(manager, rest):
@@ -108,9 +108,9 @@ class Names:
     ) -> tuple[list[Row], UsageTotals | None]:
         """Return the rows of the buckets with their own series, and the total usage of all other buckets.
 
-        The total is None if every bucket so far has had its own series. ``gone`` is the total usage of evicted buckets.
-        It must be read before ``rows``, because a bucket could count twice otherwise. ``rest`` is called after every
-        few rows.
+        The total is None if every bucket so far has had its own series. ``gone`` is the total usage of removed buckets.
+        The caller must read ``gone`` before ``rows``, because otherwise a bucket could count twice. After every few
+        rows, ``rest`` is called to let the event loop run.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:

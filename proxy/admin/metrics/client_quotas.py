@@ -43,8 +43,9 @@ class ClientQuotaMetrics:
     def collect(self, quotas: Sequence[BrokerQuotas], rest: Rest, *, now_ms: int, has_values: bool) -> Iterator[Family]:
         """Yield the metrics of client quotas. ``quotas`` holds the quotas of each broker.
 
-        ``rest`` is called after every few rows, so that the event loop can run. If ``has_values`` is true, the limits
-        are also shown under Kafka's names (``client.quota.metric.value.enable``).
+        ``rest`` is called after every few rows, so that the event loop can run. If ``has_values`` is true (Kafka's
+        setting ``client.quota.metric.value.enable``), each limit is also a metric with the name that exporters give to
+        Kafka's own.
         """
         # The first broker is enough, because all brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
@@ -80,7 +81,7 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
 
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
-    """Return whether to show a kind of quota: byte rates always, other kinds once a rule has limited them."""
+    """Return whether to show a kind of quota. Byte rates are always shown, other kinds once a rule has set a limit."""
     if kind.spec.is_always_shown:
         return True
     return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)

@@ -26,7 +26,7 @@ Rest = Callable[[], None]
 
 
 class Family(NamedTuple):
-    """A metric and its samples. A sample is a pair of the text after the metric's name (labels) and the value."""
+    """A metric and its samples. A sample is the text after the metric's name, such as the labels, and the value."""
 
     name: str  # the name of a counter ends in _total
     type: str  # counter, gauge or histogram
@@ -54,7 +54,7 @@ class Namespace:
         return self._family(f"{name}_total", help_, samples)
 
     def table(self, metrics: "Iterable[Metric[_T]]", rows: Sequence[tuple[str, _T]]) -> Iterator[Family]:
-        """Yield each of ``metrics`` with a sample for each row. A row has labels and the object to read from."""
+        """Yield each of ``metrics`` with a sample for each row. A row is labels, and the object to read values from."""
         for name, help_, read in metrics:
             values = ((text, read(one)) for text, one in rows)
             yield self._family(name, help_, [(text, float(value)) for text, value in values if value is not None])

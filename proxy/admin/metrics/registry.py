@@ -1,6 +1,7 @@
 """Collects every metric of the proxy.
 
-The proxy's own metrics use base units. Others have the names that exporters give to Kafka's JMX metrics.
+Metrics that only this proxy has use base units. Metrics that Kafka also has use the names that exporters give to
+Kafka's JMX metrics.
 """
 
 from collections.abc import Iterator
