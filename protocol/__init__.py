@@ -1,7 +1,7 @@
 """Reads and writes Kafka's wire format, as far as the proxy needs it.
 
-The modules use only the standard library, do no I/O and read no clock. They step over the records in a frame without a
-copy, so the cost of a frame does not grow with its records.
+The modules use only the standard library, do no I/O and read no clock. They step over the records in a frame and
+do not copy them, so the time for a frame does not grow with its records.
 
     errors             the errors that a peer's bytes can cause
     primitives         reads or steps over integers, strings, arrays and tags
@@ -30,7 +30,7 @@ copy, so the cost of a frame does not grow with its records.
 
 In all modules:
 
-* ``frame`` is one whole frame, with its size field. ``data`` has the bytes of a connection that have arrived.
+* ``frame`` is one whole frame, with its size field. ``data`` has the bytes that have arrived on a connection.
 * ``offset``, ``position`` and ``start`` are indices into ``data``. Other frames may follow the ``end`` of a frame.
 * A function that takes ``data`` returns None if more bytes are needed.
 * ``api_key`` and ``api_version`` are those of the request, even in a function for responses. An unknown newer version

@@ -13,13 +13,13 @@ NEVER: Final = 0x8000
 
 
 class ApiKey(IntEnum):
-    """Kafka's APIs. Each member is the number of an API, and has properties of its versions.
+    """Kafka's APIs. The value of a member is its api_key, and its attributes describe the versions of the API.
 
     Attributes:
         highest_version: The newest known version.
         first_flexible: From this version on the message has compact types and tags, and its header has tags.
-        first_throttle_time: From this version on a response's body begins with throttle_time_ms. It is ``NEVER`` if
-            the response lacks the field, or has the field elsewhere (see ``protocol.throttle_time``).
+        first_throttle_time: From this version on a response's body begins with throttle_time_ms. ``NEVER`` if the
+            response lacks the field, or has it elsewhere (see ``protocol.throttle_time``).
         first_client_throttle: From this version on the client itself waits for the throttle time (KIP-219).
     """
 
@@ -36,7 +36,7 @@ class ApiKey(IntEnum):
         first_throttle_time: int = NEVER,
         first_client_throttle: int = NEVER,
     ) -> "ApiKey":
-        """Make a member from its number and the properties of its versions."""
+        """Make a member from its api_key and its attributes."""
         api = int.__new__(cls, key)
         api._value_ = key
         api.highest_version = highest_version
@@ -155,6 +155,7 @@ def is_flexible(api_key: int, api_version: int) -> bool:
 def response_header_version(api_key: int, api_version: int) -> int:
     """Return the version of a response's header: 0, or 1 if the header has tags.
 
-    ApiVersions always has 0, because a client reads this response before it knows the versions of the broker (KIP-511).
+    It is always 0 for ApiVersions, because a client reads this response before it knows the versions of the broker
+    (KIP-511).
     """
     return int(is_flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS)

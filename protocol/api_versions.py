@@ -1,6 +1,7 @@
 """Changes ApiVersions responses (key 18), in which a broker advertises the versions of its APIs.
 
-Versions that the proxy cannot read are removed, and APIs that the proxy answers itself are added.
+The highest version of an API is lowered to the newest one that the proxy can read. APIs that the proxy answers itself
+are added.
 
     response   int16 error_code, array of { int16 api_key, int16 min_version, int16 max_version, [v3+ tags] },
                [v1+ int32 throttle_time_ms] [v3+ tags: features]
@@ -68,9 +69,9 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest versions in an ApiVersions response to ``ceilings``, which are by api key.
+    """Lower the highest versions in an ApiVersions response to ``ceilings``, a mapping from api_key to version.
 
-    An API stays as it is if even its lowest version is above the ceiling, because no version would be left.
+    An API whose lowest version is above its ceiling stays as it is, because it would have no version left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -99,8 +100,8 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
     """Add to an ApiVersions response the APIs that the proxy answers itself.
 
-    ``own`` has the versions of these APIs by api key, and replaces those of the broker. A response with an error stays
-    as it is, because it lists only ApiVersions.
+    ``own`` has the versions of these APIs by api_key. They replace the versions that the broker has for the same API. A
+    response with an error stays as it is, because it lists only ApiVersions.
     """
     if read_int16(frame, _ERROR_CODE)[0] != 0:
         return frame

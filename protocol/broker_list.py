@@ -61,7 +61,7 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Call ``read`` on a response that may be incomplete. Returns None if more bytes are needed.
+    """Return the result of ``read`` for a response that may be incomplete, or None if more bytes are needed.
 
     ``read`` gets the bytes of the frame that have arrived, and the offset after the correlation_id. Raises HeadTooLong
     if more than ``MAX_FRONT_BYTES`` are needed.
@@ -131,7 +131,7 @@ def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: Adve
 
 
 def frame_so_far(data: bytes, start: int) -> memoryview:
-    """Return ``data`` up to the end of the frame that begins at ``start``."""
+    """Return the bytes that have arrived of the frame that begins at ``start``."""
     view = memoryview(data)
     return view[: start + 4 + _INT32.unpack_from(data, start)[0]] if len(data) - start >= 4 else view
 

@@ -47,7 +47,7 @@ EntityParts = tuple[tuple[str, str | None], ...]
 
 
 class Component(NamedTuple):
-    """One condition of a query. ``MATCH_SPECIFIED`` accepts any name of the entity type."""
+    """One condition of a query. ``MATCH_SPECIFIED`` accepts every entity of the type, also the default entity."""
 
     entity_type: str
     match_type: int
@@ -55,7 +55,7 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """A query for the entities that meet all ``components``. If ``is_strict``, they have no further types."""
+    """A query for the entities that meet all ``components``. ``is_strict`` excludes those with another type."""
 
     api_version: int
     correlation_id: int

@@ -64,7 +64,7 @@ class MalformedHeader(ProtocolError, reason="malformed_header"):
 
 
 class HeadTooLong(ProtocolError, reason="head_too_long"):
-    """A header or field is longer than the proxy can keep in memory while it waits for the end."""
+    """A header or field is longer than the proxy keeps in memory while it waits for the rest."""
 
 
 class MalformedVarint(ProtocolError, reason="malformed_varint"):
@@ -88,7 +88,7 @@ class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
 
 
 class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
-    """After its SaslHandshake v0 was refused, a client sent no new handshake. Its bytes may be a raw token."""
+    """A client sent other bytes than a new handshake, possibly a raw token, after its SaslHandshake v0 was refused."""
 
 
 class PrincipalChanged(ProtocolError, reason="principal_changed"):

@@ -60,9 +60,9 @@ WITHOUT_SESSION: Final = -1
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a request, and the offsets of two of them in the data.
+    """The limits of a request, and the offsets of ``min_bytes`` and ``max_bytes`` in the data.
 
-    Up to v2 a request has no max_bytes. Then ``max_bytes_offset`` is -1, and ``max_bytes`` is ``UNLIMITED_BYTES``.
+    A request before v3 has no max_bytes. Then ``max_bytes_offset`` is -1, and ``max_bytes`` is ``UNLIMITED_BYTES``.
     """
 
     min_bytes_offset: int
@@ -97,7 +97,7 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the session that follows ``limits``. Returns None before v7, and if more bytes are needed."""
+    """Read the session that follows ``limits``. Returns None before v7, or if more bytes are needed."""
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -106,7 +106,7 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 
 
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
-    """Return a Fetch response without partitions and session, as a broker sends to a throttled consumer (KIP-219).
+    """Return a Fetch response without partitions or session, like a broker's to a throttled consumer (KIP-219).
 
     ``api_version`` is at most 18. In response to a full fetch the throttle time must be above 0, so that the client
     knows why partitions are missing.
@@ -124,7 +124,7 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the node id of the follower that sent a whole request. A consumer has a value below 0."""
+    """Read the node id of the follower from a whole request. The id is below 0 if a consumer sent the request."""
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -136,10 +136,10 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
 
 
 def charged_bytes(size_bytes: int, api_version: int) -> int:
-    """Return how many bytes to charge for a response: its size field and its body, as Kafka does.
+    """Return how many bytes to charge for a response: those of its size field and its body.
 
-    ``size_bytes`` is the value of the size field. Unlike Kafka, the proxy also charges the node_endpoints (v16+, some
-    dozen bytes), because it charges before they arrive.
+    ``size_bytes`` is the value of the size field. Kafka does not charge the node_endpoints (v16+, some dozen bytes).
+    The proxy does, because it charges before they arrive.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -164,7 +164,7 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a request (v15+), or return ``NO_REPLICA``."""
+    """Read the follower's node id from the tags that end a request (v15+). Returns ``NO_REPLICA`` if there is none."""
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

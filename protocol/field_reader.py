@@ -37,7 +37,7 @@ class FieldReader:
     """Reads one field after another from ``data``. ``at`` is the offset of the next field.
 
     All methods raise Truncated at the end of the data, and MalformedVarint or MalformedLength for malformed bytes. They
-    raise TooManyElements if the arrays and tags of the frame have more than ``most_elements`` elements in all.
+    raise TooManyElements if the frame has more than ``most_elements`` array elements and tags in all.
     """
 
     __slots__ = ("_elements_left", "_most_elements", "at", "data", "is_flexible")

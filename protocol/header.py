@@ -4,7 +4,8 @@
               string client_id (header v1+; never compact), tags (header v2) | body
     response  int32 size | int32 correlation_id, tags (header v1) | body
 
-``size`` is the number of bytes that follow: header and body. Kafka charges exactly that number to a produce quota.
+``size`` is the number of bytes that follow: header and body. For a Produce request, Kafka
+charges exactly this number.
 
 Source: RequestHeader.json, ResponseHeader.json and ``NetworkReceive`` in Apache Kafka.
 """
@@ -66,8 +67,8 @@ class RequestHead(NamedTuple):
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
     """Read a request's size and header, or return None if more bytes are needed.
 
-    If the API is unknown, ``body`` is the end of client_id, because tags may or may not follow. If the bytes are not
-    Kafka's, the error says which protocol the peer probably speaks.
+    If the API is unknown, ``body`` is the end of client_id, because it is not known whether tags follow. If the bytes
+    are not Kafka's, the error says which protocol the peer probably speaks.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -121,7 +122,7 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Do the same as ``read_request_head`` if the header is incomplete, is malformed or has tags."""
+    """Do the same as ``read_request_head`` for a header that is incomplete, is malformed or has tags."""
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

@@ -60,7 +60,10 @@ def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: i
 
 
 class Endpoints(NamedTuple):
-    """The nodes in a DescribeCluster response, which are ``BROKERS`` or ``CONTROLLERS``, and their cluster id."""
+    """The cluster id and the nodes in a DescribeCluster response.
+
+    ``endpoint_type`` says whether the nodes are ``BROKERS`` or ``CONTROLLERS``.
+    """
 
     endpoint_type: int
     brokers: BrokerList

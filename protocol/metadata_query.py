@@ -45,7 +45,8 @@ def write_request(
 ) -> bytes:
     """Return a whole Metadata request, of a version from ``FIRST_VERSION`` to ``LATEST_VERSION``.
 
-    ``topics`` has names and, from version ``FIRST_TOPIC_ID`` on, also ids. Before v4 the request asks for all topics.
+    Each of ``topics`` is a name or, in versions from ``FIRST_TOPIC_ID`` on, a topic id. Before v4 the request asks for
+    all topics.
     """
     writer = request_writer(_METADATA, api_version, correlation_id, client_id)
     if api_version < 4:
@@ -69,8 +70,8 @@ def write_request(
 def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: int) -> dict[Topic, int]:
     """Return the partition counts of ``topics`` from a whole response.
 
-    A topic that does not exist, or that the client may not see, has the count 0. A topic is missing from the result if
-    its count is unknown, or if the topic comes after more than ``MAX_RESPONSE_ELEMENTS`` elements.
+    The count is 0 for a topic that does not exist, or that the client has no right to see. A topic is missing from the
+    result if the response does not say its count, or has more than ``MAX_RESPONSE_ELEMENTS`` elements before it.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}

@@ -69,13 +69,13 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHAR
 
 
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
-    """Whether the response at ``position`` certainly has no endpoints. If False, the response must be parsed.
+    """Return True if the response at ``position`` certainly has no endpoints. If False, the response must be parsed.
 
-    This is True for nearly all responses, and saves the time to parse them. Only the last bytes of the frame are
-    examined:
+    The check saves the time to parse most responses, because it examines only the last bytes of the frame:
 
-    * A frame with endpoints ends in a port (1 to 65535 in four bytes), a rack (0 for null) and empty tags (0).
-    * A Produce response without endpoints ends in throttle_time_ms (0) and empty tags.
+    * The last endpoint ends in a port (four bytes, not all of them 0), a rack (0 for null) and empty tags (0).
+    * So a Produce response that ends in five zero bytes has no endpoints: throttle_time_ms is 0, and the tags are
+      empty.
     * A Fetch response without endpoints ends in three empty tag sections: of a partition, its topic, and the response.
 
     If the end of a Fetch response has not arrived, the front of the response is examined instead.
@@ -93,7 +93,7 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
-    """Whether an incomplete Fetch response has one partition, and no room for endpoints after its records."""
+    """Whether an incomplete Fetch response has one partition, whose records leave no room for endpoints."""
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
@@ -147,7 +147,7 @@ class EndpointHider:
         self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the frame, from its size field on, and return the bytes to forward now."""
+        """Add the next bytes of the frame, which begins with its size field, and return the bytes to forward now."""
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -226,7 +226,7 @@ class _ResponseParser:
         return self._stage == _DONE
 
     def parse(self, data: bytes) -> None:
-        """Parse ``data`` from ``at`` on, up to the last complete part."""
+        """Parse ``data`` from ``at`` to the end of the last complete part."""
         end = len(data)
         with suppress(Truncated):
             while self.at < end and self._stage != _DONE:
@@ -241,7 +241,7 @@ class _ResponseParser:
                     self._parse_other(data, self.at)
 
     def _parse_other(self, data: bytes, at: int) -> None:
-        """Parse a part other than a partition."""
+        """Parse the front of the response, the begin or end of a topic, or the end of the response."""
         if self._stage == _TOPIC:
             at = skip(data, at, 16) if self._has_topic_ids else skip_compact_string(data, at)
             count, at = read_uvarint(data, at)
@@ -276,7 +276,7 @@ class _ResponseParser:
         return self._read_endpoints_and_tags(data, at)
 
     def _read_tags(self, data: bytes, at: int) -> int:
-        """Parse the tags that end a Produce or Fetch response. An unknown tag number hides tag 0."""
+        """Parse the tags that end a Produce or Fetch response. Tag 0 gets an unknown number, which hides it."""
         found, hiding = None, None
         count, at = read_uvarint(data, at)
         for _ in range(count):
@@ -296,7 +296,7 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the end of a share group response. An empty array and an unknown tag hide the endpoints."""
+        """Parse the end of a share group response. An empty array and an unknown tag replace the endpoints."""
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)
         end = skip_tags(data, array.end)
@@ -358,7 +358,7 @@ def _uvarint_of(value: int, size_bytes: int) -> bytes:
 
 
 def _padding(size_bytes: int) -> bytes:
-    """Return a tag's size field and zeroes, which take ``size_bytes`` bytes together (two or more)."""
+    """Return a tag's size field and its value of zeroes. Together they take ``size_bytes``, which is two or more."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
     return _uvarint_of(size, size_of_size) + bytes(size)  # the size needs padding for e.g. 127 zeroes in 129 bytes

@@ -15,8 +15,8 @@ _SIZE_BYTES: Final = 4
 def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
     """Return how many more bytes to wait for before the next try to parse a frame, at least one.
 
-    ``front`` has the bytes that have arrived. ``most_bytes`` is the size above which the parser rejects the frame, or
-    None if the parser needs the whole frame.
+    ``front`` has the bytes that have arrived. If ``most_bytes`` is None, the parser needs the whole frame. Otherwise it
+    needs only a front part, and rejects the frame if this part is longer than ``most_bytes``.
     """
     arrived = len(front)
     if arrived < SMALL_BYTES:
@@ -27,7 +27,7 @@ def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
 
 
 class PartialFrame:
-    """The pieces of a frame that have arrived. ``missing_bytes`` is 0 or below when no more pieces are needed."""
+    """The pieces of a frame that have arrived. Once ``missing_bytes`` is 0 or below, no more pieces are needed."""
 
     __slots__ = ("_pieces", "missing_bytes")
 
@@ -39,7 +39,7 @@ class PartialFrame:
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:
-        """Keep another piece. Returns all pieces as one if no bytes are missing any more, otherwise ``b""``."""
+        """Keep another piece. Returns all pieces joined if no bytes are missing any more, otherwise ``b""``."""
         last = self._pieces[-1]
         if len(data) >= _TINY_BYTES:
             self._pieces.append(data)
@@ -51,5 +51,5 @@ class PartialFrame:
         return b"" if self.missing_bytes > 0 else self.join()
 
     def join(self) -> bytes:
-        """Return all pieces as one."""
+        """Return all pieces joined."""
         return b"".join(self._pieces)

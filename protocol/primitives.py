@@ -1,4 +1,4 @@
-"""Reads Kafka's primitive types, and steps over fields without a copy.
+"""Reads Kafka's primitive types, and steps over fields without copying them.
 
 A ``read_`` function returns the value and the offset of the next field. A ``skip`` function returns only that offset.
 All numbers are big-endian::

@@ -62,7 +62,7 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return the end of ``acks``, which must have arrived, or None if the request has a transactional_id."""
+    """Return the end of ``acks`` if the request has no transactional_id, otherwise None. ``acks`` must have arrived."""
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
     if api_version >= _FIRST_TRANSACTIONAL:

@@ -1,6 +1,6 @@
 """Writes responses by which the proxy itself refuses a request.
 
-Clients retry after such a response, and their applications see no error:
+Clients retry after such a response. Except for some JoinGroup and OffsetCommit requests, applications see no error:
 
     Produce            Each partition has NOT_ENOUGH_REPLICAS, which also says that nothing was written. librdkafka
                        does not retry THROTTLING_QUOTA_EXCEEDED, and takes REQUEST_TIMED_OUT as possibly written.
@@ -8,7 +8,7 @@ Clients retry after such a response, and their applications see no error:
                        over its quota.
     JoinGroup,         The error is COORDINATOR_LOAD_IN_PROGRESS, and the client retries at the same broker. With
     OffsetCommit       NOT_COORDINATOR or COORDINATOR_NOT_AVAILABLE it would look for the coordinator again.
-    CreateTopics,      Each topic has THROTTLING_QUOTA_EXCEEDED, if clients of the version know this error.
+    CreateTopics,      Each topic has THROTTLING_QUOTA_EXCEEDED, in versions in which clients know this error.
     DeleteTopics,
     CreatePartitions
 
@@ -19,8 +19,8 @@ After an empty Fetch response the Java consumer (2.0+) drops its session and sen
 log a warning. librdkafka, aiokafka and kafka-python fetch again. The response cannot list partitions, because the proxy
 does not know their high watermarks.
 
-Where possible, JoinGroup and OffsetCommit should be held and not refused. librdkafka before 2.0 shows a JoinGroup error
-to its application. In Java ``commitAsync`` does not retry, but fails with a RetriableCommitFailedException.
+Where possible, JoinGroup and OffsetCommit should be held rather than refused. librdkafka before 2.0 shows a JoinGroup
+error to its application. In Java ``commitAsync`` does not retry, but fails with a RetriableCommitFailedException.
 
 Source: FetchContext.getThrottledResponse, FetchSessionHandler.handleResponse, Fetcher (1.1), Sender.completeBatch and
 ConsumerCoordinator in Apache Kafka; rdkafka_fetcher.c, rdkafka_request.c and rdkafka_cgrp.c in librdkafka;
@@ -48,10 +48,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
-    """Return the response that refuses a whole request, or None if the client would not retry after it.
+    """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
 
-    Returns None for all other APIs, unknown versions, a Produce with acks=0, a follower's Fetch, and a frame with too
-    many elements.
+    Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
+    acks=0, a follower's Fetch, and a frame with too many elements.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):

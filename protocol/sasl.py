@@ -10,9 +10,9 @@ From SaslAuthenticate v2 on, strings and bytes are compact and tags end the mess
 SaslAuthenticate follows. Instead both sides send raw tokens, each an int32 length and that many bytes, until the login
 is complete.
 
-The functions that return a user name parse a token as Kafka's servers do. They return None if the user is not clear. A
-malformed token raises no error, because the broker refuses it anyway. Messages may contain a password, so this module
-never stores or quotes their bytes.
+The functions that return a user name parse a token as Kafka's servers do. They return None if the user cannot be
+determined. A malformed token raises no error, because the broker refuses it anyway. Messages may contain a password, so
+this module never stores or quotes their bytes.
 
 Source: SaslHandshakeRequest.json, SaslAuthenticateRequest.json and their responses; ``PlainSaslServer``,
 ``ScramMessages``, ``ScramSaslServer``, ``OAuthBearerClientInitialResponse`` in Apache Kafka; RFC 4616, 5802, 7628.
@@ -73,7 +73,10 @@ def check_login_size(size_bytes: int) -> None:
 
 
 def read_token_size(data: bytes, offset: int) -> int | None:
-    """Return the length of a raw token, or None if more bytes are needed. Raises LoginTooLarge if it is not valid."""
+    """Return the length of a raw token, or None if more bytes are needed.
+
+    Raises LoginTooLarge if the length is below 0 or above ``MAX_LOGIN_BYTES``.
+    """
     try:
         return read_frame_size(data, offset, MAX_LOGIN_BYTES)
     except (FrameSizeError, NotKafka):
@@ -82,7 +85,7 @@ def read_token_size(data: bytes, offset: int) -> int | None:
 
 
 def is_request(data: bytes, offset: int) -> bool | None:
-    """Return whether the next bytes are a Kafka request, not a raw GSSAPI token, or None if more bytes are needed.
+    """Return True if a Kafka request comes next, False for a raw GSSAPI token, or None if more bytes are needed.
 
     The api_key of a request begins with a zero byte. A GSSAPI token is empty, or begins with 0x60 (RFC 2743), 0x05 or
     another non-zero byte (RFC 4121).
@@ -95,7 +98,7 @@ def is_request(data: bytes, offset: int) -> bool | None:
 
 
 def is_handshake(data: bytes, offset: int) -> bool | None:
-    """Return whether the next bytes are a SaslHandshake request, or None if more bytes are needed."""
+    """Return whether a SaslHandshake request comes next, or None if more bytes are needed."""
     api_key = data[offset + _SIZE_BYTES : offset + _SIZE_BYTES + 2]
     return int.from_bytes(api_key, "big") == ApiKey.SASL_HANDSHAKE if len(api_key) == 2 else None
 
@@ -112,13 +115,13 @@ def read_handshake_error(body: Buffer) -> int:
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Whether a SASL response has arrived up to its error code, or to its end if it is shorter."""
+    """Whether the error code of a SASL response has arrived. True as well for a whole response without one."""
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response, for which ``has_error_code`` is true, has the error ``ILLEGAL_SASL_STATE``.
+    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``. ``has_error_code`` must be True for it.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -191,8 +194,8 @@ def is_scram_failure(token: bytes) -> bool:
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
     r"""Return the user in the JSON web token of ``n,,\1auth=Bearer TOKEN\1\1`` (RFC 7628, 7519).
 
-    ``claim`` is Kafka's ``sasl.oauthbearer.sub.claim.name``. The broker checks the signature. Returns None if the token
-    is opaque or encrypted.
+    ``claim`` is the claim with the user's name (Kafka's ``sasl.oauthbearer.sub.claim.name``). The broker checks the
+    signature, so this function does not. Returns None if the token is opaque or encrypted.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)
@@ -217,12 +220,12 @@ def _claim(payload: str, claim: str) -> str | None:
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the last value of ``key`` among pairs that ``between`` separates, or "" if there is none."""
+    """Return the last value of ``key`` in a list of key=value pairs with this separator, or "" if there is none."""
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
-    """Return ``user``, or None if the authzid (``a=NAME`` or empty) is another name."""
+    """Return ``user``, or None if ``authzid`` (``a=NAME`` or empty) has the name of another user."""
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")

@@ -59,10 +59,10 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 
 
 def charged_bytes(size_bytes: int) -> int:
-    """Return how many bytes to charge for a response: its size field and its body, as Kafka does.
+    """Return how many bytes to charge for a response: those of its size field and its body.
 
-    ``size_bytes`` is the value of the size field. Unlike Kafka, the proxy also charges the node_endpoints, and the
-    partitions that only confirm acknowledgements (some 40 bytes each), because it charges before these arrive.
+    ``size_bytes`` is the value of the size field. Kafka does not charge the node_endpoints, and the partitions that
+    only confirm acknowledgements (some 40 bytes each). The proxy does, because it charges before they arrive.
 
     Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka.
     """

@@ -38,8 +38,8 @@ def is_in_front(api_key: int) -> bool:
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
     """Return the offset of ``throttle_time_ms`` in a whole response.
 
-    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. But newer
-    versions of Produce, Fetch and ApiVersions are read like the newest known version.
+    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. Only newer
+    versions of Produce, Fetch and ApiVersions are read, like the newest known version.
     """
     if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
@@ -63,8 +63,8 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
     """Return the offset of ``throttle_time_ms`` in a response that may be incomplete.
 
-    Returns -1 if the field is not the first one of the body, or if the version is unknown. Returns None if more bytes
-    are needed.
+    Returns -1 if the body does not begin with this field, or if the version is unknown. Returns None if more bytes are
+    needed.
     """
     if not _has_field_in_front(api_key, api_version):
         return -1
@@ -85,7 +85,7 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
     """Return a whole response in which ``throttle_time_ms`` is at least the given one.
 
-    Returns the same object if the response has no such field, or a throttle time that is at least as long.
+    Returns ``frame`` itself if the response has no such field, or if its throttle time is already long enough.
     """
     offset = throttle_time_offset(frame, api_key, api_version)
     if offset is None or _INT32.unpack_from(frame, offset)[0] >= throttle_time_ms:

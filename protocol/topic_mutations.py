@@ -69,8 +69,8 @@ _MAX_INT32: Final = 2**31 - 1
 class TopicMutation(NamedTuple):
     """One topic of a request. Its entry is the frame's bytes from ``begin`` to ``end``.
 
-    ``partitions`` is the number of new partitions (CreateTopics, may be ``BROKER_DEFAULT``), the number that the topic
-    will have (CreatePartitions), or 0 (DeleteTopics).
+    ``partitions`` is the number of partitions to create (CreateTopics, may be ``BROKER_DEFAULT``), the total that the
+    topic is to have (CreatePartitions), or 0 (DeleteTopics).
     """
 
     topic: Topic
@@ -123,7 +123,7 @@ class MutationResponse(NamedTuple):
 
 
 def is_mutation(api_key: int, api_version: int) -> bool:
-    """Whether this is CreateTopics, CreatePartitions or DeleteTopics, in a version that this module can read."""
+    """Whether a request is CreateTopics, CreatePartitions or DeleteTopics, in a version that this module can read."""
     return api_key in FIRST_REFUSABLE_VERSION and api_version <= HIGHEST_VERSION[api_key]
 
 
@@ -222,10 +222,10 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Add the refused topics to the broker's response to the request that ``without_topics`` returned.
+    """Return the broker's response, with the topics added that ``without_topics`` left out of the request.
 
-    Topics have the order of the client's request. Topics that only the response has come last. The throttle time is the
-    longer one of the proxy and the broker. All other bytes stay as they are.
+    Topics are in the order of the client's request. Topics that only the response has come last. The throttle time is
+    the longer one of the broker's and ``throttle_time_ms``. All other bytes stay as they are.
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
@@ -276,7 +276,7 @@ def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicRe
 
 
 def _skip_configs(reader: FieldReader) -> None:
-    """Step over a created topic's configs in the flexible encoding. There are some 30, so this has to be fast."""
+    """Step over a created topic's configs in the flexible encoding. A topic has some 30, so this has to be fast."""
     data, count = reader.data, reader.count()
     at = reader.at
     for _ in range(count):

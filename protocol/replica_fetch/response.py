@@ -53,8 +53,9 @@ _EMPTY_PARTITION: Final = Struct(">ihqqqBiBB")
 class ResponsePartition(NamedTuple):
     """A partition in a leader's response. Its entry is the data from ``begin`` to ``end``.
 
-    ``topic`` is a name or an id, as in ``RequestPartition``. An unknown high watermark or Kafka offset is -1. The
-    length of the records is at ``records_at``. The records are the data from ``records`` to ``records_end``.
+    ``topic`` is a name or an id, as in ``RequestPartition``. ``high_watermark``, ``last_stable_offset`` and
+    ``log_start_offset`` are -1 if unknown. The length of the records is at ``records_at``. The records are the data
+    from ``records`` to ``records_end``.
     """
 
     topic: bytes
@@ -88,7 +89,7 @@ class ReplicaResponse(NamedTuple):
 
 
 def read_response(data: bytes, position: int, frame_bytes: int, api_version: int) -> ReplicaResponse:
-    """Read the whole response at ``position``. ``frame_bytes`` includes the size field."""
+    """Read the whole response at ``position``. ``frame_bytes`` is the size of its frame, with the size field."""
     end = position + frame_bytes
     frame = bounded(data, position + 8, end)
     at = position + 8
@@ -111,7 +112,7 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
 def truncate_partition(
     data: bytes, partition: ResponsePartition, records_end: int, api_version: int
 ) -> tuple[Buffer, ...]:
-    """Return the parts of a partition's entry, without the records after ``records_end``."""
+    """Return a partition's entry without the records after ``records_end``, as parts to be joined."""
     view = memoryview(data)
     if records_end == partition.records_end:
         return (view[partition.begin : partition.end],)
@@ -128,7 +129,7 @@ def truncate_partition(
 def empty_partition(
     partition: int, *, high_watermark: int, last_stable_offset: int, log_start_offset: int, api_version: int
 ) -> bytes:
-    """Return a partition's entry without error and records, as a broker writes it for a follower."""
+    """Return the entry of a partition without error and records, in the form that brokers send to followers."""
     fields = (partition, 0, high_watermark, last_stable_offset, log_start_offset)
     if api_version >= FIRST_FLEXIBLE:
         return _EMPTY_PARTITION.pack(*fields, 0, -1, 1, 0)

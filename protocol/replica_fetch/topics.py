@@ -31,7 +31,7 @@ ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """The entry of a partition that will be written. ``topic`` is a name or an id, ``parts`` are the bytes."""
+    """The entry of a partition that will be written. ``topic`` is its topic's name or id, ``parts`` are its bytes."""
 
     topic: bytes
     parts: tuple[Buffer, ...]
@@ -85,7 +85,7 @@ def written_topics(
 ) -> list[Buffer]:
     """Return the parts of an array of topics. Adjacent entries of one topic become one element of the array.
 
-    If a topic is written twice, only its first element gets its tags, so that the tags cannot multiply.
+    If a topic is written twice, only its first element gets its tags. Copies of them would make the frame longer.
     """
     has_ids, is_flexible = api_version >= FIRST_TOPIC_ID, api_version >= FIRST_FLEXIBLE
     tags = dict(topic_tags)
