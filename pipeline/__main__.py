@@ -135,7 +135,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line, with the arguments of the command ``chosen`` only."""
+    """Return the parser of the whole command line. Only the command ``chosen`` has its arguments."""
     whole = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="From the usage log of kafka-quota-proxy to limits, forecasts, bills and throttles, with Spark.",

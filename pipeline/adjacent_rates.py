@@ -1,7 +1,7 @@
 """Adds to each record the rates of the same client's records right before and after it.
 
 Records arrive in the order of their starts, from all clients of a bucket. So the rate after a record is known when the
-client's next record has arrived, or when that record can no longer follow without a gap.
+client's next record has arrived, or when all later records start too late to be adjacent.
 
 This module needs no Spark.
 """
@@ -29,7 +29,7 @@ class AdjacentRates:
         self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records, and return the records that have both rates by now. ``client`` has a number for each client."""
+        """Add records, and return those with known rates. ``client`` has the number of the client for each record."""
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)
@@ -59,7 +59,7 @@ class AdjacentRates:
 
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the rates before and after each record, and whether the record is the last one of its client."""
+    """Return the rates before and after each record, and whether the record is the latest of its client."""
     client = kept[_CLIENT]
     order = np.argsort(client, kind="stable") if (client[1:] != client[:-1]).any() else np.arange(len(client))
     starts_ms, client, intervals_ms, amounts = kept[: _AMOUNT + 1, order]

@@ -32,7 +32,8 @@ def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
     """Add the column ``is_ahead``, which is true for records that start more than ``late_ms`` after ``now``.
 
     A proxy's clock may be a day ahead. Its records would move the watermark of the stream, and make the records of all
-    other proxies too late. A stream should pass ``current_timestamp()``, which stays the same if a batch is repeated.
+    other proxies too late. For ``now``, a stream should pass ``current_timestamp()``, which stays the same if a batch
+    is repeated.
     """
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
@@ -50,8 +51,9 @@ def once(records: DataFrame, *, late_ms: int) -> DataFrame:
 def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
     """Return an alert for each bucket and window in which the bucket was over its limit or near it.
 
-    ``records`` is the result of ``once``. Windows are aligned to the epoch. The limit allows an amount in the window,
-    or in the total time of the records' intervals if that is longer. If the limit changed, the highest limit applies.
+    ``records`` is the result of ``once``. Windows are aligned to the epoch. The allowed amount is the limit per second
+    times the length of the window, or times the sum of the records' intervals if that is longer. If the limit changed,
+    the highest limit applies.
 
     The level is ``over`` if the amount exceeds the allowed amount, or if requests were throttled (or would have been,
     with enforcement). It is ``near`` if the amount exceeds the fraction ``near`` of the allowed amount. The column

@@ -3,14 +3,16 @@
 This module needs no Spark, does no I/O and reads no clock.
 
 A record has the amount of an interval, but not how the amount was spread over the interval. So the amount is cut into
-one part for each request, but at most one for each second, or twenty if that is more. The parts are spread evenly,
-except in intervals of at most two seconds. In these the adjacent records of the same client determine the times:
+one part for each request, up to a maximum of twenty parts or one part per second, whichever is more. The parts are
+spread evenly, except in intervals of at most two seconds. In these the adjacent records of the same client determine
+the times:
 
 * If a record has a higher rate than both neighbours, the client sent at the higher one of their rates, and the rest
   arrived at once in the middle. A longer burst would show in two records.
 * If the rate of a record is between those of its neighbours, the client changed once from one rate to the other.
 
-A part has the arrival time of its middle. Numbers are int64 in arrays, or Python integers where sums might overflow.
+A part arrives at once, at the time of its middle. Numbers are int64 in arrays, or Python integers where sums might
+overflow.
 """
 
 from itertools import pairwise
@@ -102,7 +104,10 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Return each part's time in its interval. ``middle`` is the fraction of the amount before the part's middle."""
+    """Return the time from the start of the interval to each part.
+
+    ``middle`` is the fraction of the record's amount that comes before the middle of the part.
+    """
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
     passed = rows.amount * middle

@@ -51,7 +51,7 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 
 
 def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return the use of each bucket with a limit at each of ``proxies``, from rows of ``parsing.parsed``."""
+    """Return the use of each bucket at each of ``proxies``, from those rows of ``parsing.parsed`` that have a limit."""
     records = rows.where(
         F.col("fault").isNull()
         & F.col("kind").isin(*BYTE_KINDS)
@@ -98,8 +98,8 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
     """Return the rules of one proxy, with the computed shares, and even shares of all other limits.
 
-    A computed share keeps the enforcement and shaping of its rule. A file has only one rule for an entity. So the even
-    share stays if the entity's rule for the other kind (produce or fetch) has a different enforcement or shaping.
+    A computed share keeps the enforcement and shaping of its rule. An entity has only one rule for produce and fetch
+    together. So the even share stays if the rule for the other kind has a different enforcement or shaping.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -128,7 +128,7 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return a rule that grants a share, and copies of the rules that it would otherwise override."""
+    """Return a rule that sets a share. Default users' rules that it would override follow, copied for this user."""
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]
     ways: dict[str, Any] = {}

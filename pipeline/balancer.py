@@ -85,7 +85,7 @@ class _BucketState:
 
 
 class Balancer:
-    """Keeps the shares of all buckets under the quotas of a cluster. Each proxy must have exactly one broker."""
+    """Keeps the shares of all buckets that the quotas of a cluster limit. Each proxy must have exactly one broker."""
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -223,7 +223,7 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Return whether a rule of this kind is for default users with a client-id."""
+    """Return whether any rule with a limit of this kind is for the default user together with a client-id."""
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas

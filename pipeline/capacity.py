@@ -38,7 +38,7 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the produce and fetch records with their ``rate``. An unknown broker becomes -1, as joins ignore nulls."""
+    """Return the produce and fetch records with their ``rate``. An unknown broker becomes -1, as joins skip nulls."""
     interval_ms = F.greatest("interval_ms", F.lit(100))
     rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
@@ -46,7 +46,7 @@ def byte_usage(records: DataFrame) -> DataFrame:
 
 
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
-    """Return the peak, the median, the mean, the ``percentile`` and the demand of each bucket.
+    """Return the peak, median, mean and ``percentile`` of each bucket's rates, and the bucket's demand.
 
     ``percentile`` is from 50 to 100. The demand has the columns ``whatif.DEMAND``. Rates are counted in a histogram
     with logarithmic bins, so percentiles are up to 1.1 % too high, and do not depend on the order of the records.
@@ -84,9 +84,9 @@ def _at(percentile: float) -> Column:
 
 
 def entities(buckets: DataFrame) -> DataFrame:
-    """Return the rates of each entity on its busiest broker, and its sums over all brokers.
+    """Return the highest rates of each entity on a single broker, and its amount on all brokers.
 
-    The busiest broker determines the limit, since a Kafka quota applies on each broker separately.
+    The highest rates determine the limit, since a Kafka quota applies on each broker separately.
     """
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
@@ -97,7 +97,7 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A suggested limit for an entity, in bytes per second, or None. ``why`` is a remark on it, and may be empty."""
+    """A suggested ``limit`` in bytes per second. It is None if no rule can limit the entity. ``why`` may be empty."""
 
     kind: str
     user: str
@@ -111,7 +111,7 @@ class Suggestion(NamedTuple):
 
     @property
     def never_waits(self) -> int:
-        """The lowest limit with three digits under which a replay never throttles the entity."""
+        """The lowest limit with three significant digits under which a replay never throttles the entity."""
         # With 11 windows of one second, the amount that counts arrived within 12 s and is divided by at least 10 s. One
         # part more may count at either end, since the arrival times of parts are a guess.
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
@@ -205,7 +205,7 @@ def minutes(usage: DataFrame) -> DataFrame:
 
 
 def seasons(usage: DataFrame) -> DataFrame:
-    """Return the mean rate of all entities together, by kind, weekday (0 is Monday) and hour (UTC)."""
+    """Return the total rate of all entities, averaged for each kind, weekday (0 is Monday) and hour (UTC)."""
     hours = usage.groupBy("kind", start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
     # The epoch began on a Thursday.
     weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
@@ -214,18 +214,18 @@ def seasons(usage: DataFrame) -> DataFrame:
 
 
 def hourly(usage: DataFrame) -> DataFrame:
-    """Return the mean rate of each entity in each hour over all brokers, and its peak rate on one broker."""
+    """Return for each entity and hour the mean of its total rate on all brokers, and its highest rate on one broker."""
     return usage.groupBy(*ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
     )
 
 
 def growth(hours: DataFrame) -> DataFrame:
-    """Return how fast the busiest hours of each entity grow, in per cent of their median per 30 days.
+    """Return how fast the rate of each entity in its busiest hours grows, in per cent per 30 days.
 
-    This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day has the mean rate of its
-    busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart. Only the last 90
-    days count, and the result is null if they have fewer than five such pairs.
+    This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day counts with the mean rate of
+    its busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart, divided by
+    the median rate. Only the last 90 days count, and the result is null if they have fewer than five such pairs.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
     days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))

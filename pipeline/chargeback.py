@@ -73,7 +73,7 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
     """Return a fault for each pair of lines that apply to the same names at the same time.
 
-    ``owners`` has lines, each after its place as FILE:LINE.
+    ``owners`` has pairs of a place (FILE:LINE) and the line there.
     """
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
@@ -119,7 +119,7 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return the changes of owner that have billed bytes before and after them, each with its ``day``.
+    """Return those ``changes`` of owner whose names have bytes before the ``day`` of the change, and on or after it.
 
     ``days`` is the result of ``charged``. A name of null means any name.
     """
@@ -144,7 +144,8 @@ def bill(days: DataFrame, price: float) -> DataFrame:
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
     """Return the periods of whole hours in which a proxy has no record.
 
-    They are within the ``month`` (its start and end in ms), or between the first and the last record if it is None.
+    ``month`` has the start and the end of the period to check, in ms. If it is None, each proxy is checked from its
+    first to its last record.
     """
     hours = records.select("proxy", start_of(_HOUR_MS).alias("hour_ms")).distinct()
     if month is not None:

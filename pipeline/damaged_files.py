@@ -31,7 +31,7 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row for each damaged .gz file on a local disk. The batches have a ``path`` (a URI) and a ``source``."""
+    """Yield a row for each damaged local .gz file. ``batches`` have the columns ``path`` (a URI) and ``source``."""
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})

@@ -69,5 +69,5 @@ class PrintDelivery(Delivery):
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return the values in order, in one partition. A global sort would evaluate the state of the stream twice."""
+    """Return the values by ``start_ms`` in one partition. A global sort would evaluate the stream's state twice."""
     return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")

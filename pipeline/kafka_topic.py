@@ -28,7 +28,7 @@ class KafkaTopic:
     """Runs the coroutines of aiokafka clients, and turns their failures into messages for users.
 
     ``servers`` has the form ``HOST:PORT,HOST:PORT…``. ``security`` has the keyword arguments of aiokafka for SASL and
-    TLS. ``on_close`` closes the clients, and is cut off after a second.
+    TLS. ``on_close`` closes the clients, and is cancelled if it takes longer than a second.
     """
 
     def __init__(

@@ -67,7 +67,7 @@ class Leases:
         return all(self._taken(proxy, now_ms) <= self.even for proxy in self.shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:
-        """Return the highest share that a connected proxy may currently apply."""
+        """Return the highest share that ``proxy`` may currently apply while it is connected."""
         held = self._held[proxy] = [one for one in self._held[proxy] if one.until_ms > now_ms]
         return max(self.shares[proxy], *(one.share for one in held), 0)
 

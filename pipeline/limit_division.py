@@ -6,9 +6,9 @@ Without throttling, demand counts as a twentieth more than the use. If a proxy t
 use by an unknown amount. It counts as the whole limit if all recent samples were throttled, and otherwise as a quarter
 more than the use.
 
-A proxy with a small demand gets all of it, and the other proxies get equal shares. The rest of the limit goes to the
-proxies that throttle, or to all proxies if none does. Earlier shares have no influence, so constant demand leads to
-constant shares.
+A proxy with a small demand gets all of it, and the other proxies get equal shares. If the limit meets all demands, the
+rest of it goes to the proxies that throttle, or to all proxies if none does. Earlier shares have no influence, so
+constant demand leads to constant shares.
 """
 
 from collections import deque
@@ -100,7 +100,7 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Give each proxy the rate that it lacks. If ``left`` is not enough, the proxies that lack most get equal rates."""
+    """Give each proxy the rate that it lacks. If ``left`` is too little, the proxies that lack most get equal rates."""
     given = {}
     waiting = len(lacking)
     for proxy in sorted(lacking, key=lambda one: lacking[one]):

@@ -115,7 +115,7 @@ class LogFiles:
 
 
 def decoded(path: str) -> str:
-    """Return a path that Spark lists in the form of the column ``source``, without ``file:`` and URL escapes."""
+    """Convert a path as Spark lists it to the form of the column ``source``, without ``file:`` and URL escapes."""
     return re.sub(_LOCAL, "", unquote(path))
 
 

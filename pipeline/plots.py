@@ -146,7 +146,7 @@ def loads(lines: Sequence[Load]) -> str:
 
 @contextmanager
 def _lines(words: Sequence[tuple[str, str]]) -> Iterator[tuple[Figure, Any]]:
-    """Yield axes with a row for each pair of words: the name above its bar, and the text at the right end."""
+    """Yield axes with a row for each name and text. The name is at the left above the bar, the text at the right."""
     with _figure(0.3 + 0.55 * len(words)) as (figure, axis):
         for place, (name, said) in enumerate(words):
             for at, text, side in ((0.0, _short(name), "left"), (1.0, shown(said), "right")):

@@ -54,7 +54,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
     """Return the text of a configuration file with these rules, which ``kafka-quota-proxy check`` accepts.
 
     Each rule comes with its comment, which may be empty. The lines of ``head`` become comments at the start. The
-    enforcement, shaping, burst and max_throttle_time of ``held`` are written too.
+    enforcement, shaping, burst and max_throttle_time of the configuration ``held`` are written too.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]
@@ -65,7 +65,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return the configuration lines for the settings of ``held`` that do not have their defaults."""
+    """Return the lines for those settings of the configuration ``held`` that differ from the defaults."""
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,

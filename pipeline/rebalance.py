@@ -1,4 +1,4 @@
-"""Computes the throttle that a partition reassignment needs, by the questions and answers of KIP-73.
+"""Computes the throttle that a partition reassignment needs, as the questions and answers in KIP-73 describe.
 
 A broker has to send or receive L bytes while A bytes per second arrive for the same replicas. At a throttle of R bytes
 per second this takes L / (R - A) seconds, and never ends unless R is above A. To end in W seconds, it needs R = L / W +

@@ -10,7 +10,7 @@
 ``listener``           the listener, in records about connections
 ``rule_user`` …        the entity of the rule, null without a rule; ``limit`` is the limit of the rule per second
 ``amount``             the charged amount
-``throttle_time_ms``   the throttle time without overlaps, which was only observed unless ``enforced`` is true
+``throttle_time_ms``   the time in which requests were throttled, or would have been if ``enforced`` is false
 ``connections``        the connections that used the bucket in the interval; null if unknown
 =====================  ======================================================================================
 """

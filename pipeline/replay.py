@@ -3,9 +3,9 @@
 This module needs no Spark, does no I/O and reads no clock.
 
 ``arrivals`` cuts the records of the log into parts with arrival times. The parts are sent one after the other, as if
-they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A fetch gets as many
-bytes as there is room for, then the next piece. So a throttled client sends later and is charged later, as under real
-limits. The replay cannot know which requests the client would have given up or put into one batch.
+they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part of a fetch is
+sent in pieces, each as large as the bucket has room for. So a throttled client sends later and is charged later, as
+under real limits. The replay cannot know which requests the client would have given up or put into one batch.
 """
 
 from dataclasses import dataclass, field
@@ -120,7 +120,7 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one until no part has had to wait for some time. Return the number of sent parts."""
+        """Send parts one by one, until enough in a row cause no throttling. Return the number of sent parts."""
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

@@ -93,7 +93,7 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the keys and numbers of rows in pieces, sorted by key and ``ROW``. A key is never split between pieces."""
+    """Yield the rows in pieces, sorted by ``key`` and ``ROW``. Rows with the same key are always in one piece."""
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:
         if not batch.num_rows:

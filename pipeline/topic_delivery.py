@@ -115,7 +115,7 @@ class TopicDelivery(Delivery):
         await self._producer.commit_transaction()
 
     async def _committed(self) -> int:
-        """Return the number of the next batch, when no transaction of an earlier process can change it any more."""
+        """Wait until no transaction of an earlier process is open, then return the number of the next batch."""
         client = self._producer.client
         while True:
             try:

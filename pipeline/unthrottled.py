@@ -131,7 +131,10 @@ class _Windows:
         return stop - events.past
 
     def _first_over(self, events: _Events) -> int:
-        """Return the index of the first new part that makes the rate exceed the limit, or the number of events."""
+        """Return the index of the first new part that makes the rate exceed the limit.
+
+        Without such a part, return the number of ``events``.
+        """
         at_ms, until, begins, ends, past = events
         last_ms = at_ms[ends - 1]
         # An upper bound for each slot is the sum that counts at its start plus the whole slot, over at least N - 1
@@ -151,7 +154,7 @@ class _Windows:
 
 
 def _recorded(slots: Sequence[Slot]) -> list[Slot]:
-    """Return the slots that contain recorded charges, without the slots that were reset later."""
+    """Return the slots that contain recorded charges. A slot that was reset contains none any more."""
     found = list[Slot]()
     for slot in reversed(slots):
         # A reset slot does not start before the slot that follows it in the ring.
@@ -162,7 +165,7 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """Charges a token bucket: that of ``shaping: paced``, or the one that is checked before sampled windows."""
+    """Charges a token bucket, which replaces sampled windows (``shaping: paced``) or is checked before them."""
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
     # before which the bucket is certainly full, and takes the parts before it.

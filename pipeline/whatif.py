@@ -74,7 +74,7 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return the largest amount of a record that may arrive at one instant, by the rules of ``arrivals``."""
+    """Return how much of a record's amount may arrive at one instant at most, by the rules of ``arrivals``."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
@@ -104,7 +104,7 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the demand of each entity that has a limit, with the bucket of the entity."""
+    """Return the rows of ``demands`` that have a limit, with their columns from ``entities``."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
@@ -165,7 +165,7 @@ def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataF
     """Return the demand and the outcome for each bucket of the log and each limit.
 
     ``achieved_rate`` is the rate from the first record to the last sent part. ``late_ms`` is the time from the end of
-    the records to that part. ``throttled_share`` is ``throttle_time_ms`` divided by the time that has records.
+    the records to that part. ``throttled_share`` is ``throttle_time_ms`` divided by the time that records cover.
     """
     whole = (
         _named(demands, entities)

@@ -206,7 +206,10 @@ class _Stream:
                 raise
 
     def run(self, query: StreamingQuery, end: Event) -> None:
-        """Wait until the query ends, or stop it when ``end`` is set. Raises PipelineError or BrokenPipeError."""
+        """Wait until the query ends, or stop it when ``end`` is set.
+
+        Raises PipelineError if the query failed, and BrokenPipeError if the reader of stdout is gone.
+        """
         try:
             while not end.is_set() and not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # (or part of a second)
                 self._report(query)

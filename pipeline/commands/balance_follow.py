@@ -1,8 +1,8 @@
 """``kafka-quota-pipeline balance --follow`` divides the limits of a cluster over its proxies every few seconds.
 
-A Spark stream adds up the use that the proxies log, and this process writes their shares to the quota topic. A share
-has a lease: it expires unless each publication renews it. Nothing is stored. Demand comes from the last seconds of the
-log, and a new process waits until all earlier leases have expired.
+A Spark stream adds up the use that the proxies log, and this process writes shares for the proxies to the quota topic.
+A share has a lease: it expires unless later publications renew it. Nothing is stored. Demand comes from the last
+seconds of the log, and a new process waits until all earlier leases have expired.
 """
 
 import argparse
@@ -316,7 +316,7 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
-    """Yield the first records: they set the common rules, and remove an earlier process's shares and other rules."""
+    """Yield the first records. They set the common rules, and remove an earlier process's shares and old rules."""
     for share in found.shares:
         yield replace(share, limits={})
     wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}

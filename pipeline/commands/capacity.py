@@ -91,7 +91,7 @@ def _replayed(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return the outcome of each entity and limit, with the highest share of throttled time on any broker."""
+    """Return the outcome of each entity and limit: its highest share and delay on any broker, and sums over brokers."""
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
     return by_bucket.groupBy(*names, "limit").agg(

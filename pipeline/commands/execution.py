@@ -25,7 +25,10 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Yield the Spark session and the ``Output``, which becomes the directory ``--out`` or is deleted at the end."""
+    """Yield the Spark session and the ``Output``.
+
+    At the end the output becomes the directory ``--out``. It is deleted without ``--out`` or after a failure.
+    """
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
@@ -99,7 +102,7 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def line_counts() -> list[Column]:
-    """Return Spark aggregations of ``parsing.parsed``: the number of lines, the number of bad lines, and a bad line."""
+    """Return Spark aggregations of ``parsing.parsed``: the numbers of all lines and of bad lines, and one bad line."""
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]

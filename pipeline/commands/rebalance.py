@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace) -> int:
 def _print(
     args: argparse.Namespace, found: Sequence[Load], forecast: "_Forecast", first: int | None, needed: float
 ) -> None:
-    """Print the forecast of each broker, the quietest hour, and the throttle that ends in time."""
+    """Print the forecast of each broker, the quietest hour, and the throttle with which the copying ends in time."""
     rate, write = forecast.rate, sys.stdout.write
     for load in found:
         write(f"{forecast.words(load)}\n")

@@ -1,7 +1,7 @@
-"""``kafka-quota-proxy explain`` shows which quotas apply to a client, at which level, and why other rules do not apply.
+"""``kafka-quota-proxy explain`` shows which quotas apply to a client, their precedence, and why other rules do not apply.
 
-The command reads the configuration file and its store, and shows the rules of now or of another time. With ``--url`` it
-also asks a running proxy for the client's priority in its fair call queues.
+The command reads the configuration file and its store, and shows which rules apply now or at another time. With
+``--url`` it also asks a running proxy for the client's priority in its fair call queues.
 """
 
 import argparse
@@ -136,7 +136,7 @@ def _has_store_files(store: Store) -> bool:
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
-    """Yield lines about a client's priority at each of ``listeners``, with or without a fair call queue."""
+    """Yield lines about a client's priority at each of ``listeners``, or about the lack of a fair call queue there."""
     for queue in queues:
         for user in queue["users"]:
             level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"

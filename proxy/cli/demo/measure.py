@@ -90,7 +90,7 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     """Return the times at which the bursts of a client with sampled shaping began. The first byte begins a burst.
 
-    The client must move as many bytes as its quota allows, in requests of at most a fortieth of a second's worth.
+    The client must use up its quota, in requests of at most a fortieth of what the quota allows in a second.
     """
     enough = _BURST_SHARE * _BURST_SPAN_S * quota_bytes_per_second
     little = _SILENCE_SHARE * _SILENCE_S * quota_bytes_per_second
@@ -115,8 +115,8 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
 def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
     """Return the rate of a client with sampled shaping, over whole cycles of burst and silence, in bytes per second.
 
-    A part of a cycle would distort the rate, because a burst carries eleven seconds' worth of bytes. Raises
-    MeasurementError if no cycle is complete.
+    A part of a cycle would distort the rate, because a burst has as many bytes as the quota allows in eleven seconds.
+    Raises MeasurementError if no cycle is complete.
     """
     starts = burst_starts(flow, quota_bytes_per_second=quota_bytes_per_second)
     if len(starts) < 2:

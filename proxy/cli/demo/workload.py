@@ -55,7 +55,7 @@ class Options:
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
-    """Return the size of a record's value, so that 40 requests of one record use up the quota ``rate`` for a second.
+    """Return the size of a record's value, so that 40 requests of one record use up what ``rate`` allows in a second.
 
     ``overhead_bytes`` is what Kafka charges for a request or response in addition to the value.
     """

@@ -1,4 +1,4 @@
-"""Explains the quotas of a client: which rule applies, at which level, and why other rules do not.
+"""Explains the quotas of a client: which rule applies, at which level of precedence, and why other rules do not.
 
 * ``model``    defines the values of an explanation
 * ``resolve``  computes an explanation with the code that runs in the proxy

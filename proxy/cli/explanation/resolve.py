@@ -40,7 +40,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield the client's verdict for each kind of quota that has buckets."""
+    """Yield each kind of quota that has buckets, with the verdict on the client's limit of this kind."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
@@ -72,7 +72,7 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Add to a verdict the future changes of its rule, and the rules that have expired or are out of schedule."""
+    """Add to a verdict the future changes of its rule, and the rules that have expired or are outside a schedule."""
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
     of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
@@ -94,7 +94,10 @@ def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
 
 
 def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Return the verdict on a client's open connections. This limit has no bucket, and brokers are exempt from it."""
+    """Return the verdict of the limit on a client's open connections.
+
+    This limit has no bucket, and brokers are exempt from it.
+    """
     table = RuleTable(QuotaKind.CONNECTIONS, rules.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
     is_free = is_exempt or is_broker
@@ -162,5 +165,5 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return the rule with FILE:LINE as its source, even if the rule comes from the key ``kafka``."""
+    """Return the rule with FILE:LINE as its source. A rule from the key ``kafka`` has another source until then."""
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))

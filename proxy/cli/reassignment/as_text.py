@@ -143,7 +143,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _too_low(report: Report) -> Iterator[str]:
-    """Yield a line for each reason why the reassignment never ends, with the brokers or paths that have this reason."""
+    """Yield a line for each reason why the reassignment never ends.
+
+    The line begins with the brokers and paths to which the reason applies.
+    """
     holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:
         if estimate.verdict is Verdict.TOO_LOW:

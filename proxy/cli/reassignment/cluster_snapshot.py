@@ -218,7 +218,7 @@ def _sizes_of(
 
 
 def _values(answer: Sequence[Configs] | Exception) -> dict[str, dict[str, str]]:
-    """Return the configs with a value, by name of the topic or broker. Raises ``answer`` if it is an exception."""
+    """Return the configs that are set, by name of their topic or broker. Raises ``answer`` if it is an exception."""
     if isinstance(answer, Exception):
         raise answer
     return {

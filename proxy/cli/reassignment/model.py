@@ -38,7 +38,7 @@ class Sample:
 
 
 class Side(Enum):
-    """The kind of place where a throttle counts copied bytes."""
+    """Where a throttle counts copied bytes: at a leader, at a follower, or on a path between them."""
 
     LEADER = "leader"
     FOLLOWER = "follower"

@@ -96,7 +96,7 @@ class _ThrottledSample(NamedTuple):
 
 
 def _is_changed(before: _Limits, now: _Limits) -> bool:
-    """Return whether a throttle has another rate than before. New and removed throttles do not count."""
+    """Return whether the rate of any throttle has changed. New and removed throttles do not count."""
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
@@ -194,7 +194,10 @@ class _Window:
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, group: _Group, *, effect: float, is_decisive: bool) -> Estimate:
-        """Return the outlook for a group. Its measured rate counts only if the group's own throttle ``is_decisive``."""
+        """Return the outlook for a group.
+
+        ``is_decisive`` is False if other throttles hold back all its moves. Then its measured rate does not count.
+        """
         limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
             group.load,
@@ -297,7 +300,10 @@ class _Window:
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return whether and when the copying ends, from the measured rate ``copied``, or else from the throttle."""
+    """Return whether the copying ends, and the time left.
+
+    Both are computed from the measured rate ``copied``, or from the throttle if ``copied`` is unknown.
+    """
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0
     promised = None if limit is None else limit - load.in_sync_rate

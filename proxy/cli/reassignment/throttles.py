@@ -120,7 +120,8 @@ def split_throttles(
 ) -> Iterator[str]:
     """Yield a sentence for each follower that may exceed its throttle because it fetches through several proxies.
 
-    ``leaders`` are the node ids of the brokers behind this proxy, or None if unknown. ``proxied`` is their number.
+    ``leaders`` are the node ids of the brokers behind this proxy, or None if unknown. ``proxied`` is the number of
+    these brokers.
     """
     if replication.follower_rate is None:
         return
