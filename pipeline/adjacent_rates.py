@@ -29,7 +29,7 @@ class AdjacentRates:
         self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records, and return those with known rates. ``client`` has the number of the client for each record."""
+        """Add records, and return those with both rates known. ``client`` has the number of each record's client."""
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)

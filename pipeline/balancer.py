@@ -85,7 +85,7 @@ class _BucketState:
 
 
 class Balancer:
-    """Keeps the shares of all buckets that the quotas of a cluster limit. Each proxy must have exactly one broker."""
+    """Keeps the shares of all buckets, under the quotas of one cluster. Each proxy must have exactly one broker."""
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits

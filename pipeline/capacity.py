@@ -179,7 +179,7 @@ def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
 
 
 def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return the limits of a ramp down to the suggested limit. Each step divides the limit by the same factor.
+    """Return the limits of a ramp, which leads down to the suggested limit in steps of the same factor.
 
     The ramp starts from the limit that never throttles. Returns an empty list if there is no suggested limit.
     """

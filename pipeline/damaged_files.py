@@ -49,7 +49,7 @@ def _fault_here(path: str) -> str | None:
 
 
 def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each empty file, since Spark never opens empty files."""
+    """Return a row for each empty file. Spark never opens empty files, and so reports nothing."""
     blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
     return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
 

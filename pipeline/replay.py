@@ -120,7 +120,7 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one, until enough in a row cause no throttling. Return the number of sent parts."""
+        """Send parts one by one, until a long run of parts causes no throttling. Return the number of sent parts."""
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

@@ -1,4 +1,4 @@
-"""Charges many parts of a bucket's demand at once, up to the first part that may cause throttling.
+"""Charges a bucket for many parts of its demand at once, up to the first part that may cause throttling.
 
 This module needs no Spark, does no I/O and reads no clock. A *part* is a piece of a record, with an arrival time (see
 ``arrivals``). A *slot* is one of Kafka's sampled windows.
@@ -26,13 +26,13 @@ _ROUNDING: Final = 1e-9
 
 
 class UnthrottledCharger(Protocol):
-    """Charges the parts of one bucket that cause no throttling."""
+    """Charges one bucket for parts that cause no throttling."""
 
     def leave(self) -> None:
         """Continue from the current state of the bucket, which was charged directly until now."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        """Charge the parts of ``parts[begin:end]`` up to the first part that may cause throttling; return their number.
+        """Charge for ``parts[begin:end]`` up to the first part that may cause throttling. Return how many were charged.
 
         The bucket itself is not charged. If parts are left, the bucket gets the state that it would have before them.
         """

@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy explain`` shows which quotas apply to a client, their precedence, and why other rules do not apply.
+"""``kafka-quota-proxy explain`` shows which quotas apply to a client, with their precedence, and why others do not.
 
 The command reads the configuration file and its store, and shows which rules apply now or at another time. With
 ``--url`` it also asks a running proxy for the client's priority in its fair call queues.

@@ -10,8 +10,8 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
     """Return how much a log grew from each sample to the next, in bytes.
 
     ``steps`` has the differences of the log's sizes, and ``durations_ms`` the times between samples. A step is None if
-    a size is unknown, and counts as 0. A negative step means that retention deleted a segment. It is replaced by the
-    mean growth.
+    a size is unknown, and counts as 0. A step is negative if retention has deleted a segment, and counts as the mean
+    growth.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
     forward_ms = sum(ms for _, ms in forward)
