@@ -244,7 +244,7 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the slot back while responses are not read. ``is_used`` says whether a request was sent with it."""
+        """Give the slot back, because responses are not read now. ``is_used`` says whether the slot was used."""
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()

@@ -199,7 +199,7 @@ class DecayScheduler:
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
-        """Return the level of a user's next request, while ``in_flight`` of the broker's ``slots`` are in use."""
+        """Return the level of a user's next request to a broker that has ``in_flight`` of its ``slots`` in use."""
         if in_flight < self._floor * slots:
             return 0
         level = self._levels.get(identity)

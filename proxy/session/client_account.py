@@ -49,7 +49,7 @@ class ConnectionContext:
 
     Attributes:
         policy: The listener's settings, which a reload replaces.
-        quotas: The quotas and buckets at the broker.
+        quotas: The quotas that apply to the broker, and their buckets.
         counters: The listener's counters.
         addresses: Replaces brokers' addresses in responses. None if clients may see the brokers' own addresses.
         leader: The limits on replication from the broker to its followers, or None without such limits.

@@ -392,7 +392,7 @@ class RequestStream:
     def drop_unanswered(self, *, had_turn: bool) -> None:
         """Drop a partly forwarded Produce with acks=0. It is not charged for its bytes.
 
-        With ``had_turn``, it is charged for its turn in the fair call queue.
+        ``had_turn`` says whether it is charged in the fair call queue.
         """
         state = self._state
         pending, state.unanswered = state.unanswered, None

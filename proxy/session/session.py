@@ -12,7 +12,7 @@ response only until its throttle time can be written. The client's next request 
 * The bucket of the request is over its limit, or other requests are ahead of it in the bucket's line (``BucketTurn``).
 * Too many requests have no response, or a request of a login has none.
 * The request has to wait for its turn in the fair call queue (``BrokerTurn``).
-* The client does not read its responses, and the request has to queue, or is charged for its time or for itself.
+* The client does not read its responses, and the request has to queue, or is charged for its time or number.
 * The request is a follower's fetch, and the quotas on replication have no room.
 * The proxy first has to ask the broker about the request's topics.
 

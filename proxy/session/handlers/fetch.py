@@ -233,8 +233,8 @@ class FetchHandler(Handler):
     ) -> Edit | None:
         """Send a Fetch response without records, as Kafka does if the client is over its quota.
 
-        The connection keeps its place in the bucket's line. Returns None if the fetch is incomplete, if the proxy
-        cannot answer its version or size, or if a response is pending.
+        The connection keeps its place in the bucket's line. Returns None if the fetch is incomplete, if its version
+        is unknown, if it is too large, or if a response is pending.
         """
         state, api_version = self._state, profile.api_version
         frame_end = position + 4 + size_bytes

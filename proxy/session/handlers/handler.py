@@ -143,7 +143,7 @@ class Handler:
 
 
 def _with_throttle_time(front: Edit, position: int, throttle: Edit) -> Edit:
-    """Return ``front``, the edit of the front of a response, with the edit of the throttle time included."""
+    """Return ``front``, an edit of the first bytes of a response, with the edit of the throttle time included."""
     if not front or not throttle:
         return front
     begin, until, replacement = front
