@@ -163,7 +163,7 @@ class ClientQuotaManager:
         return self.table.limit_of_tags(user=user, client_id=client_id)
 
     def max_value_in_window(self, limit: float) -> float:
-        """Return the amount that ``limit`` allows in N - 1 of the N windows (Kafka's ``getMaxValueInQuotaWindow``)."""
+        """Return the amount that ``limit`` allows in all windows but one (Kafka's ``getMaxValueInQuotaWindow``)."""
         return limit * (self._samples - 1) * self._window_ms / 1_000
 
     def _start_generation(self) -> None:

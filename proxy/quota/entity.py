@@ -155,7 +155,7 @@ class RuleTable:
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
         """Set the rule of an entity, or remove it if ``rule`` is None. Return whether the table has changed.
 
-        A rule without a limit of this kind counts as None. The names of ``entity`` must be ``bounded``.
+        A rule that sets no limit of this kind has the same effect as None. The names of ``entity`` must be ``bounded``.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -239,7 +239,7 @@ class RuleTable:
         return None
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
-        """Return the rule that each of the eight levels has for a connection, and why it does or does not apply."""
+        """Return the rule of each of the eight levels for a user and client-id, and why it does or does not apply."""
         user, client_id = bounded(user), bounded(client_id)
         winner = self.resolve(user=user, client_id=client_id)
         return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)

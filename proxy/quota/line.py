@@ -23,7 +23,10 @@ class Waiter(Protocol):
     """The connection of a request that waits."""
 
     def take_turn(self) -> None:
-        """Check again whether the request may be forwarded. Must not be called while other code of the waiter runs."""
+        """Check again whether the request may be forwarded.
+
+        Must not be called while another method of this connection runs.
+        """
 
 
 class BrokerLines:

@@ -2,7 +2,7 @@
 
 Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow bucket is
 charged only for requests that enforcement would have forwarded. During a wait, enforcement would hold back one request
-and forward it afterwards. All other requests of this time are ignored.
+and forward it afterwards. All other requests during the wait are ignored.
 """
 
 from kafka_quota_proxy.config.units import UNLIMITED
@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class ShadowBucket:
-    """A copy of a bucket. It is made at the first request that is over the limit, and enforced from then on.
+    """A copy of a bucket, made at the first request over the limit. The copy is charged as if the limit were enforced.
 
     Args:
         rate: The rate of the bucket after that request was charged.

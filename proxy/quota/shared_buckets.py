@@ -58,7 +58,7 @@ class SharedBuckets:
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket that all clients under this rule share. None stands for clients without a limit."""
+        """Return the bucket shared by all clients under ``rule``, or by those without a limit if ``rule`` is None."""
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
         bucket = self._by_rule.get(entity)

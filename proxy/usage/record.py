@@ -54,7 +54,7 @@ class UsageCounts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Some or all of the records of one interval."""
+    """Records of one interval, either all or a part of them."""
 
     proxy: str
     start_ms: int  # Unix time

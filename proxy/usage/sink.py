@@ -1,7 +1,8 @@
 """Queues batches of the usage log, and writes them to files or to a topic in a thread.
 
 A failed write is retried until it succeeds. While the queue is full, no counters are read, and the current interval
-gets longer. So no record is lost. When the proxy stops, the writes have a time limit, and the rest is dropped.
+gets longer. So no record is lost. When the proxy stops, the writes have a time limit, and records that are still queued
+after it are dropped.
 """
 
 import logging

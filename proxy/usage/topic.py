@@ -1,8 +1,8 @@
 """Writes the usage log to a Kafka topic, with aiokafka's idempotent producer.
 
 The producer runs on an event loop of its own in the sink's thread, because its work would delay clients. This module is
-imported only if a topic is configured, because it loads aiokafka. If a response of the broker is lost, a record may be
-in the topic twice, with the same key and start.
+imported only if a topic is configured, because it loads aiokafka. If a failed write is retried, a new producer sends
+the records without an acknowledgement again. So a record may be in the topic twice, with the same key and start.
 """
 
 import asyncio

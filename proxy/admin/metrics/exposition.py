@@ -37,8 +37,8 @@ class Family(NamedTuple):
 class Namespace:
     """Creates metrics with names that begin with ``prefix``.
 
-    If ``sums_duplicates`` is true, samples with the same labels are added up, because two brokers may share a name for
-    a while.
+    If ``sums_duplicates`` is true, samples with the same labels are added up, because the same name may stand for two
+    brokers.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:

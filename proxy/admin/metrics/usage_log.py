@@ -1,4 +1,4 @@
-"""Reads the metrics of the usage log, such as whether it can be written and how many records wait."""
+"""Reads the metrics of the usage log, such as whether it can be written and how many records are queued."""
 
 from collections.abc import Iterator
 from typing import Final
