@@ -68,12 +68,12 @@ class Ticket:
     """A request that waits for its answer. It has either a ``frame`` of Kafka's protocol or ``changes``.
 
     Attributes:
-            frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
-            owner: The ``TicketOwner`` that is called when the answer is ready.
-            changes: The changes that the admin port requests. None if the ticket has a frame or was dropped.
-            answer: The whole response to ``frame``, or None until it is ready.
-            altered: The results of ``changes``, or None until they are ready.
-            error: Why the frame cannot be read. Such a frame gets no answer.
+        frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
+        owner: The ``TicketOwner`` that is called when the answer is ready.
+        changes: The changes that the admin port requests. None if the ticket has a frame or was dropped.
+        answer: The whole response to ``frame``, or None until it is ready.
+        altered: The results of ``changes``, or None until they are ready.
+        error: Why the frame cannot be read. Such a frame gets no answer.
     """
 
     __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")

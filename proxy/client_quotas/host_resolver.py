@@ -30,8 +30,8 @@ _NAMED: Final = 10
 class Lookups:
     """Looks up hosts in its own threads.
 
-    A lookup cannot be cancelled, and takes some ten seconds if the name server does not answer. In the few threads of
-    the event loop, such lookups would delay the connections to the brokers.
+    A lookup cannot be cancelled, and takes about ten seconds if the name server does not answer. In the event loop's
+    few threads, such lookups would delay those for connections to brokers.
     """
 
     def __init__(self) -> None:

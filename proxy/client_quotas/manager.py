@@ -156,7 +156,7 @@ class QuotaManager:
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
-        """Open the store and read its rules, which ``follow_file`` then returns. Raises StartError if this fails."""
+        """Open the store and read its rules. The next ``follow_file`` returns them. Raises StartError if this fails."""
         if self.store is None or self.change_log is None:
             return
         await self._thread.run(self.change_log.open)

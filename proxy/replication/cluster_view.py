@@ -1,4 +1,4 @@
-"""Computes the replication throttles that the cluster's own configs set, and drops forgotten ones.
+"""Computes the replication throttles that the cluster's own configs set, and drops those that seem to be forgotten.
 
 This module does no I/O and reads no clock.
 """
@@ -113,7 +113,7 @@ class Lease:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether a throttle is set without a reassignment, and the operator was warned of the throttle."""
+        """Whether the operator was warned that a throttle is still set although no partition is being reassigned."""
         return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:

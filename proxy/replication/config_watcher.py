@@ -69,7 +69,7 @@ class ReplicationWatcher:
             replication: The section ``replication`` of the configuration file.
             upstreams: The address of each listener's upstream, with its node id from the configuration file, or None.
             fallback: The brokers to ask if ``replication`` names none.
-            on_view: Called on the event loop with each view that differs from the view before.
+            on_view: Called on the event loop with each view that differs from the previous one.
             connect: Returns a reader, and is called in a thread. By default it returns a ``ClusterReader``.
         """
         self.is_successful = False
@@ -93,7 +93,7 @@ class ReplicationWatcher:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether a throttle is set without a reassignment, and the operator was warned of the throttle."""
+        """Whether the operator was warned that a throttle is still set although no partition is being reassigned."""
         return self._lease.is_orphaned
 
     def request(self) -> None:

@@ -119,7 +119,7 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the throttled replicas of leaders, and the throttled replicas of followers."""
+        """Return the lists of throttled replicas: first those for leaders, then those for followers."""
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -150,7 +150,7 @@ class Throttle:
 
 
 class Leader:
-    """A broker behind the proxy from which followers fetch. One quota applies to everything that they fetch."""
+    """A broker behind the proxy from which followers fetch. One quota limits what it sends to all of them together."""
 
     __slots__ = ("_address", "_node_id", "absorbed_by", "known_quota", "throttle")
 

@@ -260,7 +260,7 @@ def _abandon(client: socket.socket, counted: CountedConnection) -> None:
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
-    """Charge a connection to its client's address. Return for how many ms to delay a refusal; 0 to serve the client."""
+    """Charge a connection to its client's address. Return 0 if accepted, or after how many ms to close it."""
     return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
 
 

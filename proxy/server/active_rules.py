@@ -22,7 +22,7 @@ class ActiveRules:
     the changes when a source has changed single rules.
 
     Attributes:
-        config: The configuration in force. Rules that have changed since the last reload may be missing.
+        config: The configuration as of the last reload. Its rules may be older than those in ``tables``.
         tables: All rules in force.
         file: The configuration file as it was read last, without the rules of other sources.
     """

@@ -126,7 +126,7 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Whether another upstream leads to a broker of the cluster, perhaps to the broker of ``upstream``."""
+        """Whether another known broker belongs to the cluster. It may turn out to be the broker of ``upstream``."""
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id
             for one in self._brokers.upstreams

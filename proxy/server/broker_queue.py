@@ -58,7 +58,7 @@ class BrokerQueue:
         self._timer_us = 0  # when the timer fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return the state that a listener's connections share in this queue. If ``before`` is given, update it."""
+        """Return the state that a listener's connections share in this queue: ``before``, updated, or a new one."""
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):

@@ -56,7 +56,7 @@ class ClusterMembers:
         return MemberChanges(joined, left, tuple(without_port))
 
     def _leave(self, alive: Mapping[int, Address], now_ms: int) -> tuple[int, ...]:
-        """Remove brokers that have been missing for ``LEAVES_AFTER_MS``, and return their node ids."""
+        """Remove the brokers that responses have not listed for ``LEAVES_AFTER_MS``, and return their node ids."""
         left = sorted(
             node_id
             for node_id in self.brokers.keys() - alive.keys()

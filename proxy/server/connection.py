@@ -1,4 +1,4 @@
-"""Runs one client's connection, which is two transports and one timer around a session.
+"""Runs one client's connection: two transports, one timer, and a session.
 
 The session makes the decisions, and this module does the I/O. While one side cannot be written to, the other side is
 not read.
@@ -195,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
             self.listener.latency.observe(api_key, monotonic_ns() - started_ns + self.request_ns)
 
     def broker_full(self, is_full: bool) -> None:
-        """Stop reading the client if the write buffer to the broker ``is_full``, and read it again if not."""
+        """Stop reading the client while the write buffer to the broker ``is_full``."""
         self.transports.is_broker_full = is_full
         self.update_reading()
 
@@ -208,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def take_turn(self) -> None:
-        """Go on with the request that waited, now that it is this connection's turn."""
+        """Resume the request that waited for its turn."""
         if not self.is_closed:
             self._run(self.session.resume, "client")
             self.update_reading()
@@ -240,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write the bytes that the session has for the client and the broker, then update reading and the timer."""
+        """Write the bytes that the session has for the client and the broker, then adapt reading and the timer."""
         state, transports = self._state, self.transports
         if state.to_broker:
             if transports.broker is not None:
@@ -298,7 +298,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
-        """Close the connection if every request is answered. Close only the proxy's side if the client's is open."""
+        """If every request is answered, close the connection, or only the proxy's side if the client's is open."""
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")

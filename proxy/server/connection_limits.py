@@ -90,7 +90,7 @@ class CountedConnection:
 
 
 def spread() -> Iterator[float]:
-    """Yield numbers between 0 and 1 that are evenly distributed, however many are used (golden ratio)."""
+    """Yield numbers between 0 and 1. However many are drawn, they are spread evenly (golden ratio)."""
     number = 0.0
     while True:
         number = (number + _GOLDEN_RATIO) % 1.0

@@ -1,7 +1,7 @@
 """Schedules when each connection is drained while the proxy stops.
 
 If all connections closed at once, all clients would reconnect at once. So the connections are drained one after the
-other within the first half of the time. The second half is left for slow responses. This module reads no clock.
+other within the first half of the timeout. The second half is left for slow responses. This module reads no clock.
 """
 
 from typing import Final

@@ -33,7 +33,7 @@ class HalfClosedClient(asyncio.Protocol):
 
     @isolated
     def _give_up(self, waits: int) -> None:
-        """Close the connection, but first wait up to ``waits`` times while the client reads what was written."""
+        """Close the connection. If the client has not read everything yet, first wait again, up to ``waits`` times."""
         if waits == 0 or not self._client.get_write_buffer_size():
             self._owner.close(self._cause)
         else:
@@ -48,7 +48,7 @@ class HalfClosedClient(asyncio.Protocol):
         self._owner.fail()
 
     def data_received(self, data: bytes) -> None:
-        """Forward requests that expect no response (acks=0). Drop others, which clients send again elsewhere."""
+        """Forward requests that expect no response (acks=0). Drop others, which clients repeat elsewhere."""
         if self._owner.session.awaits_no_answers and not self._owner.is_closed:
             self._owner.data_received(data)
 

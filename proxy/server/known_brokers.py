@@ -99,7 +99,7 @@ class KnownBrokers:
             broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
 
     def follow(self, changed: RuleTableChanges) -> None:
-        """Enforce single changed rules at all brokers, from the next request on."""
+        """Enforce the changes of single rules at all brokers, from the next request on."""
         for quotas in self.quotas:
             quotas.rules_changed(changed)
 
@@ -150,7 +150,7 @@ class KnownBrokers:
         return list(dict.fromkeys(route.upstream for route in self.entrances[listener].all_routes()))
 
     def metered(self) -> Iterable[MeteredBroker]:
-        """Return the quotas of each broker once for the usage log, with the broker's node id if it is known."""
+        """Return each broker's quotas once for the usage log, with the broker's node id if it is known."""
         enforcing = {
             upstream
             for listener in self.entrances

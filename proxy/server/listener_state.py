@@ -76,7 +76,8 @@ class ListenerState:
     ) -> asyncio.BaseProtocol:
         """Return the protocol of a new connection.
 
-        ``accept`` is called after the TLS handshake, or ``abandon`` if the handshake fails.
+        With TLS, ``accept`` is called after the handshake, or ``abandon`` if the handshake fails. Without TLS,
+        ``accept`` is called at once.
         """
         return accept() if self.handshake is None else self.handshake(accept, abandon)
 

@@ -25,7 +25,7 @@ LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is char
 
 
 class OrphanedConnections:
-    """The orphaned connections of one listener, at most ``MAX_KEPT``. ``counts`` has the number for each result."""
+    """The orphaned connections of one listener, at most ``MAX_KEPT``. ``counts`` counts their ends by result."""
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)

@@ -69,5 +69,5 @@ class Route:
 
 
 def _wake_soon(waiter: Waiter) -> None:
-    """Resume a waiting connection after the running callback, which serves another connection."""
+    """Wake a waiting connection after the running callback, because that callback serves another connection."""
     asyncio.get_running_loop().call_soon(waiter.take_turn)

@@ -104,7 +104,7 @@ class Server:
         self._stopping.set()
 
     async def run(self, *, companion: Work | None = None) -> None:
-        """Open the listeners, and serve clients until ``stop`` is called. Meanwhile also run ``companion``.
+        """Open the listeners, then serve clients and run ``companion`` until ``stop`` is called.
 
         Raises:
             StartError: If a listener's address cannot be bound, or the store of quotas cannot be used.
@@ -156,7 +156,7 @@ class Server:
             task.cancel()
 
     async def _first_rules(self) -> list[asyncio.Task[None]]:
-        """Wait for the rules that do not come from the configuration file. Return the tasks started for them."""
+        """Wait for the rules of the store and of ``quotas_from``. Return the task that keeps reading the latter."""
         if self.config.store is not None:
             await _read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)

@@ -12,7 +12,7 @@ _LINGER_MS: Final = 30_000
 
 
 class TransportPair:
-    """Holds both transports, which of them are being read, and which of their write buffers are full."""
+    """Holds both transports, and knows which are being read and which have a full write buffer."""
 
     __slots__ = ("broker", "client", "is_broker_full", "is_client_full", "reads_broker", "reads_client")
 
@@ -47,7 +47,7 @@ class TransportPair:
             _set_reading(self.broker, reads_broker)
 
     def close(self, *, keeps_broker: bool) -> None:
-        """Flush and close both transports, or only the client's if ``keeps_broker``. Limit the time that this takes."""
+        """Flush and close both transports, or only the client's if ``keeps_broker``. This takes a limited time."""
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():
                 with suppress(OSError):

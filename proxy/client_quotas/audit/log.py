@@ -63,7 +63,7 @@ class ChangeLog:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return how long a client must wait before its next change, or 0. Logs the first of many refusals."""
+        """Return how long a client must wait before its next change, or 0. Logs one refusal a minute at most."""
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
             self._logged_ms = now_ms()

@@ -69,7 +69,7 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """If their second is over or if ``is_end``, remove and return the summaries. Otherwise return an empty list."""
+        """Remove and return the summaries if their second is over or if ``is_end``. Otherwise return an empty list."""
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         due = {key: one for key, one in self._summaries.items() if one is not None}

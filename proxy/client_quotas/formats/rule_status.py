@@ -31,7 +31,7 @@ class RuleStatus(NamedTuple):
 
 
 def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
-    """Return the status of a rule at a Unix time. None if the rule has no terms, and so is always in force."""
+    """Return the status of a rule at a Unix time; None if it has no terms and thus is always in force."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")

@@ -67,8 +67,8 @@ class HiddenRule(NamedTuple):
     """A stored rule that is not in force, because a rule from another source hides it. It can be removed.
 
     Attributes:
-            keys: The keys of its limits.
-            shown: The keys under which the client sees limits of the other source, and which it may not remove.
+        keys: The keys of its limits.
+        shown: The keys with a limit of the other source that the client sees. The client may not remove these keys.
     """
 
     keys: Collection[str]

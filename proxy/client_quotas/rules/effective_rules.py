@@ -50,10 +50,10 @@ class EffectiveRules:
     on the number of rules. Every ``now_ms`` is Unix time.
 
     Attributes:
-            schedule: The rules that change with time.
-            sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
-            unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
-            rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
+        schedule: The rules that change with time.
+        sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
+        unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
+        rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:

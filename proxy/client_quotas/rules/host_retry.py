@@ -22,7 +22,7 @@ class MissingHosts:
         return len(self._waits)
 
     def follow(self, missing: Set[str], *, now_ms: int) -> None:
-        """Set which hosts have no known address. A new one is looked up at once."""
+        """Set which hosts have no known address. New hosts are looked up at once."""
         for host in self._waits.keys() - missing:
             del self._waits[host]
         for host in missing - self._waits.keys():

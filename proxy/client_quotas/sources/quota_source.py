@@ -11,12 +11,12 @@ class QuotaSource(Protocol):
     """Reads rules from a topic or from the brokers, and reports each rule that changes.
 
     Attributes:
-            name: The name of the source, for the log.
-            has_read: Set once all rules have been read for the first time.
-            may_serve: Set once all rules have been read, or once reading fails for a reason that only the operator can
-                remove. Clients may then be served.
-            is_connected: Whether the last attempt to read succeeded.
-            failures: The number of attempts to read that failed.
+        name: The name of the source, for the log.
+        has_read: Set once all rules have been read for the first time.
+        may_serve: Set once all rules have been read, or once reading fails for a reason that only the operator can
+            remove. Clients may then be served.
+        is_connected: Whether the last attempt to read succeeded.
+        failures: The number of attempts to read that failed.
     """
 
     name: str

@@ -15,8 +15,8 @@ and of all lines before it in the file. The JSON of a line is one of these::
 
 A RULE has limits and terms in one object: ``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
 
-Changes that were never acknowledged are skipped. These are an unfinished last line of the last journal, and lines with
-a higher number than the next journal has in its name.
+Changes that were never acknowledged are skipped: an unfinished last line of the last journal, and changes whose number
+is above the NUMBER of the next journal.
 """
 
 import json

@@ -4,7 +4,7 @@ A setting is a record with the value of one quota key of an entity (``config.quo
 change as settings, so two proxies may change different keys of an entity at the same time. Another program may publish
 a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, which cannot be changed.
 
-If the newer value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
+If the latest value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
 restrict its limits, for example by an expiry. If they were never understood, the settings of the entity are not in
 force and cannot be changed.
 

@@ -37,7 +37,7 @@ class EndReached:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The topic cannot be read. The reader tries again. If ``is_own_fault`` is true, the configuration is wrong."""
+    """The topic cannot be read. The reader tries again. ``is_own_fault`` means that the configuration is wrong."""
 
     reason: str
     is_own_fault: bool = False

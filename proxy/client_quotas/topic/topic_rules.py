@@ -11,8 +11,8 @@
   time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the lease ends a little
   early and never late. Before the first such fetch, the record's timestamp is used.
 * After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached.
-* If the newer value of a rule is not understood, the rule keeps its old value. A share is dropped in that case, because
-  the publisher may have given it to other proxies.
+* If the latest value of a rule is not understood, the rule keeps its old value. A share is dropped in that case,
+  because the publisher may have given it to other proxies.
 
 Changes are returned in portions. A topic may change ten thousand rules at once, and clients must not wait for that.
 """

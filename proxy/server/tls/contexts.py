@@ -105,8 +105,8 @@ class TlsContext:
     def have_files_changed(self) -> bool:
         """Return whether the files differ from those that were last used. Call this regularly.
 
-        A change is reported only if the files have stayed the same since the call before, because a certificate and its
-        key are replaced one after the other.
+        A change is reported only if the files have stayed the same since the previous call, because a certificate and
+        its key are replaced one after the other.
         """
         stat = self._stat_all()
         has_settled = stat == self._last_stat
@@ -182,7 +182,7 @@ async def _reload_if_changed(context: TlsContext) -> None:
 
 
 def client_fault(error: Exception) -> str:
-    """Return the cause by which a client's failed TLS handshake is counted."""
+    """Return the cause under which to count a client's failed TLS handshake."""
     match error:
         case ProtocolError():
             return f"tls_{error.reason}"

@@ -39,7 +39,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         context: Holds the certificate to present, and the certificates to trust.
         server_hostname: The name or address that the broker's certificate must be for; None if the proxy is the server.
         welcome: Returns the protocol above after the handshake. If it raises a ``ProtocolError``, the handshake fails.
-        fail: Called once if an error ends the connection. During the handshake ``is_up`` is False.
+        fail: Called once if an error ends the connection. If ``is_up`` is False, the handshake has failed.
     """
 
     __slots__ = (
