@@ -35,7 +35,10 @@ def parse_address(value: str) -> Address:
 
 
 def parse_ip(value: str) -> str:
-    """Return an IP address in its normal form, a mapped IPv4 address as IPv4. Raises UnitError if it is not valid."""
+    """Return an IP address in its normal form. Raises UnitError if ``value`` is not an IP address.
+
+    An IPv4-mapped IPv6 address becomes an IPv4 address.
+    """
     if "/" in value:
         raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
     try:

@@ -61,7 +61,7 @@ def subject_of(der: bytes) -> Element:
 
 
 def validity_of(der: bytes) -> tuple[datetime, datetime]:
-    """Return the period for which a certificate in DER is valid. Raises CertificateError if it is no certificate."""
+    """Return the validity period of a certificate in DER. Raises CertificateError if ``der`` is not a certificate."""
     fields, first = _fields(der)
     times = children(_only(fields, first + 3, _SEQUENCE))
     if len(times) != 2:
@@ -102,7 +102,10 @@ def _only(elements: list[Element], index: int, tag: int) -> Element:
 
 
 def _element(data: bytes, at: int, end: int) -> Element:
-    """Read the element at ``at``: a uint8 tag, the length of the content, the content. It must end by ``end``."""
+    """Read the element at ``at``: a uint8 tag, the length of the content, the content.
+
+    Raises CertificateError if the element is malformed or ends after ``end``.
+    """
     if end - at < 2:
         raise CertificateError("no DER: an element ends before its length")
     tag, length, content_start = data[at], data[at + 1], at + 2

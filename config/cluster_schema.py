@@ -67,7 +67,7 @@ def _replication(
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
-    """Return a function that makes an object of a section, with the Kafka client's settings as ``client``."""
+    """Return a function that calls ``build`` with the key ``own``, and with all other keys as an ``AdminClient``."""
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}
@@ -88,7 +88,7 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Return ``quotas_from`` as a mapping, also for ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``."""
+    """Return ``quotas_from`` as a mapping. It may be the text ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):

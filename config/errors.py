@@ -20,7 +20,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of the configuration file. The message also tells the remedy."""
+    """A fault of the configuration file. The message also says how to correct it."""
 
     file: str
     line: int  # from 1
@@ -82,7 +82,7 @@ class ThrottledReplicasError(ValueError):
 
 
 class TermsError(ValueError):
-    """The terms of a quota rule are not valid. Terms are all keys of a rule except its limits.
+    """The terms of a quota rule are not valid: its enforcement, shaping, expiry, schedule or ramp.
 
     ``path`` leads from the rule to the key at fault, such as ``("schedule", "days")``.
     """

@@ -56,21 +56,21 @@ class FairCallQueueMode(Enum):
 
 
 class ResponseTimeAverage(Enum):
-    """How a level's mean response time is carried over to the next period. f is the decay factor."""
+    """How a level's mean response time is carried over to the next period. In the comments, f is the decay factor."""
 
     HADOOP = "hadoop"  # f * old + new, so with f = 0.5 a constant response time of 2 s gives 4 s
     NORMALISED = "normalised"  # f * old + (1 - f) * new
 
 
 class DecayPause(Enum):
-    """How many decay periods are applied at once if the process was stopped for several periods."""
+    """How many of the missed decay periods are applied after the process was suspended."""
 
     EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
     ONCE = "once"  # at most three
 
 
 class CapacityRemainder(Enum):
-    """Which levels get the places that are left over when the capacity is divided by the levels' weights."""
+    """Which levels get the places in the queue that are left over when each level's share is rounded down."""
 
     FIRST = "first"  # level 0 gets all of them, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one each for the levels that lost most by rounding down

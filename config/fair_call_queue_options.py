@@ -135,7 +135,7 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return how many requests may be at a broker at a time, or None for ``adaptive``."""
+    """Return how many requests may be at a broker at the same time, or None for ``adaptive``."""
     if value == ADAPTIVE:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INT32_MAX:

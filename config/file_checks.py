@@ -28,7 +28,10 @@ _NULLABLE: Final = {
 
 
 def check(file: UncheckedFile, *, now_ms: int | None = None) -> None:
-    """Run all checks. They report faults to ``file``, and expired rules if the Unix time ``now_ms`` is given."""
+    """Run all checks, which add faults to ``file``.
+
+    ``now_ms`` is the Unix time. If it is None, expired rules are not reported.
+    """
     check_listeners(file)
     check_one_broker(file)
     check_quotas(file)

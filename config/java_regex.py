@@ -2,8 +2,8 @@ r"""Translates Java's regular expressions into RE2's.
 
 Kafka's principal mapping rules use ``java.util.regex.Pattern``, which backtracks. Names come from clients, so the proxy
 must match them in linear time (``config.linear_regex``). This module parses each pattern by Java's grammar, and writes
-it again for RE2. It refuses a construct that RE2 cannot express exactly, because a rule must never give another user
-than in Kafka.
+it again for RE2. It refuses a construct that RE2 cannot express exactly, because a rule must give the same user as in
+Kafka.
 
 The two languages differ. Java's ``\w``, ``\d`` and ``(?i)`` apply to ASCII, but RE2's ``(?i)`` applies to Unicode.
 Java's ``.`` excludes six line terminators, RE2's ``.`` only excludes the line feed. Java's ``$`` also matches before a
@@ -227,7 +227,7 @@ class _Translator:
         return _character_range(start, end[-1], flags)
 
     def _class_character(self) -> str:
-        r"""Read one member of a class. Return the letter of a set such as ``\d``, or a backslash and the character."""
+        r"""Read an item within brackets. Return the letter of a set such as ``\d``, or a backslash and a character."""
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
             _refuse(r"classes within classes have no counterpart here; write \[ for the character")

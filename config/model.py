@@ -96,7 +96,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocol:
-    """Settings of a listener on which each connection begins with a PROXY protocol header with the client's address."""
+    """Settings of a listener whose connections begin with a PROXY protocol header, which has the client's address."""
 
     sources: tuple[IPv4Network | IPv6Network, ...] = ()  # networks that may connect; if empty, any may
 
@@ -150,7 +150,8 @@ class KafkaSettings:
 class QuotaRule:
     """One rule under ``quotas:`` in the configuration file, which gives limits to a user, a client-id or both.
 
-    At least one of ``user`` and ``client_id`` is set. ``proxy.quota.rule_terms`` computes the limits at one instant.
+    At least one of ``user`` and ``client_id`` is set. ``proxy.quota.rule_terms`` computes the limits that apply at a
+    given time.
     """
 
     user: EntityName
@@ -294,7 +295,7 @@ class UsageLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFrom:
-    """A Kafka topic with the quota rules of all proxies, and each proxy's share of them (``config.quota_record``)."""
+    """A Kafka topic with the quota rules for all proxies, and with each proxy's share (``config.quota_record``)."""
 
     topic: str = "kafka-quota-store"
     client: AdminClient = field(default_factory=AdminClient)

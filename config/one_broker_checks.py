@@ -59,7 +59,7 @@ def _upstreams(file: UncheckedFile) -> list[_Upstream]:
 def _shared(
     one: _Upstream, other: _Upstream, hosts: Mapping[str, Collection[str]] | None
 ) -> tuple[Address, Address] | None:
-    """Return one server of each upstream such that both may be the same broker, or None if there are none."""
+    """Return two servers, one of each upstream, that may be the same broker, or None if there are none."""
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
     pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
@@ -81,6 +81,6 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 
 def _spellings(host: str) -> set[str]:
-    """Return the names under which a host is compared. One of them is the same for all names of this machine."""
+    """Return the names by which a host is compared. All names of this machine have one of them in common."""
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

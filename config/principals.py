@@ -21,7 +21,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principals:
-    """Settings about users, by the name of a principal without Kafka's prefix ``User:``."""
+    """Settings about users. A user is given by the name of its principal, without Kafka's prefix ``User:``."""
 
     fold: tuple[Fold, ...] = ()
     exempt: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Checks ``quotas`` for keys of clients in rules for addresses, for entities with two rules, and for expired rules."""
+"""Checks ``quotas`` for mixed-up keys of IP rules and client rules, entities with two rules, and expired rules."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -60,7 +60,7 @@ def _check_entities(file: UncheckedFile) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return the keys ``user`` and ``client-id`` of a rule, or None if they are not valid or both are missing."""
+    """Return those of ``user`` and ``client-id`` that a rule has. None if it has neither, or if one is not valid."""
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None
 

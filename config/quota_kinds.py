@@ -1,8 +1,7 @@
 """The table of all kinds of quota, which has one row for each kind, such as ``producer_byte_rate``.
 
-A row says how limits of its kind are written, named and shown, wherever kinds of quota occur. To add a kind, write a
-row and a module that charges clients.
-"""
+A row says how limits of its kind are written, named and shown. To add a kind, write a row, and a module that charges
+clients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -62,7 +61,7 @@ def _counted(words: str) -> Callable[[float], str]:
 class Counter:
     """A counter ``kafka_quota_proxy_NAME_total`` in ``/metrics``, which sums up what was charged to a kind of quota.
 
-    ``recorded_per_unit`` is how much a bucket records for one unit of the counter.
+    The amount that a bucket has recorded is divided by ``recorded_per_unit``.
     """
 
     name: str

@@ -7,7 +7,7 @@ of the entity::
     {"user":"alice","client-id":"etl"}                              a rule for every proxy; also {"ip":"192.0.2.7"}
     {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one limit, changed by a client
     {"proxy":"p1","user":"alice","client-id":"etl"}                 a share: the part of a quota for one proxy
-    {"news":"balance"}                                              news, which extend the time that shares apply
+    {"news":"balance"}                                              news, which extend the time for which shares apply
 
 The value of a record is a JSON object:
 

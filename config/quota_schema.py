@@ -61,7 +61,7 @@ def _fold(*, match: str, to: str) -> Fold:
 
 
 def _as_written(parse: Callable[[object], Any]) -> Callable[[object], Any]:
-    """Return a reader that passes dates and hours to ``parse`` as the file spells them."""
+    """Return a reader that passes dates and hours to ``parse`` as text, exactly as the file spells them."""
 
     def written(value: object) -> object:
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Checks ``quotas_from`` and ``store`` for keys that need each other, and for brokers that are behind this proxy."""
+"""Checks ``quotas_from`` and ``store`` for keys that do not fit together, and for addresses of this proxy itself."""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _AT: Final = (_KEY,)
 
 
 def check_quotas_from(file: UncheckedFile) -> None:
-    """Report faults of ``quotas_from`` that concern more than one key, and addresses that lead back to this proxy."""
+    """Report faults of ``quotas_from`` that concern more than one key, and addresses of this proxy itself."""
     _warn_of_own_address(file)
     _warn_of_plaintext(file)
     section = file.mapping_at(_KEY)
@@ -36,7 +36,7 @@ def asks_broker(file: UncheckedFile) -> bool:
 
 
 def _warn_of_own_address(file: UncheckedFile) -> None:
-    """Warn of addresses of this proxy itself, because it reads quotas before it serves clients."""
+    """Warn if the proxy would read the quotas through itself, which cannot work before it serves clients."""
     for location, server, what in _servers(file):
         for at, listener in file.elements("listeners"):
             bind = address_of(listener.get("bind"))

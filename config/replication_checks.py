@@ -63,7 +63,7 @@ def _check_node_ids(file: UncheckedFile) -> None:
 
 
 def _check_sources(file: UncheckedFile, replication: Mapping[str, object]) -> None:
-    """Report rates and lists of replicas that are given in two ways, and a lease that has no effect."""
+    """Report rates and lists of replicas that are given in two ways, and a ``lease`` that has no effect."""
     is_from_cluster = replication.get("from_cluster") is True
     for key in (*_RATES, _BOTH_SIDES, *_LISTS):
         if key in replication and is_from_cluster:

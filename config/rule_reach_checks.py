@@ -1,7 +1,7 @@
 """Warns of rules in ``quotas`` and ``principals`` that apply to no client, and of clients without any rule.
 
 A rule applies to no client if no client can have its name, or if another rule always comes first. Kafka looks up the
-rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about them matter here:
+rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about these levels matter here:
 
 * A rule for a client-id without a user is looked up only if no rule for the user exists. So a rule for ``user:
   <default>`` hides such rules from every client.
@@ -154,12 +154,12 @@ class _Fold(NamedTuple):
     to: tuple[str | int, ...]
 
     def folded(self, name: str) -> str | None:
-        """Return the user that this rule charges instead of the user ``name``, or None if the rule does not match."""
+        """Return the name to charge instead of the user ``name``, or None if this rule does not match ``name``."""
         found = match_whole(self.match, name)
         return None if found is None else replaced(found, self.to)
 
     def may_make(self, name: str) -> bool:
-        """Whether this rule may charge ``name`` instead of some other user. It is True if this cannot be determined."""
+        """Whether this rule may charge some user under the name ``name``. True if this cannot be determined."""
         groups = {0: self.source, **dict(_groups(self.source))}
         # In the replacement, a group that did not match is empty.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)

@@ -1,7 +1,7 @@
 """Schedules, which say on which days and at which hours a rule applies, in the local time of a time zone.
 
-A schedule is open, which means that its rule applies, whenever the local time is on one of its days and within its
-hours. This also holds when clocks change:
+A schedule is open whenever the local time is on one of its days and within its hours. This also holds when clocks
+change:
 
 * If the clock jumps from 02:00 to 03:00, a schedule that begins or ends at 02:30 begins or ends at 03:00.
 * If the clock goes back from 03:00 to 02:00, this hour comes twice. A schedule that begins at 02:30 is open in the
@@ -93,7 +93,7 @@ def _shows(schedule: Schedule, wall_ms: int) -> bool:
 
 
 def _next_edge_ms(schedule: Schedule, wall_ms: int) -> int:
-    """Return the local time of the next begin, end or midnight after ``wall_ms``, if clocks do not change before."""
+    """Return the next local time after ``wall_ms`` at which the hours or a day begin or end. Ignores clock changes."""
     midnight_ms = wall_ms - wall_ms % _DAY_MS
     edges = (schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS, _DAY_MS)
     return midnight_ms + min(edge for edge in edges if midnight_ms + edge > wall_ms)

@@ -38,7 +38,7 @@ class SecurityProtocol(Enum):
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client logs in."""
+        """Whether the client logs in by SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 

@@ -15,7 +15,7 @@ _TOKEN: Final = ("admin", "quotas_token_file")
 
 
 def check_store(file: UncheckedFile) -> None:
-    """Report faults of ``store`` that concern more than one key, and administrators that any client could be."""
+    """Report faults of ``store`` that concern more than one key, and administrators' names that anyone could claim."""
     admins = file.list_at(*_ADMINS)
     has_topic = "quotas_from" in file.top
     _check_admins(file, admins)

@@ -53,7 +53,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str, object]:
-    """Return ``value`` if it is a mapping that has known keys only. Otherwise raise TermsError."""
+    """Return ``value`` if it is a mapping without unknown keys. Otherwise raise TermsError."""
     if not isinstance(value, dict):
         raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
     unknown = next((key for key in value if key not in known), None)

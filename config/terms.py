@@ -1,4 +1,4 @@
-"""The terms of a quota rule, which are everything but its limits: enforcement, shaping, expiry, schedule and ramp.
+"""The terms of a quota rule, which are its enforcement, shaping, expiry, schedule and ramp.
 
 This module reads terms from mappings, and writes them as mappings. The configuration file, the store and requests to
 the admin port have such mappings in YAML or JSON::
@@ -130,7 +130,8 @@ def read_terms_change(given: object) -> TermsChange:
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
     """Raise TermsError if terms do not fit a rule.
 
-    ``limits`` has the keys that the rule limits. ``allowed`` has the keys that a rule for its entity may limit.
+    ``limits`` has the keys of the rule's limits. ``allowed`` has the keys of all limits that a rule for its entity may
+    have.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:

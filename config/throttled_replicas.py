@@ -36,7 +36,7 @@ class ThrottledReplicas:
     def holds(self, partition: int, broker: int) -> bool:
         """Return whether the replica of a partition on a broker is throttled.
 
-        In the leaders' list, ``broker`` is the leader of the partition. In the followers' list, it is the follower.
+        For the leaders' list, ``broker`` is the leader of the partition. For the followers' list, it is the follower.
         """
         return self.is_all or partition in self.partitions.get(broker, ())
 

@@ -32,7 +32,7 @@ _NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to 
 
 
 def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> None:
-    """Load a context's own certificate and private key. Raises TlsFileError if one of the files cannot be used."""
+    """Load a certificate and its private key into a context. Raises TlsFileError if one of the files cannot be used."""
     _certificates("certificate", certificate)
     content = _read("key", key)
     if _IS_ENCRYPTED.search(content):
@@ -55,7 +55,7 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
     """Let a context trust all certificates in the file ``ca``. Raises TlsFileError if the file cannot be used.
 
-    ``key`` is the configuration key with the file's name, for the error.
+    ``key`` is the configuration key that names the file. The error reports it.
     """
     _certificates(key, ca)
     try:

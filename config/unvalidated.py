@@ -56,7 +56,7 @@ class UncheckedFile:
         return value if isinstance(value, dict) else None
 
     def check_null(self, location: Location, example: str) -> None:
-        """Report a key without a value. Null has a meaning for this key, so it must be written explicitly."""
+        """Report a key without a value. Null has a meaning for this key, so it must be written out."""
         *path, key = location
         section = self._at(path)
         if isinstance(section, dict) and section.get(key, key) is None and not self.document.text(location):

@@ -111,7 +111,7 @@ def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int
 
 
 def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
-    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, these two are not valid themselves."""
+    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, ``low`` and ``high`` are not valid."""
 
     def read(value: object) -> float:
         is_edge = is_open and value in (low, high)

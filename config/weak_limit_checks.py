@@ -1,4 +1,4 @@
-"""Warns of keys that make limits ineffective, such as trust in what clients say, or limits that are only observed."""
+"""Warns of keys that make limits ineffective, such as trust in what clients claim, or limits that are only observed."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -44,7 +44,7 @@ def check_weak_limits(file: UncheckedFile) -> None:
 
 
 def _warn_of_trust(file: UncheckedFile) -> None:
-    """Warn of listeners that trust what clients say of themselves, and that clients on other machines can reach."""
+    """Warn of listeners at which any client on another machine can pass as a broker, or can claim any address."""
     for at, listener in file.elements("listeners"):
         bind = address_of(listener.get("bind"))
         if bind is None or _is_loopback(bind.host):

@@ -38,8 +38,8 @@ def is_in_front(api_key: int) -> bool:
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
     """Return the offset of ``throttle_time_ms`` in a whole response.
 
-    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. Only newer
-    versions of Produce, Fetch and ApiVersions are read, like the newest known version.
+    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. The exceptions
+    are Produce, Fetch and ApiVersions, whose newer versions are read like the newest known one.
     """
     if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
