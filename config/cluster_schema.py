@@ -88,7 +88,7 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Return ``quotas_from`` as a mapping. It may be the text ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``."""
+    """Return ``quotas_from`` as a mapping. ``value`` may be ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``."""
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):

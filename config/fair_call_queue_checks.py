@@ -1,4 +1,4 @@
-"""Checks ``fair_call_queue`` for lists of the wrong length, levels without a place in the queue, and keys without effect."""
+"""Checks ``fair_call_queue`` for lists of a wrong length, levels without places in the queue, and unused keys."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -1,7 +1,8 @@
 """The table of all kinds of quota, which has one row for each kind, such as ``producer_byte_rate``.
 
 A row says how limits of its kind are written, named and shown. To add a kind, write a row, and a module that charges
-clients."""
+clients.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -36,7 +36,7 @@ def asks_broker(file: UncheckedFile) -> bool:
 
 
 def _warn_of_own_address(file: UncheckedFile) -> None:
-    """Warn if the proxy would read the quotas through itself, which cannot work before it serves clients."""
+    """Warn if the proxy would read quotas from itself. This fails, because it reads them before it serves clients."""
     for location, server, what in _servers(file):
         for at, listener in file.elements("listeners"):
             bind = address_of(listener.get("bind"))

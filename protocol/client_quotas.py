@@ -47,7 +47,7 @@ EntityParts = tuple[tuple[str, str | None], ...]
 
 
 class Component(NamedTuple):
-    """One condition of a query. ``MATCH_SPECIFIED`` accepts every entity of the type, also the default entity."""
+    """One condition of a query. ``MATCH_SPECIFIED`` accepts every entity of the type, even the default one."""
 
     entity_type: str
     match_type: int
