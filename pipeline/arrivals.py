@@ -4,8 +4,8 @@ This module needs no Spark, does no I/O and reads no clock.
 
 A record has the amount of an interval, but not how the amount was spread over the interval. So the amount is cut into
 one part for each request, up to a maximum of twenty parts or one part per second, whichever is more. The parts are
-spread evenly, except in intervals of at most two seconds. In these the adjacent records of the same client determine
-the times:
+spread evenly, except in intervals of at most two seconds. In these the times are guessed from the adjacent records of
+the same client:
 
 * If a record has a higher rate than both neighbours, the client sent at the higher one of their rates, and the rest
   arrived at once in the middle. A longer burst would show in two records.

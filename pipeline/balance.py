@@ -32,7 +32,7 @@ class Share(NamedTuple):
 
 
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
-    """Return the ``amount`` that each bucket with a limit used at each proxy, and the ``limit``.
+    """Return the ``amount`` charged to each bucket with a limit at each proxy, and the ``limit``.
 
     Only the last ``last_ms`` milliseconds of the log count, or the whole log if None. Buckets that no rule can name,
     such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
@@ -128,7 +128,10 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return a rule that sets a share. Default users' rules that it would override follow, copied for this user."""
+    """Return a rule that sets a share.
+
+    Rules for the default user that it would override follow, as copies for this user.
+    """
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]
     ways: dict[str, Any] = {}

@@ -38,7 +38,7 @@ class Owner(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A change of owner for the matching names. A name of None matches any name."""
+    """A change of the owner of all matching names. A name of None matches any name."""
 
     user: str | None
     client_id: str | None

@@ -8,8 +8,8 @@ received. After that, the proxy uses the ``even`` share, which is the limit divi
 
 * a share that was lowered may still apply for ``hold_ms`` = ``lease_ms`` + ``delay_ms``. Until then, the old share
   counts in full.
-* a share is raised only by an amount that no proxy can still use. So it does no harm if a proxy misses some records of
-  a publication.
+* a share is raised only by an amount that no other proxy can still use. So it does no harm if a proxy misses some
+  records of a publication.
 
 While all proxies are connected, the sum of the applied shares is at most the limit. A proxy that loses its connection
 returns to ``even``, so it may add at most ``even`` to the sum.

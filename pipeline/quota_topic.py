@@ -173,7 +173,7 @@ class QuotaTopic:
             raise for_code(error_code)(*message)
 
     async def _policy(self) -> str | None:
-        """Return the cleanup policy of the topic, or None if this user may not read it."""
+        """Return the cleanup policy of the topic, or None if this program is not authorized to read it."""
         answer = await self._ask(DescribeConfigsRequest([(_TOPIC_RESOURCE, self._topic.name, [_POLICY])]))
         ((_, _, _, _, entries),) = answer.resources
         return {name: value for name, value, *_ in entries}.get(_POLICY)

@@ -20,7 +20,7 @@ def read_quotas(path: str) -> ProxyConfig:
     """Read a configuration file of the proxy, or a file that has only quotas.
 
     Raises InputError with all faults as FILE:LINE: KEY: fault. A rule that changes with time is a fault, since a replay
-    needs one limit of each rule.
+    needs a constant limit for each rule.
     """
     try:
         data = Path(path).read_bytes()

@@ -34,7 +34,7 @@ class UnthrottledCharger(Protocol):
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         """Charge for ``parts[begin:end]`` up to the first part that may cause throttling. Return how many were charged.
 
-        The bucket itself is not charged. If parts are left, the bucket gets the state that it would have before them.
+        The bucket itself is not changed, unless parts are left. Then it gets the state that it would have before them.
         """
 
 

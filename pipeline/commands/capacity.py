@@ -91,7 +91,11 @@ def _replayed(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return the outcome of each entity and limit: its highest share and delay on any broker, and sums over brokers."""
+    """Return the outcome of each entity and limit.
+
+    The share of throttled time and the longest delay are the highest on any broker. The others are sums over all
+    brokers.
+    """
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
     return by_bucket.groupBy(*names, "limit").agg(

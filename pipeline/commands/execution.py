@@ -96,7 +96,7 @@ def explain(name: str, frame: DataFrame) -> None:
 
 
 def cause_of(error: StreamingQueryException) -> str:
-    """Return the reason for which a stream ended, as one line."""
+    """Return in one line why a stream ended."""
     text = str(error)
     return text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
 

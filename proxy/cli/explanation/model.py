@@ -29,7 +29,7 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The client's limit of one kind. If there is no limit, ``rule`` is None, and ``why`` may give the reason."""
+    """The client's limit for one kind of quota. If there is none, ``rule`` is None, and ``why`` may give the reason."""
 
     key: str  # the key of the quota, which is Kafka's or the proxy's own
     rule: QuotaRule | None

@@ -165,5 +165,5 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return the rule with FILE:LINE as its source. A rule from the key ``kafka`` has another source until then."""
+    """Return the rule with FILE:LINE as its source. For a rule from the section ``kafka``, this replaces the key."""
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))

@@ -187,7 +187,7 @@ def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]
 
 
 def _change_when_allowed(client: AdminClient, changes: RequestedChanges) -> Answer:
-    """Send changes to the proxy. If there are too many, wait as long as the proxy says and send them again."""
+    """Send changes to the proxy. If it rejects them as too many, wait as long as it says, then send them again."""
     while True:
         answer = client.change(changes)
         if not answer.retry_after_s:

@@ -134,7 +134,7 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows as aligned lines: the first two columns to the left, the others to the right."""
+    """Yield the rows as lines. The first two columns are aligned on the left, the others on the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]

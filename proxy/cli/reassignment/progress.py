@@ -335,7 +335,7 @@ def _follower_bytes(before: Sizes, after: Sizes) -> int:
 
 
 def _leader_bytes(before: Sizes, after: Sizes) -> int | None:
-    """Return the growth of the leader's log, or None if another broker has become the leader."""
+    """Return how much the leader's log grew between two samples, or None if another broker has become the leader."""
     return after.leader_bytes - before.leader_bytes if before.leader == after.leader else None
 
 

@@ -218,7 +218,7 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield a limit for each path of the configuration file that applies to any of the moves."""
+    """Yield the limit of each path in the configuration file that contains any of the moves."""
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:
