@@ -238,7 +238,7 @@ class _DescribeLogDirsV1(_DescribeLogDirsV0):
 
 
 class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
-    """A request for the sizes of a broker's logs of some partitions."""
+    """A request for the sizes of the logs that a broker has of some partitions."""
 
     API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
 

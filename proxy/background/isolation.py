@@ -156,7 +156,7 @@ async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 def persisting(work: Callable[[], object]) -> Callable[[], None]:
-    """Return a function for a thread, which calls ``work`` again a second after each exception, until it succeeds."""
+    """Return a function for a thread. It calls ``work``, and does so again a second after each exception."""
 
     def run() -> None:
         while True:

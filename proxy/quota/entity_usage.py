@@ -22,11 +22,11 @@ class UsageTotals(NamedTuple):
     observed_throttled_requests: int = 0
 
     def plus(self, other: "UsageTotals") -> "UsageTotals":
-        """Return the sum of these totals and ``other``, field by field."""
+        """Return these totals plus ``other``, field by field."""
         return UsageTotals(*map(add, self, other))
 
     def minus(self, other: "UsageTotals") -> "UsageTotals":
-        """Return the difference between these totals and ``other``, field by field."""
+        """Return these totals minus ``other``, field by field."""
         return UsageTotals(*map(sub, self, other))
 
 

@@ -62,7 +62,7 @@ class MutationDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationThrottle:
-    """How long a client must wait, counted from ``recorded_ms``, when its request was charged."""
+    """How long a client must wait, counted from ``recorded_ms``, the time when its request was charged."""
 
     throttle_time_ms: int
     recorded_ms: int

@@ -93,9 +93,10 @@ class ServiceClock:
         return self._served
 
     def begin(self, *, may_wait: bool, now_ns: int) -> Service:
-        """Begin the service of a request, which may wait at the broker if ``may_wait``. The caller must ``end`` it.
+        """Begin the service of a request. The caller must call ``end`` with the result.
 
-        Call this when the request was forwarded and the connection's earlier requests were answered.
+        Call this when the request was forwarded and the connection's earlier requests were answered. ``may_wait`` says
+        whether the request may wait at the broker, for example for data.
         """
         # The next lines advance the clock. They are repeated in ``end`` without a call, because each request runs both.
         if now_ns >= self._waits_from_ns:

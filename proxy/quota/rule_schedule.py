@@ -59,9 +59,10 @@ class RuleSchedule(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, most: int, *, now_ms: int) -> dict[K, Rule | None]:
-        """Return the rules with changed limits in their new form, or None for a rule that does not apply now.
+        """Return the new form of each rule whose limits have changed, by key.
 
-        Checks at most ``most`` rules. The caller must call it again while ``next_ms`` is not in the future.
+        The new form is None if the rule does not apply now. Checks at most ``most`` rules. The caller must
+        call this again while ``next_ms`` is not in the future.
         """
         if now_ms < self._as_of_ms:
             # The clock was set back, so changes that were already made may be in the future again.

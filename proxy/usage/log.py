@@ -87,7 +87,7 @@ class UsageLogger:
             sink.join(0)
 
     def _may_read(self) -> bool:
-        """Return whether every sink is ready and has room. If not, the interval gets longer."""
+        """Return whether every sink is ready and has room. If not, the current interval is extended."""
         if not self._is_ready:
             known = [sink.last_start_ms for sink in self.sinks]
             if None not in known:

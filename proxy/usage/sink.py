@@ -99,7 +99,7 @@ class Sink:
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for the thread to end. Records that are still queued then are counted as dropped."""
+        """Wait until the thread ends, or for ``timeout_s``. Records that are then still queued count as dropped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self.queued:

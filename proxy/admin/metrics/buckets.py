@@ -87,7 +87,7 @@ def _together(one: Row, other: Row) -> Row:
 
 
 class Names:
-    """Remembers which buckets of one kind of quota have series of their own."""
+    """Remembers which buckets of one kind of quota have time series of their own."""
 
     def __init__(self, most: int = MAX_BUCKETS) -> None:
         self._most = most

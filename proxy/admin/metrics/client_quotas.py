@@ -35,7 +35,7 @@ _OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
 
 
 class ClientQuotaMetrics:
-    """Collects the metrics of client quotas. It remembers between scrapes which entities have series of their own."""
+    """Collects the metrics of client quotas. It remembers which entities have time series of their own."""
 
     def __init__(self, *, most_buckets: int | None = None) -> None:
         self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in BUCKET_KINDS}

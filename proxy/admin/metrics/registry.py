@@ -29,7 +29,7 @@ from kafka_quota_proxy.proxy.server.server import Server
 
 
 class MetricRegistry:
-    """Collects the metrics of one proxy. It remembers between scrapes which entities have series of their own."""
+    """Collects the metrics of one proxy. It remembers which entities have time series of their own."""
 
     def __init__(self, server: Server, reloads: Reloads, *, most_buckets: int | None = None) -> None:
         self._server = server
