@@ -166,7 +166,7 @@ class Segments:
         return (path for _, _, path in sorted(named))
 
     def _trim(self) -> None:
-        """Remove the oldest complete files, but never the newest, until all have at most ``retention_size_bytes``."""
+        """Remove the oldest complete files, never the newest, until all together fit ``retention_size_bytes``."""
         most = self._settings.retention_size_bytes
         if most is None:
             return
