@@ -78,7 +78,7 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def children(parent: Element) -> list[Element]:
-    """Return the elements in the content of an element. Raises CertificateError if they are not whole elements."""
+    """Return the elements in the content of an element. Raises CertificateError if the content ends within one."""
     found: list[Element] = []
     at = parent.content_start
     while at < parent.end:

@@ -1,6 +1,6 @@
 """The settings of a fair call queue, which decides which requests go to a broker first.
 
-They are Hadoop's settings, and options for the points in which this program can differ from Hadoop.
+They are Hadoop's settings, and options by which this program can differ from Hadoop.
 """
 
 from __future__ import annotations

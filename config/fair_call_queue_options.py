@@ -98,7 +98,7 @@ def parse_providers(value: object, choices: type[_E]) -> _E:
 
 
 def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
-    """Return the whole numbers in a list or in text with commas, or a single number as a tuple.
+    """Return a tuple of the whole numbers that a list, text with commas or a single number gives.
 
     Each number is from ``minimum`` to the largest int32.
     """
@@ -119,7 +119,7 @@ def parse_turns(value: object) -> tuple[int, ...]:
 
 
 def parse_durations_ms(value: object) -> tuple[int, ...]:
-    """Return the durations in a list or in text with commas, or a single duration as a tuple, in milliseconds.
+    """Return a tuple of the durations, in milliseconds, that a list, text with commas or a single duration gives.
 
     As in Hadoop, a number without a unit is in milliseconds.
     """

@@ -21,7 +21,7 @@ _weight: Final = read.whole_number(options.INT32_MIN, INT32_MAX, ", the weight o
 
 
 def none_for_false(value: object) -> object:
-    """Return a section as it is, or None if it is ``false``."""
+    """Return a section as it is, or None for ``false``, which stands for no section."""
     if value is not False and not isinstance(value, dict):
         raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
     return None if value is False else value

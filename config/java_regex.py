@@ -59,7 +59,7 @@ class _Atom:
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$``.
+    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$`` (see the module's text).
 
     Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or RE2 cannot express it.
     """

@@ -53,7 +53,7 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
     r"""Return the parts of a replacement, which are literal texts and numbers of groups.
 
     ``\1``, ``\g<1>`` and ``\g<name>`` stand for groups of the pattern. Raises LinearRegexError if there is no such
-    group, or if there is another backslash.
+    group, and for any other use of a backslash.
     """
     parts: list[str | int] = []
     at = 0

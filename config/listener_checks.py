@@ -77,7 +77,7 @@ def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
 
 
 def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: dict[str, object]) -> None:
-    """Report a listener without exactly one of ``upstream`` and ``bootstrap_servers``, and keys that do not fit."""
+    """Report listeners with both or none of ``upstream`` and ``bootstrap_servers``, and keys that do not fit these."""
     if "bootstrap_servers" not in listener:
         if "upstream" not in listener:
             message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"

@@ -59,7 +59,7 @@ def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check the bytes of a configuration file as ``load`` does, but without I/O and a check for expired rules."""
+    """Check the bytes of a configuration file as ``load`` does, but do no I/O and do not report expired rules."""
     return _load(data, file=file, reads_files=False, now=None)
 
 

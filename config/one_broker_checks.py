@@ -26,7 +26,7 @@ def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]
     """Warn of each listener that may lead to the same broker as a listener before it in the file.
 
     ``hosts`` has the IP addresses of host names. Without ``hosts``, host names are compared as texts. With ``hosts``,
-    only listeners with different host names and a common IP address are reported.
+    the only warnings are for hosts that have different names and a common IP address.
     """
     before: list[_Upstream] = []
     for upstream in _upstreams(file):

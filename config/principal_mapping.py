@@ -44,7 +44,7 @@ class LetterCase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRule:
-    """One mapping rule. If ``pattern`` is None, the rule is ``DEFAULT``, which takes the whole distinguished name."""
+    """One mapping rule. If ``pattern`` is None, it is ``DEFAULT``, and the user is the whole distinguished name."""
 
     source: str  # as written
     pattern: Pattern | None = None  # the Java pattern, translated to RE2

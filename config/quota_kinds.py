@@ -62,7 +62,7 @@ def _counted(words: str) -> Callable[[float], str]:
 class Counter:
     """A counter ``kafka_quota_proxy_NAME_total`` in ``/metrics``, which sums up what was charged to a kind of quota.
 
-    The amount that a bucket has recorded is divided by ``recorded_per_unit``.
+    ``recorded_per_unit`` is how much of what a bucket records makes one unit of the counter, such as 10**9 ns for 1 s.
     """
 
     name: str
@@ -86,7 +86,7 @@ class KafkaMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaKindSpec:
-    """A row of the table ``QuotaKind``: all properties of one kind of quota."""
+    """A row of the table ``QuotaKind``, with all properties of one kind of quota."""
 
     key: str  # in the configuration file; Kafka's own name if Kafka has the quota
     label: str  # the name of the kind in metrics and in the usage log

@@ -9,8 +9,8 @@ The header comes before the bytes of the connection. Version 1 is a line of ASCI
 Version 2 is binary, big-endian::
 
     signature   0D 0A 0D 0A 00 0D 0A 51 55 49 54 0A
-    uint8       version in the high half (2), command in the low one (0 LOCAL, 1 PROXY)
-    uint8       family in the high half (0 none, 1 IPv4, 2 IPv6, 3 UNIX), transport in the low one (1 stream)
+    uint8       version in the high half (2), command in the low half (0 LOCAL, 1 PROXY)
+    uint8       family in the high half (0 none, 1 IPv4, 2 IPv6, 3 UNIX), transport in the low half (1 stream)
     uint16      the number of bytes that follow: addresses and ports as in version 1, then TLVs, which are ignored
 
 LOCAL is for a connection of the load balancer itself, such as a health check.
