@@ -53,7 +53,7 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Makes the changes of one request at a time. The store applies the changes through ``applier``."""
+    """Handles requests to change quotas, one at a time. The store applies the changes through ``applier``."""
 
     def __init__(
         self,

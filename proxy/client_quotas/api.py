@@ -95,7 +95,7 @@ class Ticket:
 
 
 class QuotaRequestHandler(Protocol):
-    """Answers the requests of administrators."""
+    """Answers the requests of administrators about quotas."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Queue a request and return its ticket, or None if the queue is full. The answer wakes ``owner``."""

@@ -57,7 +57,7 @@ class ActiveRules:
         return self.tables.change(self.config, changes)
 
     def policy(self, listener: Listener) -> Policy:
-        """Return the policy for the connections of a listener."""
+        """Return the settings for the connections of a listener."""
         return Policy(
             listener.max_frame_size_bytes,
             listener.enforcement or self.config.enforcement,

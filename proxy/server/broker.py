@@ -91,7 +91,7 @@ class Upstream:
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:
-    """Return the argument ``local_addr`` of ``create_connection`` for the address ``source`` and any port."""
+    """Return the ``local_addr`` of asyncio's ``create_connection`` for the address ``source`` with any port."""
     return None if source is None else (source, 0)
 
 

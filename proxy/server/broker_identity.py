@@ -42,7 +42,7 @@ class UpstreamLocation(NamedTuple):
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Group the upstreams that lead to the same broker. Return the indexes of each group in ascending order."""
+    """Group upstreams by broker. Return the indexes of the upstreams in each group, in ascending order."""
     of_place: dict[Address, set[BrokerIdentity]] = {}
     for upstream in upstreams:
         if upstream.identity is not None:

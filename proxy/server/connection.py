@@ -240,7 +240,7 @@ class ClientConnection(asyncio.Protocol):
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write the bytes that the session has for the client and the broker, then adapt reading and the timer."""
+        """Write the session's bytes for the client and the broker. Then update what is read, and set the timer."""
         state, transports = self._state, self.transports
         if state.to_broker:
             if transports.broker is not None:
@@ -264,7 +264,7 @@ class ClientConnection(asyncio.Protocol):
                 self._close_when_answered()
 
     def update_reading(self) -> None:
-        """Pause or resume reading, so that each side is read only while its bytes can be used."""
+        """Pause or resume reading, so that each side is read only while its bytes can be forwarded."""
         state, transports = self._state, self.transports
         if not self.is_closed:
             is_blocked = state.is_blocked and self._half_closed is None

@@ -25,7 +25,10 @@ LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is char
 
 
 class OrphanedConnections:
-    """The orphaned connections of one listener, at most ``MAX_KEPT``. ``counts`` counts their ends by result."""
+    """The orphaned connections of one listener, at most ``MAX_KEPT``.
+
+    ``counts`` has how many connections ended with each result: answered, cut short, or lost.
+    """
 
     def __init__(self) -> None:
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)

@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 
 
 class ReplicationLimits:
-    """Applies limits on replication. While there are limits, and a broker to ask is known, a watcher runs."""
+    """Applies limits on replication. A watcher runs while there are limits and at least one broker to ask."""
 
     def __init__(
         self, config: ProxyConfig, start: Callable[[Callable[[], Coroutine[None, None, None]]], asyncio.Task[None]]

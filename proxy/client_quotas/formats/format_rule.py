@@ -44,7 +44,7 @@ def shown_limits(rule: StoredRule) -> str:
 
 
 def log_words(rule: StoredRule | None) -> str:
-    """Return the limits and terms of a rule as text for a log message, with plain numbers."""
+    """Return the limits and terms of a rule as text for a log message, with numbers without units."""
     fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
 

@@ -144,7 +144,7 @@ def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[
 
 
 class _Entities(NamedTuple):
-    """Has the arguments of ``decide``, and decides on one entity at a time."""
+    """Holds the arguments of ``decide``, and decides on one entity at a time."""
 
     rules: Mapping[Entity, StoredRule]
     is_host: Callable[[str], bool]

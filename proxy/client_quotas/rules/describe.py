@@ -1,4 +1,4 @@
-"""Finds the rules that the filter of a DescribeClientQuotas request matches, and the faults of a filter, as Kafka does.
+"""Finds the rules that match the filter of a DescribeClientQuotas request, or the fault of the filter, as Kafka does.
 
 Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
 """

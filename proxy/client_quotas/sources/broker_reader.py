@@ -18,9 +18,9 @@ _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """Reads quotas from the first of several brokers that answers. Call ``close`` after any error.
+    """Reads quotas from one of several brokers: the first that answers. Call ``close`` after any error.
 
-    Most errors are one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    Raises ``RefusedError``, or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:

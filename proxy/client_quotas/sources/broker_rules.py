@@ -53,14 +53,14 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
 
 
 def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
-    """Return the changes that turn one set of rules into the other, one for each entity."""
+    """Return the changes that turn one set of rules into the other, one change for each entity that differs."""
     gone = (Change(entity, None) for entity in before.keys() - after.keys())
     come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
     return (*gone, *come)
 
 
 def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
-    """Return the host names for which ``changes`` set a rule, without IP addresses."""
+    """Return the host names, but not the IP addresses, for which ``changes`` set a rule."""
     return frozenset(
         change.entity.ip
         for change in changes

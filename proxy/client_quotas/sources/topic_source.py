@@ -138,7 +138,7 @@ class TopicSource:
         await self._apply_changes()
 
     async def _apply_changes(self) -> None:
-        """Apply changes, except after half a batch. The other half may have the terms of a limit."""
+        """Apply changes, but only between batches, because the rest of a batch may have the terms of a limit."""
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)

@@ -78,7 +78,7 @@ Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """Raised if a topic cannot be written or read.
+    """Raised if a ``TopicWriter`` cannot write to its topic, or read from it.
 
     Attributes:
         may_be_there: True if the records may be in the topic, or may be appended later.

@@ -285,7 +285,7 @@ class TopicStore:
         self._has_moved.set()
 
     async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changes, except after half a batch. The other half may have the terms of a limit."""
+        """Apply changes, but only between batches, because the rest of a batch may have the terms of a limit."""
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             self._log_notices()

@@ -255,7 +255,7 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key and the value of a record for the table. If ``terms`` is not None, ``terms`` is the value."""
+    """Return the key and the value that the table keeps for a record. ``terms`` are its decoded terms, if any."""
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms

@@ -198,7 +198,7 @@ def client_fault(error: Exception) -> str:
 
 
 def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> str:
-    """Return a text on why the TLS handshake with a broker failed, and what would help."""
+    """Return a text that says why the TLS handshake with a broker failed, and what would help."""
     tls = context.settings if context else None
     if not isinstance(tls, UpstreamTls):
         return f"the TLS handshake with {host} failed: {error}"
