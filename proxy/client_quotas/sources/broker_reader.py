@@ -20,7 +20,7 @@ _SIZE_AND_ID_BYTES: Final = 8
 class BrokerReader:
     """Reads quotas from one of several brokers: the first that answers. Call ``close`` after any error.
 
-    Raises ``RefusedError``, or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    ``read`` may raise ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:
