@@ -18,9 +18,9 @@ def parse_address(value: str) -> Address:
     """Return the address in ``HOST:PORT`` or ``[IPV6]:PORT``. Raises UnitError if ``value`` is not an address."""
     if "://" in value:
         protocol, _, rest = value.partition("://")
-        raise UnitError(f"an address here has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
+        raise UnitError(f"an address has no protocol; write {rest or 'HOST:PORT'} without {protocol}://")
     if "," in value:
-        raise UnitError(f"one address is wanted, not a list; {_ADDRESS_HELP}")
+        raise UnitError(f"must be one address, not a list; {_ADDRESS_HELP}")
     match = _HOST_PORT.fullmatch(value)
     if match is None:
         raise UnitError(f"{shown(value)} is not an address; {_ADDRESS_HELP}")
@@ -40,11 +40,11 @@ def parse_ip(value: str) -> str:
     An IPv4-mapped IPv6 address becomes an IPv4 address.
     """
     if "/" in value:
-        raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each of all others")
+        raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each address without a rule")
     try:
         address = ip_address(value)
     except ValueError as error:
-        raise UnitError(f"{shown(value)} is no IP address; write one such as 10.0.0.7, or <default>") from error
+        raise UnitError(f"{shown(value)} is not an IP address; write one such as 10.0.0.7, or <default>") from error
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 

@@ -65,7 +65,7 @@ def validity_of(der: bytes) -> tuple[datetime, datetime]:
     fields, first = _fields(der)
     times = children(_only(fields, first + 3, _SEQUENCE))
     if len(times) != 2:
-        raise CertificateError("no X.509: a certificate holds from one time until another")
+        raise CertificateError("not X.509: a certificate has a start and an end of its validity")
     return _time(times[0]), _time(times[1])
 
 
@@ -97,7 +97,7 @@ def _fields(der: bytes) -> tuple[list[Element], int]:
 
 def _only(elements: list[Element], index: int, tag: int) -> Element:
     if index >= len(elements) or elements[index].tag != tag:
-        raise CertificateError(f"no X.509: element {index} is missing or has another tag than {tag:#04x}")
+        raise CertificateError(f"not X.509: element {index} is missing or has another tag than {tag:#04x}")
     return elements[index]
 
 
@@ -107,20 +107,20 @@ def _element(data: bytes, at: int, end: int) -> Element:
     Raises CertificateError if the element is malformed or ends after ``end``.
     """
     if end - at < 2:
-        raise CertificateError("no DER: an element ends before its length")
+        raise CertificateError("not DER: an element ends before its length")
     tag, length, content_start = data[at], data[at + 1], at + 2
     if tag & 0x1F == 0x1F:
-        raise CertificateError("no X.509: a tag above 30")
+        raise CertificateError("not X.509: a tag above 30")
     if length >= 0x80:
         # In the long form, this byte says how many bytes of length follow. DER forbids 0x80, the indefinite length.
         size = length & 0x7F
         length = int.from_bytes(data[content_start : content_start + size])
         is_possible = 0 < size <= min(_MAX_LENGTH_BYTES, end - content_start)
         if not is_possible or length < 0x80 or length >> 8 * (size - 1) == 0:
-            raise CertificateError("no DER: a length that could be shorter, is too long or has no end")
+            raise CertificateError("not DER: a length that could be shorter, is too long or has no end")
         content_start += size
     if length > end - content_start:
-        raise CertificateError("no DER: an element ends after what it is in")
+        raise CertificateError("not DER: an element ends after what it is in")
     return Element(data, tag, at, content_start, content_start + length)
 
 
@@ -134,4 +134,4 @@ def _time(element: Element) -> datetime:
     try:
         return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
     except ValueError as error:
-        raise CertificateError(f"{text} is no time") from error
+        raise CertificateError(f"{text} is not a time") from error

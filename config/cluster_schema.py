@@ -53,7 +53,7 @@ def _replicas(value: object) -> ThrottledReplicas:
 
 def _path(*, rate: float, source: str, **ends: Any) -> model.ReplicationPath:  # noqa: ANN401 - fields of the path
     if not ends:
-        raise ValueError("names no path; give leader, follower, leader_rack, follower_rack or several of them")
+        raise ValueError("names no path; give at least one of leader, follower, leader_rack and follower_rack")
     return model.ReplicationPath(rate=rate, source=source, **ends)
 
 
@@ -97,7 +97,7 @@ def quotas_from_mapping(value: object) -> object:
         return {"broker": {}}
     servers, slash, topic = value.removeprefix("kafka://").partition("/")
     if not value.startswith("kafka://") or not slash:
-        raise ValueError(f"{shown(value)} is no topic; write {_QUOTAS_FROM}")
+        raise ValueError(f"{shown(value)} is not a topic; write {_QUOTAS_FROM}")
     parse_addresses(servers)
     return {"kafka": {"bootstrap_servers": servers, "topic": read.topic_name(topic)}}
 

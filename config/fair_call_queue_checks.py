@@ -94,14 +94,14 @@ class _Section:
         self._check_in_flight()
         for key, choices in _PROVIDERS.items():
             if self._parsed(key, partial(options.parse_providers, choices=choices)) and "," in str(self._section[key]):
-                self._warn(key, "names several, of which the first counts; write that one")
+                self._warn(key, "has several values, of which only the first counts; write only that one")
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
         """Warn of Hadoop's deprecated keys, which take precedence over their new names."""
         for old, new in options.DEPRECATED.items():
             if self._section.get(old):
-                instead = f", and wins over {new}" if new in self._section else ""
+                instead = f" and overrides {new}" if new in self._section else ""
                 self._warn(old, f"is Hadoop's old name{instead}; write {new}")
 
     def _levels(self) -> int | None:
@@ -171,7 +171,7 @@ class _Section:
         if self._section.get("max_in_flight", options.ADAPTIVE) != options.ADAPTIVE:
             for key in (_LEAST_IN_FLIGHT, _MOST_IN_FLIGHT):
                 if key in self._section:
-                    self._error(key, f"belongs to max_in_flight: {options.ADAPTIVE}; with a fixed number, remove it")
+                    self._error(key, f"belongs to max_in_flight: {options.ADAPTIVE}; remove it if the number is fixed")
 
     def _warn_of_what_has_no_effect(self) -> None:
         by_response_time = "decay-scheduler.backoff.responsetime.enable"

@@ -141,7 +141,7 @@ class _Translator:
         else:
             return ""
         if not atom.can_repeat:
-            _refuse(f"{text} repeats a place, not characters; leave it out")
+            _refuse(f"{text} repeats a position, not characters; remove it")
         if atom.can_be_empty and text != "?":
             # Java and RE2 end the repetition of a possibly empty group at different places.
             _refuse(f"{text} repeats a group that can be empty; let each repetition take one character at least")
@@ -169,7 +169,7 @@ class _Translator:
             self._at = found.end()
             opening, flags = "(?:", _changed_flags(flags, found)
         elif self._peek() == "?":
-            _refuse(f"({self._pattern[self._at : self._at + 3]} begins no group that Java knows")
+            _refuse(f"({self._pattern[self._at : self._at + 3]} does not begin a group that Java knows")
         inner = self._alternatives(flags, depth + 1)
         if not self._take(")"):
             _refuse(r"a ( is not closed; write \( for the character")
@@ -189,7 +189,7 @@ class _Translator:
             self._at = code.end()
             number = int(code[code.lastgroup or 0], 16)
             if number > 0x10FFFF or 0xD800 <= number <= 0xDFFF:
-                _refuse(f"\\{code[0]} is no character by itself; write the character")
+                _refuse(f"\\{code[0]} is not a character; write the character")
             return chr(number)
         character = self._next("a backslash at the end escapes nothing")
         if character in _CONTROLS:
@@ -263,9 +263,9 @@ def _changed_flags(flags: _Flags, found: re.Match[str]) -> _Flags:
 def _counted(found: re.Match[str]) -> str:
     least, most = int(found[1]), int(found[3] or found[1])
     if max(least, most) > _MAX_REPEAT:
-        _refuse(f"{found[0]} is too many; at most {_MAX_REPEAT} can be asked for")
+        _refuse(f"{found[0]} is too many; at most {_MAX_REPEAT} repetitions are supported")
     if most < least:
-        _refuse(f"{found[0]} asks for at most {most} and at least {least}")
+        _refuse(f"{found[0]} has a maximum of {most} below its minimum of {least}")
     return f"{{{least}{found[2] or ''}{'' if found[3] is None else most}}}"
 
 

@@ -52,7 +52,7 @@ def _check_binds(file: UncheckedFile) -> None:
         clashes = (line for other, line in bound if bind.port == other.port != 0 and share_host(bind.host, other.host))
         line = next(clashes, None)
         if line is not None:
-            file.error(location, f"{bind} is already bound in line {line}; give each its own address or port")
+            file.error(location, f"{bind} is already bound in line {line}; give each listener its own address or port")
         bound.append((bind, file.line(location)))
     for at, listener in file.elements("listeners"):
         for key in ("upstream", "bootstrap_servers"):
@@ -91,10 +91,10 @@ def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: di
         file.error((*at, "bootstrap_servers"), message)
     bind = address_of(listener.get("bind"))
     if bind and bind.host in ANY_HOST and "advertised_host" not in listener:
-        message = f"is missing; clients cannot connect to {bind.host}: write the host that they reach"
+        message = f"is missing; clients cannot connect to {bind.host}: write the host that clients use"
         file.error((*at, "advertised_host"), message)
     if bind and bind.port == 0 and "broker_ports" not in listener:
-        file.error((*at, "broker_ports"), "is missing; with bind to port 0 there is none to count from")
+        file.error((*at, "broker_ports"), "is missing; bind to port 0 gives no port to count from")
 
 
 def _check_broker_ports(file: UncheckedFile) -> None:
@@ -132,14 +132,14 @@ def _check_tls(file: UncheckedFile) -> None:
             _check_client_auth(file, (*at, "client_tls"), client)
         if isinstance(upstream, dict) and ("certificate" in upstream) != ("key" in upstream):
             missing, given = ("key", "certificate") if "certificate" in upstream else ("certificate", "key")
-            message = f"is missing; {given} is of no use without it: give both, or neither"
+            message = f"is missing; {given} has no effect without it: give both, or neither"
             file.error((*at, "upstream_tls", missing), f"{message} for brokers that ask for none")
 
 
 def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tls: dict[str, object]) -> None:
     client_auth = client_tls.get("client_auth", ClientAuth.NONE.value)
     if client_auth in _ASKING and "client_ca" not in client_tls:
-        message = "is missing; without it no client's certificate can be right: write the path of a PEM file with "
+        message = "is missing; without it no client's certificate can be verified: write the path of a PEM file with "
         file.error((*at, "client_ca"), f"{message}the certificates of the authorities that sign them")
     if client_auth == ClientAuth.NONE.value:
         # These keys suggest that the operator wants clients to present certificates.

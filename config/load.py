@@ -48,7 +48,7 @@ def read(path: str | Path) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
-        message = f"cannot be read: {error.strerror or error}; give the path of a YAML file"
+        message = f"cannot be read: {error.strerror or error}; use the path of a YAML file"
         raise UnreadableFileError([Fault(file=str(path), line=1, key="(file)", message=message)]) from error
 
 
@@ -67,7 +67,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
     document = parse(_decoded(data, file), file=file)
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else f"is {document.kind(())}"
-        message = f"{what}; a configuration is a mapping that has listeners at least"
+        message = f"{what}; a configuration is a mapping with at least the key listeners"
         raise InvalidConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
     unchecked = UncheckedFile(document)
     check(unchecked, now_ms=None if now is None else int(now.timestamp() * 1_000))

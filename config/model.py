@@ -182,7 +182,7 @@ class QuotaRule:
         if limit_of_key:
             unknown = limit_of_key.keys() - set(CLIENT_LIMIT_KEYS)
             if unknown:
-                raise TypeError(f"not the key of a quota: {min(unknown)}")
+                raise TypeError(f"{min(unknown)} is not the key of a quota")
             named = {key: limit for key, limit in limit_of_key.items() if limit is not None}
             limits = {**limits, **named} if limits else named
         put = object.__setattr__  # the generated __init__ of a frozen dataclass sets its fields in the same way

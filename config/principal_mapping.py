@@ -72,7 +72,7 @@ def _split(text: str) -> list[str]:
         found = _NEXT.match(stripped, at)
         if found is None:
             # Kafka would silently ignore the text after the line break.
-            raise MappingRuleError("has a line break between rules where no comma stands; write one rule a line")
+            raise MappingRuleError("has a line break between rules without a comma; write one rule per line")
         sources.append(found["rule"])
         at = found.end()
     return sources
@@ -130,7 +130,7 @@ def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
         return pattern.groupindex[named[1]], named.end()
     digits = text[at : at + 1]
     if digits not in tuple("0123456789"):
-        raise MappingRuleError(r"$ is followed by a group's number or {NAME}; write \$ for the character")
+        raise MappingRuleError(r"$ must be followed by a group's number or {NAME}; write \$ for the character")
     at += 1
     # As in Java, another digit belongs to the number only if a group with the longer number exists.
     while text[at : at + 1] in tuple("0123456789") and int(digits + text[at]) <= pattern.groups:
@@ -155,7 +155,7 @@ def _with_literal_back_references(text: str, groups: int) -> str:
             continue
         # A longer number exceeds an int32, and would be slow to parse.
         if len(found[1]) > 10 or int(found[1]) > INT32_MAX:
-            raise MappingRuleError(f"${found[1][:20]} is no group's number")
+            raise MappingRuleError(f"${found[1][:20]} is not a group's number")
         number = int(found[1])
         while number > groups and number >= 10:
             number //= 10

@@ -32,7 +32,7 @@ def warn_of_expired(file: UncheckedFile, *, now_ms: int) -> None:
         location = (*at, "expires")
         expires_ms = parsed(parse_instant_ms, file.document.text(location)) if "expires" in rule else None
         if expires_ms is not None and expires_ms <= now_ms:
-            message = f"expired since {written_instant(expires_ms)}: it is as if the rule was not there; remove it, or "
+            message = f"expired at {written_instant(expires_ms)}: the rule has no effect; remove it, or "
             file.warn(location, f"{message}write a later time")
 
 

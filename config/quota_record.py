@@ -167,14 +167,14 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
     if key is None:
         raise ValueError("there is none")
     if len(key) > MAX_KEY_BYTES:
-        raise ValueError(f"{len(key)} bytes are too many")
+        raise ValueError(f"has {len(key)} bytes, which is too long")
     names = _object(key)
     record: QuotaRecord
     if names == _NEWS:
         record = News()
     else:
         if not names.keys() <= {"proxy", "key", *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
-            raise ValueError("names no entity; give user, client-id or ip, and of more nothing or proxy or key")
+            raise ValueError("names no entity; give user, client-id or ip, and at most one of proxy and key")
         if "ip" in names and not names.keys() <= {"ip", "key"}:
             raise ValueError("ip is an entity of its own, without user, client-id or proxy")
         user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
@@ -185,7 +185,7 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
         else:
             record = Rule(user=user, client_id=client_id, ip=ip)
     if _key_of(record) != key:
-        raise ValueError("another form of a key; written without spaces, in UTF-8, in the order of the format")
+        raise ValueError("must be written without spaces, in UTF-8, in the order of the format")
     return record
 
 
@@ -199,7 +199,7 @@ def _entity_name(name: object) -> EntityName:
     except UnicodeEncodeError:
         raise ValueError("a name holds half of a pair of surrogates") from None
     if size_bytes > MAX_NAME_BYTES:
-        raise ValueError(f"a name has {size_bytes} bytes; {MAX_NAME_BYTES} is the most")
+        raise ValueError(f"a name has {size_bytes} bytes; at most {MAX_NAME_BYTES} are allowed")
     return name
 
 
@@ -212,7 +212,7 @@ def _quota_key(key: object, *, is_ip: bool) -> str:
 
 def _proxy_name(name: object) -> str:
     if not isinstance(name, str) or not _PROXY_NAME.fullmatch(name):
-        raise ValueError("proxy is no name of one: 1 to 100 letters, digits, dots, underscores and hyphens")
+        raise ValueError("the name of a proxy must be 1 to 100 letters, digits, dots, underscores and hyphens")
     return name
 
 
@@ -220,7 +220,7 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
     if not value:
         return record
     if len(value) > MAX_VALUE_BYTES:
-        raise ValueError(f"{len(value)} bytes are too many")
+        raise ValueError(f"has {len(value)} bytes, which is too long")
     given = _object(value)
     if isinstance(record, News):
         return _news(given) if given else record
@@ -237,7 +237,7 @@ def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, obje
         raise ValueError("a setting has the key value only")
     if key == TERMS:
         if not isinstance(value, dict) or not value:
-            raise ValueError("terms are an object with something in it")
+            raise ValueError("terms must be an object that is not empty")
         return value
     if KIND_OF_KEY[key].spec.unit.is_whole:
         return _limit(key, value)

@@ -27,7 +27,7 @@ def _entity_name(value: object) -> model.EntityName:
     name = read.text("a name or <default>")(value)
     size_bytes = len(name.encode("utf-8", "surrogatepass"))
     if size_bytes > model.MAX_NAME_BYTES:
-        raise ValueError(f"has {size_bytes} bytes; names have {model.MAX_NAME_BYTES} at the most in Kafka's protocol")
+        raise ValueError(f"has {size_bytes} bytes; names have at most {model.MAX_NAME_BYTES} in Kafka's protocol")
     return model.DEFAULT if name == model.DEFAULT.value else name
 
 

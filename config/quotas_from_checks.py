@@ -22,7 +22,7 @@ def check_quotas_from(file: UncheckedFile) -> None:
         if "kafka" not in section and "broker" not in section:
             file.error(_AT, "names no topic; give kafka, with bootstrap_servers and topic, or broker")
         if "kafka" in section and "broker" in section:
-            message = "cannot be given with kafka; one of them has the quotas that are not in this file"
+            message = "cannot be given with kafka; remove one of them"
             file.error((_KEY, "broker"), message)
         check_client(file, _KEY, "broker")
     check_topic(file, _KEY)
@@ -43,7 +43,7 @@ def _warn_of_own_address(file: UncheckedFile) -> None:
             if bind is not None and _leads_here(server, bind, listener.get("advertised_host")):
                 line = file.line((*at, "bind"))
                 message = f"{server} is bound by this proxy in line {line}, which reads the {what} before it serves"
-                file.warn(location, f"{message} a client; name a listener of the brokers that no proxy is in front of")
+                file.warn(location, f"{message} a client; name a listener of the brokers that has no proxy in front")
                 break
 
 

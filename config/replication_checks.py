@@ -56,7 +56,10 @@ def _check_node_ids(file: UncheckedFile) -> None:
         other_upstream, first = upstream_of.setdefault(node_id, (upstream, line))
         if other_upstream != upstream:
             message = f"{node_id} is also the node id of the broker in line {first}, which has another address: the two"
-            file.warn(location, f"{message} have one set of quotas if their cluster is one; else give each its own")
+            file.warn(
+                location,
+                f"{message} share their quotas if they are in one cluster; otherwise give each its own node id",
+            )
         other_node_id, first = node_id_of.setdefault(upstream, (node_id, line))
         if other_node_id != node_id:
             file.error(location, f"the same upstream has node id {other_node_id} in line {first}; a broker has one")
@@ -112,7 +115,7 @@ def check_client(file: UncheckedFile, *at: str) -> None:
                 message = f"has no effect with security_protocol {given}; write {example}, or remove this"
                 file.error((*at, key), message)
     if "ssl_keyfile" in settings and "ssl_certfile" not in settings:
-        file.error((*at, "ssl_certfile"), "is missing; ssl_keyfile is of no use without it")
+        file.error((*at, "ssl_certfile"), "is missing; ssl_keyfile has no effect without it")
 
 
 def check_topic(file: UncheckedFile, section: str) -> None:
@@ -134,7 +137,7 @@ def _check_brokers_to_ask(file: UncheckedFile, replication: Mapping[str, object]
         file.error((_KEY, "from_cluster"), f"there is no broker to ask; {cure}")
     for key in (_BOTH_SIDES, *_LISTS):
         if replication.get(key):
-            message = "there is no broker to ask for topic ids: followers that use them, from Kafka 3.1 on, go free"
+            message = "there is no broker to ask for topic ids: followers that use them are not throttled"
             file.warn((_KEY, key), f"{message}; {cure}")
     for at, path in file.elements(_KEY, "paths"):
         for key in _PATH_KEYS:
@@ -148,7 +151,9 @@ def _warn_of_rates(file: UncheckedFile, replication: Mapping[str, object]) -> No
     places += [((*at, "rate"), path.get("rate")) for at, path in file.elements(_KEY, "paths")]
     for location, rate in places:
         if warning := small_rate(rate):
-            file.warn(location, f"{warning} Kafka advises 1MB and more, for a throttle is only as fine as a fetch")
+            file.warn(
+                location, f"{warning} Kafka advises 1MB and more, because a throttle works in steps of whole fetches"
+            )
 
 
 def _warn_of_nothing(
@@ -156,9 +161,9 @@ def _warn_of_nothing(
 ) -> None:
     if not inter_broker and not file.list_at("principals", "brokers"):
         message = "nothing is throttled: replicas are recognised on listeners with inter_broker: true, and as one of"
-        file.warn(_AT, f"{message} principals.brokers; there are neither")
+        file.warn(_AT, f"{message} principals.brokers; the file has neither")
     if not any(key in replication for key in (*_RATES, "paths")) and replication.get("from_cluster") is not True:
-        file.warn(_AT, f"nothing is throttled, for there is no rate; give {_RATES[0]}, paths or from_cluster: true")
+        file.warn(_AT, f"nothing is throttled, because there is no rate; give {_RATES[0]}, paths or from_cluster: true")
 
 
 def _warn_of_part_of_a_follower(

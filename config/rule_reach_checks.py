@@ -113,18 +113,18 @@ def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
     if is_user and name.lower().startswith(_KAFKAS_TYPE):
         rest = name[len(_KAFKAS_TYPE) :].strip()
         right = f"write {rest}" if rest.strip("*") else for_all_others
-        message = f"{name!r} is the name of no user: the type that Kafka writes before a principal is left out here"
+        message = f"no user has the name {name!r}: write it without the type that Kafka writes before a principal"
         return f"{message}; {right}"
     if name.strip("<>()[]{}*").lower() in ("default", "") or name.lower() == "--entity-default":
-        return f"{name!r} is taken for the name of one {kind}, and matches no other; for all others {for_all_others}"
+        return f"{name!r} matches only one {kind} with exactly this name; for all others {for_all_others}"
     if "*" in name:
-        return f"{name!r} is taken for the name of one {kind}: names have no wildcards; for all others {for_all_others}"
+        return f"{name!r} matches only one {kind} of exactly this name, not a pattern; for all others {for_all_others}"
     if name.startswith("<") and name.endswith(">"):
-        return f"{name!r} is taken for the name of one {kind}; the only name with a meaning is {_DEFAULT}"
+        return f"{name!r} matches only one {kind} with exactly this name; the only special name is {_DEFAULT}"
     if is_user and name not in _NO_LOGIN and name.upper() in _NO_LOGIN:
-        return f"{name!r} is the name of no user: case counts; write {name.upper()}"
+        return f"no user has the name {name!r}: case matters; write {name.upper()}"
     if is_user and _PERCENT_ENCODED.search(name):
-        return f"{name!r} is encoded as in Kafka's metrics, and names are not; write {unquote(name)!r}"
+        return f"{name!r} is encoded as in Kafka's metrics, but names here are not; write {unquote(name)!r}"
     return None
 
 
@@ -132,7 +132,7 @@ def _address_fault(text: object) -> str | None:
     address = parsed(ip_address, text)
     if address is None or not (address.is_unspecified or address.is_multicast):
         return None
-    return f"no client has the address {text}; write one that clients come from, or {_DEFAULT} for each of all others"
+    return f"no client has the address {text}; write a client's address, or {_DEFAULT} for each address without a rule"
 
 
 # -- users that are exempt, or charged under another name --
@@ -143,7 +143,7 @@ def _warn_of_exempt(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     for rule in rules:
         if rule.user in exempt:
             line = file.line(("principals", "exempt", exempt.index(rule.user)))
-            message = f"never holds: {rule.user} is exempt from all quotas, by line {line}; remove one of the two"
+            message = f"never applies: line {line} exempts {rule.user} from all quotas; remove one of the two"
             file.warn((*rule.at, _USER), message)
 
 
@@ -192,7 +192,7 @@ def _warn_of_folded(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
         named = ((fold, fold.folded(rule.user)) for fold in folds)
         fold, name = next(((fold, name) for fold, name in named if name is not None), (None, None))
         if fold and name != rule.user and not any(one.may_make(rule.user) for one in folds):
-            message = f"never holds: the fold in line {file.line(fold.at)} charges {rule.user} as {name}"
+            message = f"never applies: the fold in line {file.line(fold.at)} charges {rule.user} as {name}"
             file.warn((*rule.at, _USER), f"{message}; write it for {name}")
 
 
@@ -254,8 +254,8 @@ def _warn_of_nested(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
         each = of_each.get(rule.user) if rule.user is not None and rule.client_id is None else None
         for key, value in rule.limits.items() if each else ():
             if each and _is_above(key, value, each.limits.get(key)):
-                message = f"holds for clients without a client-id alone: {_entity(each)} in line {file.line(each.at)}"
-                message += " wins for all others, and a user's limit is no bound of the sum; keep one of the two"
+                message = f"applies only to clients without a client-id: {_entity(each)} in line {file.line(each.at)}"
+                message += " wins for all others, and a user's limit does not bound their sum; keep one of the two"
                 file.warn((*rule.at, key), message)
 
 

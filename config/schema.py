@@ -35,7 +35,7 @@ _BUFFER: Final = read.quantity(
     parse_size,
     "a size, such as 512MiB",
     least=16 * 1024 * 1024,
-    otherwise="must be 16MiB or more; below it a few slow clients would be closed for nothing",
+    otherwise="must be 16MiB or more; below it a few slow clients would be closed without need",
 )
 
 
@@ -87,12 +87,14 @@ def _own_ip_address(value: object) -> str:
     try:
         return str(ip_address(name))
     except ValueError:
-        raise ValueError(f"{name!r} is no IP address; write one of this machine, such as 10.0.0.5") from None
+        raise ValueError(f"{name!r} is not an IP address; write one of this machine, such as 10.0.0.5") from None
 
 
 def _max_throttle_ms(value: object) -> int | None:
     if isinstance(value, str) and parse_duration_ms(value) == 0:
-        raise ValueError("0 would throttle no client; write enforcement: observe for that, or null for no bound")
+        raise ValueError(
+            "0 would throttle no client; write enforcement: observe to throttle none, or null for no bound"
+        )
     return read.or_null(read.positive_duration("a duration such as 25s, or null for no bound"))(value)
 
 

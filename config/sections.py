@@ -186,7 +186,7 @@ class SectionReader:
         own = _HADOOPS_PREFIX.sub("", key)
         sections = dict(self._root.within())
         if own != key and own in sections["fair_call_queue",].keys:
-            return f"has Hadoop's prefix, which says of which port it is; write {own} under fair_call_queue"
+            return f"has Hadoop's prefix with a port; write {own} under fair_call_queue"
         # The usual mistakes are underscores and capitals: client_id, maxThrottleTime.
         plain = {_plain(name): name for name in section.keys}
         near = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.7)
@@ -195,7 +195,7 @@ class SectionReader:
         for path, other in sections.items():
             if key in other.keys:
                 place = f"under {'.'.join(path)}" if path else "to the top of the file"
-                return f"unknown key here; it belongs {place}"
+                return f"unknown key; it belongs {place}"
         return f"unknown key; known here: {', '.join(section.keys)}"
 
     def _fault(self, location: _Location, message: str) -> Any:  # noqa: ANN401 - None, in place of the value

@@ -21,7 +21,7 @@ def parse_json(data: bytes) -> object:
     except json.JSONDecodeError as error:
         raise StrictJsonError(f"line {error.lineno} is not JSON: {error.msg}") from None
     except (ValueError, RecursionError):  # ValueError: a number of more than 4,300 digits
-        raise StrictJsonError("is not JSON that is read here") from None
+        raise StrictJsonError("is not JSON that this program accepts") from None
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -34,4 +34,4 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise StrictJsonError(f"{text} is no number")
+    raise StrictJsonError(f"{text} is not a number")

@@ -83,7 +83,7 @@ def parse_instant_ms(value: object, at: _At = ()) -> int:
     # The year is checked in UTC, in which instants are written.
     unix_ms = (instant - _EPOCH) // _MS
     if not _BEGIN_MS <= unix_ms < _END_MS:
-        raise TermsError(at, f"must be of a year from {_FIRST_YEAR} to {_LAST_YEAR}, in UTC")
+        raise TermsError(at, f"must be in a year from {_FIRST_YEAR} to {_LAST_YEAR}, in UTC")
     return unix_ms
 
 
@@ -94,7 +94,7 @@ def parse_schedule(value: object) -> Schedule:
     if "time_zone" not in given:
         raise TermsError((*at, "time_zone"), f"is missing; write {_ZONE_HELP}")
     if "days" not in given and "hours" not in given:
-        raise TermsError(at, "says no time; give days, hours or both")
+        raise TermsError(at, "has no time; give days, hours or both")
     begin, end = _minutes((*at, "hours"), given["hours"]) if "hours" in given else (0, DAY_MINUTES)
     return Schedule(
         time_zone=_zone((*at, "time_zone"), given["time_zone"]),
@@ -117,7 +117,7 @@ def parse_ramp(value: object) -> Ramp:
         raise TermsError((*at, "steps"), f"must be a whole number from 1 to {_MAX_STEPS}")
     over_ms = _ramp_duration_ms((*at, "over"), given["over"])
     if over_ms < steps:
-        raise TermsError((*at, "over"), "must be above 0, a millisecond for each step at least; write one such as 2h")
+        raise TermsError((*at, "over"), "must be at least a millisecond for each step; write one such as 2h")
     return Ramp(
         start=_limits((*at, "from"), given["from"]),
         begins_ms=parse_instant_ms(given["begins"], (*at, "begins")),
@@ -170,7 +170,7 @@ def _zone(at: _At, value: object) -> str:
     try:
         zone(name)
     except ValueError:
-        raise TermsError(at, f"{shown(name)} is no time zone that is known here; write {_ZONE_HELP}") from None
+        raise TermsError(at, f"{shown(name)} is not a known time zone; write {_ZONE_HELP}") from None
     return name
 
 
@@ -178,11 +178,11 @@ def _minutes(at: _At, value: object) -> tuple[int, int]:
     """Read hours such as ``08:00-18:00``. Return the minutes of the day at which they begin and end."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
-        raise TermsError(at, f"{shown(value)} are no hours; write {_HOURS_HELP}")
+        raise TermsError(at, f"{shown(value)} is not a range of hours; write {_HOURS_HELP}")
     begin = int(match[1]) * 60 + int(match[2])
     end = int(match[3] or match[5]) * 60 + int(match[4] or match[6])
     if begin == end:
-        raise TermsError(at, "end when they begin; leave hours out for whole days")
+        raise TermsError(at, "hours end when they begin; remove hours for whole days")
     return begin, end
 
 
@@ -196,7 +196,7 @@ def _days(at: _At, value: object) -> frozenset[int]:
         try:
             found |= days_of(text)
         except ValueError:
-            raise TermsError(at, f"{shown(text)} names no days; write {_DAYS_HELP}") from None
+            raise TermsError(at, f"{shown(text)} is not a list of days; write {_DAYS_HELP}") from None
     return found
 
 
@@ -204,7 +204,7 @@ def _limits(at: _At, value: object) -> tuple[tuple[str, float], ...]:
     """Return the limits in a mapping as pairs of key and limit, in the order of ``QuotaKind``."""
     given = known_mapping(at, value, KIND_OF_KEY)
     if not given:
-        raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or leave this out")
+        raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or remove this")
     return tuple((key, _limit((*at, key), key, given[key])) for key in KIND_OF_KEY if key in given)
 
 
@@ -221,5 +221,5 @@ def _ramp_duration_ms(at: _At, value: object) -> int:
     except UnitError as error:
         raise TermsError(at, str(error)) from None
     if duration_ms > MAX_RAMP_MS:
-        raise TermsError(at, f"must be {MAX_RAMP_MS // 3_600_000}h, a year, at the most")
+        raise TermsError(at, f"must be at most {MAX_RAMP_MS // 3_600_000}h (a year)")
     return duration_ms

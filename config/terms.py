@@ -135,16 +135,18 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:
-            message = "is not limited by the rule, which is where a ramp leads to; give it a limit, or remove it here"
+            message = (
+                "is not limited by the rule, so the ramp has no target; give the rule this limit, or remove it here"
+            )
             raise TermsError(("ramp", "from", key), message)
     for key, _ in (terms.schedule.otherwise or ()) if terms.schedule else ():
         if key not in allowed:
-            message = f"is no limit of such an entity; those are {', '.join(allowed)}"
+            message = f"is not a limit of such an entity; its limits are {', '.join(allowed)}"
             raise TermsError(("schedule", "otherwise", key), message)
     if CONNECTION_CREATION_RATE in allowed:
         for name in ("enforcement", "shaping"):
             if getattr(terms, name) is not None:
-                raise TermsError((name,), "is not for addresses; the listener's holds for them")
+                raise TermsError((name,), "is not for addresses; the setting of the listener applies to them")
 
 
 def check_kept(terms: Terms) -> None:
@@ -155,9 +157,9 @@ def check_kept(terms: Terms) -> None:
     try:
         is_same = read_terms(written) == terms
     except TermsError as error:
-        raise TermsError(error.path, f"could not be read again as they are written: {error.message}") from None
+        raise TermsError(error.path, f"would not be the same when read again: {error.message}") from None
     if not is_same:
-        raise TermsError((), f"could not be read again as they are written: {shown(written)}")
+        raise TermsError((), f"would not be the same when read again: {shown(written)}")
 
 
 def written_terms(terms: Terms) -> dict[str, object]:

@@ -48,7 +48,7 @@ def parse(text: str) -> ThrottledReplicas:
     """Return the replicas in a value. Raises ThrottledReplicasError if Kafka would refuse the value."""
     replicas, unread = read(text)
     if unread:
-        raise ThrottledReplicasError(f"{shown(unread[0])} names no replica; {_HELP}")
+        raise ThrottledReplicasError(f"{shown(unread[0])} is not a replica; {_HELP}")
     if replicas.is_all and len(_items(text)) > 1:
         raise ThrottledReplicasError(f"{_ALL!r} cannot be given with other items; {_HELP}")
     return replicas

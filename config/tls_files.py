@@ -144,7 +144,7 @@ def _read(key: str, path: str) -> bytes:
     except OSError as error:
         raise TlsFileError(key, f"{path} cannot be read: {error.strerror or error}; give a PEM file") from error
     except ValueError as error:  # a NUL in the name
-        raise TlsFileError(key, f"{path!r} is no path: {error}; give a PEM file") from error
+        raise TlsFileError(key, f"{path!r} is not a path: {error}; give a PEM file") from error
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -45,4 +45,4 @@ def check_token_file(file: UncheckedFile, directory: Path) -> None:
         file.error(_AT, str(error) if isinstance(error, TokenFileError) else f"{path} cannot be read: {error.strerror}")
         return
     if is_public:
-        file.warn(_AT, f"{path} can be read by everybody on this machine: chmod 640 {path}")
+        file.warn(_AT, f"{path} can be read by every user of this machine: chmod 640 {path}")

@@ -90,7 +90,7 @@ def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_t
     # Arithmetic overflows with a million digits, and Python refuses to print a whole number of some thousand digits.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):
-        raise UnitError(f"what has more than {_MOST_DIGITS} characters is too long for {kind}; {help_text}")
+        raise UnitError(f"more than {_MOST_DIGITS} characters are too long for {kind}; {help_text}")
     if isinstance(value, float) and not math.isfinite(value):
         raise UnitError(f"{kind} must be finite, got {value}; {help_text}")
     match = _QUANTITY.fullmatch(value.strip() if isinstance(value, str) else f"{Decimal(str(value)):f}")

@@ -14,10 +14,10 @@ def check_usage_log(file: UncheckedFile) -> None:
     if section is None:
         return
     if "directory" not in section and "kafka" not in section:
-        file.error(("usage_log",), "goes nowhere; give directory for files, kafka for a topic, or both")
+        file.error(("usage_log",), "has no destination; give directory for files, kafka for a topic, or both")
     for key in _OF_FILES:
         if key in section and "directory" not in section:
-            file.error(("usage_log", key), "is of files; give their directory, or remove this")
+            file.error(("usage_log", key), "applies to files; give their directory, or remove this")
     check_topic(file, "usage_log")
     if file.mapping_at("replication") is None:  # without it, the proxy does not ask the cluster for node ids
         for at, listener in file.elements("listeners"):

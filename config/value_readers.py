@@ -140,7 +140,7 @@ def user_name(value: object) -> str:
     """Read the name of a single user, which cannot be ``<default>``."""
     name = text("a user's name")(value)
     if name == DEFAULT.value:
-        raise ValueError("<default> is no user here; list each user by name")
+        raise ValueError("<default> cannot be used here; list each user by name")
     return name
 
 
@@ -164,7 +164,9 @@ def topic_name(value: object) -> str:
     """Read the name of a Kafka topic."""
     # The name may be a key of a mapping, and keys are always text, so no error about quotes is needed.
     if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
-        raise ValueError(f"{value!r} is no name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens")
+        raise ValueError(
+            f"{value!r} is not the name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens"
+        )
     return value
 
 

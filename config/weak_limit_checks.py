@@ -36,7 +36,7 @@ def check_weak_limits(file: UncheckedFile) -> None:
     for key, may in _MAY.items():
         for index, name in enumerate(file.list_at("principals", key)):
             if isinstance(name, str) and name in _CLIENTS_OF:
-                message = f"{name} is {_CLIENTS_OF[name]}: {may}; name users that the broker vouches for"
+                message = f"{name} is {_CLIENTS_OF[name]}: {may}; name users that the broker authenticates"
                 file.warn(("principals", key, index), message)
     _warn_of_times(file)
     _warn_of_windows(file)
@@ -72,7 +72,7 @@ def _warn_of_times(file: UncheckedFile) -> None:
     most_ms = parsed(parse_duration_ms, file.top.get("max_throttle_time"))
     burst_ms = parsed(parse_duration_ms, file.top.get("burst"))
     if most_ms is not None and 0 < most_ms < _LEAST_THROTTLE_MS:
-        message = "has clients that are over their quota come back before there can be room; write 1s or more"
+        message = "lets clients over their quota retry too soon; write 1s or more"
         file.warn(("max_throttle_time",), f"{message}, such as 25s")
     if burst_ms is not None and burst_ms > _MOST_BURST_MS:
         message = f"lets an idle client send {burst_ms / 1_000:g} s of its quota at once; write 60s or less, such as 1s"

@@ -19,7 +19,7 @@ _READER_GONE: Final = 141
 _HOW_TO_INSTALL: Final = "it comes with the extra pipeline: in a checkout, make .venv/pipeline.installed"
 _COMMON: Final = (
     "\n\nSpark runs on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a\n"
-    "file, a directory or kafka://HOST:PORT/TOPIC. A bad line never stops the job: it is counted, and kept with its\n"
+    "file, a directory or kafka://HOST:PORT/TOPIC. A bad line never stops the job: it is counted and kept with its\n"
     "place in OUT/quarantine. alerts keeps bad lines in CHECKPOINT/quarantine: at most 100 of a batch, for the last\n"
     "100 batches with bad lines. balance --follow only counts them, and shows the partition and offset of one."
 )

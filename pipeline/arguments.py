@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         metavar="KEY=VALUE",
         help="a Spark setting; may be repeated",
     )
-    spark.add_argument("--explain", action="store_true", help="show the plan of each table before it runs (stderr)")
+    spark.add_argument("--explain", action="store_true", help="print the plan of each table before it runs (stderr)")
 
 
 def _out(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
@@ -106,9 +106,11 @@ def _rebalance(parser: argparse.ArgumentParser) -> None:
         "--sizes", required=True, metavar="FILE", help="CSV: the sizes of partitions, and their brokers"
     )
     parser.add_argument(
-        "--window", required=True, type=_duration, metavar="TIME", help="the time in which it has to end, such as 6h"
+        "--window", required=True, type=_duration, metavar="TIME", help="the time within which it must end, such as 6h"
     )
-    parser.add_argument("--throttle", type=_rate, metavar="RATE", help="also say what this throttle does, such as 50MB")
+    parser.add_argument(
+        "--throttle", type=_rate, metavar="RATE", help="also show the effect of this throttle, such as 50MB"
+    )
     parser.add_argument("--capacities", metavar="FILE", help="the capacity of brokers, as for the command capacity")
     parser.add_argument("--out", metavar="DIR", help="also write tables to this directory")
 
@@ -175,7 +177,7 @@ _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
 def _setting(text: str) -> tuple[str, str]:
     key, is_there, value = text.partition("=")
     if not (key and is_there):
-        raise argparse.ArgumentTypeError(f"{text!r} is no KEY=VALUE, such as spark.driver.memory=4g")
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, such as spark.driver.memory=4g")
     return key, value
 
 
@@ -183,7 +185,7 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
         if not _PROXY_NAME.fullmatch(name):
-            raise argparse.ArgumentTypeError(f"{name!r} is no name of a proxy: letters, digits, dots, _ and -")
+            raise argparse.ArgumentTypeError(f"{name!r} is not the name of a proxy: letters, digits, dots, _ and -")
     if len(set(names)) != len(names):
         raise argparse.ArgumentTypeError(f"{text!r} has a name twice")
     return names
@@ -205,7 +207,7 @@ def _count(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return number
 
 
@@ -235,7 +237,7 @@ def _duration(text: str) -> int:
     except UnitError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
     if not duration_ms:
-        raise argparse.ArgumentTypeError(f"{text!r} is no time above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time above 0")
     return duration_ms
 
 
@@ -250,7 +252,7 @@ def _day(text: str) -> int:
     try:
         day = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day; write one such as 2026-09-07") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day; write one such as 2026-09-07") from None
     return int(day.timestamp() * 1_000)
 
 
@@ -258,4 +260,4 @@ def _month(text: str) -> str:
     try:
         return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC).strftime("%Y-%m")
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no month; write one such as 2026-10") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a month; write one such as 2026-10") from None

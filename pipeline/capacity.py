@@ -128,7 +128,9 @@ class Suggestion(NamedTuple):
         limit = self.limit or LEAST_LIMIT
         most = max(self.never_waits, limit)
         higher = most if self.raises + 1 >= RAISES else min(rounded_up(limit * _RAISE), most)
-        return self._replace(limit=higher, raises=self.raises + 1, why="raised: less would have it wait too long")
+        return self._replace(
+            limit=higher, raises=self.raises + 1, why="raised: a lower limit would make it wait too long"
+        )
 
 
 def suggestion(entity: Row, *, headroom: float) -> Suggestion:
@@ -137,9 +139,9 @@ def suggestion(entity: Row, *, headroom: float) -> Suggestion:
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
     limit = None
     if {user, client_id} & set(COLLECTIVE_NAMES):
-        why = "several that had no bucket of their own: raise max_buckets, or give them rules by name"
+        why = "several clients without a bucket of their own: raise max_buckets, or give them rules by name"
     elif NAME_OF_DEFAULTS in (user, client_id):
-        why = "its name stands for all others in a file of quotas, where no rule can be for it"
+        why = "its name means all others in a file of quotas, so that no rule can be for it"
     elif not user and not client_id:
         why = "a client without a client-id: Kafka looks up no rule for an empty one; limit its user"
     else:

@@ -19,14 +19,14 @@ from pyspark.sql import SparkSession
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.record import RECORD
 
-DAMAGED: Final = "is damaged: nothing of it was counted"
+DAMAGED: Final = "is damaged: it was not counted"
 FAULT: Final = "fault string, text string, source string, line long"
 # The name of Spark's error for an unreadable file.
 UNREADABLE: Final = "FAILED_READ_FILE"
 _PIECE_BYTES: Final = 1 << 20
 _AT_ONCE: Final = 8
-_CUT: Final = "ends too early: what is missing was not read"
-_NO_PARQUET: Final = "is no whole Parquet file: nothing of it was counted"
+_CUT: Final = "ends too early: its missing part was not read"
+_NO_PARQUET: Final = "is not a whole Parquet file: it was not counted"
 _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: column: \[(.+?)\], physicalType: (\w+)")
 
 
@@ -89,7 +89,7 @@ def fault_of_parquet(spark: SparkSession, path: str, options: Mapping[str, str])
     except (Py4JJavaError, PySparkException) as error:
         said = str(error)
         if found := _OTHER_TYPE.search(said):
-            return f"has a column of another type, {found[1]} ({found[2]}): nothing of it was counted"
+            return f"has a column of another type, {found[1]} ({found[2]}): it was not counted"
         # The Java stack shows the cause. A truncated file may have any bytes in place of the footer, so errors vary.
         return _NO_PARQUET if "readFooter" in said else DAMAGED
     return None

@@ -83,7 +83,7 @@ def owners(path: str) -> list[Owner]:
             reader.faults.append(f"{line.where}: user: is empty, and client_id too; give one of them")
         if from_ms is not None and until_ms is not None:
             if 0 <= until_ms <= max(from_ms, 0):
-                fault = "has to be a later day than from; the line no longer applies on that day"
+                fault = "must be a later day than from; the line no longer applies on that day"
                 reader.faults.append(f"{line.where}: until: {fault}")
             until_ms = ALWAYS_UNTIL if until_ms < 0 else until_ms
             names = (values["user"] or None, values["client_id"] or None)
@@ -101,9 +101,9 @@ def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
             for one in json.loads(_text_of(path))["partitions"]
         }
     except json.JSONDecodeError as error:
-        raise InputError([f"{path}:{error.lineno}: is no JSON: {error.msg}"]) from error
+        raise InputError([f"{path}:{error.lineno}: is not JSON: {error.msg}"]) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError([f"{path}:1: is no plan: {_PLAN}"]) from error
+        raise InputError([f"{path}:1: is not a plan: {_PLAN}"]) from error
 
 
 def partition_sizes(path: str) -> dict[tuple[str, int], Partition]:
@@ -115,7 +115,7 @@ def partition_sizes(path: str) -> dict[tuple[str, int], Partition]:
         size, incoming = (reader.value(line, name, parse_size) for name in ("size_bytes", "incoming_byte_rate"))
         replicas = reader.value(line, "replicas", lambda text: frozenset(map(_whole, text.split())))
         if replicas is not None and leader not in replicas:
-            reader.faults.append(f"{line.where}: leader: {leader} is none of the replicas")
+            reader.faults.append(f"{line.where}: leader: {leader} is not one of the replicas")
         if None not in (partition, leader, size, incoming, replicas):
             found[line.values["topic"], partition] = Partition(leader, replicas, size, incoming)  # type: ignore[arg-type]
     reader.end()
@@ -144,7 +144,7 @@ def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = (
         for name in columns
         if name not in header
     ]
-    faults += [f"{path}:{first}: {name}: is no column here" for name in header if name not in (*columns, *optional)]
+    faults += [f"{path}:{first}: {name}: is an unknown column" for name in header if name not in (*columns, *optional)]
     faults += [
         f"{path}:{number}: has {len(row)} values, the header has {len(header)} columns"
         for number, row in rest
@@ -164,12 +164,12 @@ def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
         raise InputError(str(error).splitlines()) from error
     faults = [str(fault) for fault in document.faults]
     if not isinstance(document.data, list):
-        raise InputError([*faults, f"{path}:1: is no list; write elements such as - {{{': …, '.join(columns)}: …}}"])
+        raise InputError([*faults, f"{path}:1: is not a list; write elements such as - {{{': …, '.join(columns)}: …}}"])
     found = []
     for index, element in enumerate(document.data):
         where = f"{path}:{document.line((index,))}"
         if not isinstance(element, dict) or set(element) != set(columns):
-            faults.append(f"{where}: has to have exactly the keys {', '.join(columns)}")
+            faults.append(f"{where}: must have exactly the keys {', '.join(columns)}")
         else:
             found.append(_Line(where, {name: document.text((index, name)).strip() for name in columns}))
     if faults:
@@ -179,7 +179,7 @@ def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
 
 def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"{text!r} is not a whole number")
     return int(text)
 
 
@@ -190,4 +190,4 @@ def _day_ms(text: str) -> int:
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp() * 1_000)
     except ValueError:
-        raise ValueError(f"{text!r} is no day; write one such as 2026-10-01") from None
+        raise ValueError(f"{text!r} is not a day; write one such as 2026-10-01") from None

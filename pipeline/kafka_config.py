@@ -137,9 +137,9 @@ def read_kafka_config(path: str) -> KafkaConfig:
     for number, line in _logical_lines(text):
         key, value = _key_and_value(line)
         if key in _OURS:
-            faults.append(f"{path}:{number}: {key}: is set by the program; leave it out")
+            faults.append(f"{path}:{number}: {key}: is set by this program; remove it")
         elif key in settings:
-            faults.append(f"{path}:{number}: {key}: is in line {settings[key].line} already")
+            faults.append(f"{path}:{number}: {key}: is given in line {settings[key].line} already")
         elif key == "security.protocol" and value.upper() not in _PROTOCOLS:
             faults.append(f"{path}:{number}: {key}: {value!r} is none of {', '.join(_PROTOCOLS)}")
         settings.setdefault(key, Setting(value, number))

@@ -89,12 +89,14 @@ def _fault() -> Column:
     is_more = (F.locate("}", "value") < F.length(F.rtrim(value))) & ~value.rlike(_ONE_OBJECT)
     is_part = F.col("record.kind").isin(*COUNTED_IN_BYTES) & (amount != F.floor(amount))
     return F.coalesce(
-        F.when(~F.ltrim(value).startswith("{"), "is no JSON object; a record is one object on one line"),
+        F.when(~F.ltrim(value).startswith("{"), "is not a JSON object; a record is one object on one line"),
         F.when(is_open, "ends before its closing brace; it was cut off when it was written"),
         F.when(is_more, "is more than one flat object; each record has a line of its own"),
-        F.when(F.col(f"record.{_CORRUPT}").isNotNull(), "is no record: not JSON, or a value of another type"),
+        F.when(
+            F.col(f"record.{_CORRUPT}").isNotNull(), "is not a record: it is not JSON, or a value has the wrong type"
+        ),
         _missing(),
-        F.when(is_part, "amount is no whole number of bytes"),
+        F.when(is_part, "amount is not a whole number of bytes"),
     )
 
 

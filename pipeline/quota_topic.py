@@ -83,8 +83,8 @@ class QuotaTopic:
         publishers = {publisher for publisher, _ in self._topic.run(self._to_end(), timeout_s=_TIMEOUT_S)}
         if publishers - {None, self._id}:
             raise PipelineError(
-                f"{self._topic.where}: another balance --follow writes to this topic, and shares of two are more than "
-                "a limit; end one of them. The proxies return to the common rules when their leases expire"
+                f"{self._topic.where}: another balance --follow writes to this topic, and the shares of both exceed "
+                "the limits; end one of them. The proxies return to the common rules when their leases expire"
             )
 
     def end(self) -> None:

@@ -46,7 +46,7 @@ def _timed(config: ProxyConfig) -> Iterator[str]:
     for rule in rules:
         for key, given in (("expires", rule.expires_ms), ("schedule", rule.schedule), ("ramp", rule.ramp)):
             if given is not None:
-                message = "a replay needs one limit for all times; write that limit, and leave this out"
+                message = "a replay needs one limit for all times; write that limit, and remove this"
                 yield f"{rule.source}: {key}: {message}"
 
 

@@ -49,7 +49,7 @@ class Usage:
     def words(self) -> list[str]:
         """Return a sentence for each kind of input that was left out."""
         said = [
-            (self.bad_lines, "bad lines were left out: see quarantine/"),
+            (self.bad_lines, "bad lines were ignored: see quarantine/"),
             (self.broken_files, "files are damaged or end too early: see quarantine/"),
             (self.duplicates, "records came more than once and were counted once"),
         ]
@@ -165,7 +165,9 @@ def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
         return
     root, at = log_root(files, usage).rstrip("/"), decoded(files.absolute(place))
     if f"{at}/".startswith(f"{root}/"):
-        raise UsageError(f"{argument} {place}: is below --usage {usage}, and would be read as log; name another place")
+        raise UsageError(
+            f"{argument} {place}: is inside --usage {usage} and would be read as part of the log; use another directory"
+        )
 
 
 def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:

@@ -47,17 +47,17 @@ _COMMANDS: Final = {
         '"message"}]}, severity error or warning. CONFIG - is standard input.',
     ),
     "explain": _Command(
-        "show which quota holds for a client, which priority it has in a fair call queue, and why",
+        "show which quota applies to a client, its priority in a fair call queue, and why",
         "example: kafka-quota-proxy explain config.yaml --user alice --client-id etl\n"
         "         kafka-quota-proxy explain config.yaml --user alice --url http://127.0.0.1:9308\n\n"
-        "With --json: an object for each kind of quota, null where nothing limits. With --url also:\n"
+        "With --json: an object for each kind of quota, or null if nothing limits it. With --url also:\n"
         "fair_call_queue, an object for each listener that has one.",
     ),
     "quotas": _Command(
-        "show and change the quotas of a proxy that runs: describe, alter, delete, export, import",
+        "show and change the quotas of a running proxy: describe, alter, delete, export, import",
         "example: kafka-quota-proxy quotas describe --url http://127.0.0.1:9308\n"
         "         kafka-quota-proxy quotas alter --user alice --set producer_byte_rate=10MiB --dry-run\n\n"
-        "Changes need the token of admin.quotas_token_file, and are kept in the proxy's store: --token-file FILE.\n"
+        "Changes need the token of admin.quotas_token_file, and are kept in the proxy's store: use --token-file FILE.\n"
         "ACTION --help explains each action.",
     ),
     "rebalance": _Command(

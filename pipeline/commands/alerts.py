@@ -91,10 +91,10 @@ def _check(args: argparse.Namespace) -> None:
     if not _is_printed(args) and args.checkpoint is None:
         raise UsageError(
             f"alerts {'--to' if args.to else '--out'} needs --checkpoint DIR: a directory of this job's own, in which "
-            "it remembers how far it is, so that each alert is there once whatever happens"
+            "it stores its progress, so that each alert is written once even after a crash"
         )
     if _is_printed(args) and args.checkpoint is not None:
-        raise UsageError("--checkpoint goes with --to or --out: what is printed is not remembered")
+        raise UsageError("--checkpoint goes with --to or --out: the progress of printed alerts is not stored")
 
 
 def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> DataFrame:

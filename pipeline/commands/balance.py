@@ -32,7 +32,7 @@ def execute(args: argparse.Namespace) -> int:
         say("measuring demand")
         proxies = [row["proxy"] for row in records.select("proxy").distinct().orderBy("proxy").collect()]
         if not proxies:
-            raise UsageError(f"--usage {args.usage}: has no record, and so no proxy to divide for")
+            raise UsageError(f"--usage {args.usage}: has no record, so there is no proxy to divide limits for")
         used = output.keep(
             "demand", demand(records, resolved(records, ProposedQuotas(config=config)), last_ms=args.last)
         )

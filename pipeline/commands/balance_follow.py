@@ -233,7 +233,7 @@ class _Stream:
         self._lines += read["lines"]
         self._bad += read["bad"]
         if read["bad_one"]:
-            self._say_once("bad", f"bad lines are left out, such as {read['bad_one']}")
+            self._say_once("bad", f"bad lines are ignored, such as {read['bad_one']}")
         if proxy := read["unknown_one"]:
             self._say_once(
                 f"unknown {proxy}",
@@ -336,7 +336,7 @@ def _report(publication: Publication, balancer: Balancer) -> None:
     if len(publication.moved) > _SHOWN:
         say(f"{now} and shares of {len(publication.moved) - _SHOWN} more")
     if balancer.turned_away:
-        say(f"{now} {balancer.turned_away} buckets keep the common rule: too many others have shares")
+        say(f"{now} {balancer.turned_away} buckets keep the common rule: too many buckets have shares already")
 
 
 def _printable(text: str) -> str:

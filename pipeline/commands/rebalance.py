@@ -64,7 +64,7 @@ def _print(
     for load in found:
         write(f"{forecast.words(load)}\n")
     if first is not None:
-        write(f"clients use least from {first:02d}:00 UTC on\n")
+        write(f"clients use least from {first:02d}:00 UTC\n")
     write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
     never = [load for load in found if load.time_ms(rate) is None]
     if args.throttle:

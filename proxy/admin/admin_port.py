@@ -46,8 +46,11 @@ _BATCH: Final = 64
 # How long accepting pauses after an error. Without a free file descriptor the socket would stay readable all the time.
 _REST_S: Final = 0.1
 _END: Final = (b"\n\r\n", b"\n\n")
-_TOO_LARGE: Final = ("431 Request Header Fields Too Large", f"a request's head has at most {_MAX_HEAD_BYTES} bytes\n")
-_TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are being answered already; try again\n")
+_TOO_LARGE: Final = (
+    "431 Request Header Fields Too Large",
+    f"the head of a request may have at most {_MAX_HEAD_BYTES} bytes\n",
+)
+_TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are being answered; try again\n")
 
 
 class AdminPort:

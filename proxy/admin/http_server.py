@@ -35,7 +35,7 @@ _PROBES: Final = ("/livez", "/readyz")
 _OPEN: Final = ("/metrics", *_PROBES)
 _PATHS: Final = (*_OPEN, "/callqueue", _QUOTAS)
 _MISDIRECTED: Final = (
-    "this Host is not a name of the admin port: use an IP address or localhost, or list the name in admin.hosts\n"
+    "this Host header does not name the admin port: use an IP address or localhost, or list the name in admin.hosts\n"
 )
 _HOST: Final = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^\[\]:@/]*))(?::[0-9]*)?")
 
@@ -148,7 +148,7 @@ class _Application:
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
         paths = _OPEN if self._quotas_api is None else _PATHS
         if path not in paths:
-            return _text("404 Not Found", f"not found; there are {' '.join(paths)}\n")
+            return _text("404 Not Found", f"not found; the paths are {' '.join(paths)}\n")
         if path not in _PROBES and not self._is_allowed_host(environ.get("HTTP_HOST", "")):
             return _text("421 Misdirected Request", _MISDIRECTED)
         if path == _QUOTAS and method == "POST" and self._quotas_api is not None:

@@ -65,12 +65,12 @@ def _why(scheduler: DecayScheduler, standing: Standing) -> str:
     if not isfinite(scheduler.options.utilisation_floor):
         return "every user is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
     if standing.raw == 0 and standing.cached_level is None:
-        return "it has cost nothing recently: a new user is level 0"
+        return "it has caused no cost recently: a new user is level 0"
     by_share = bisect_right(begins, share)
     of_all = f"{share:.1%} of the cost of all"
     range_ = f"level {by_share} is {_range(begins, by_share)}"
     if standing.cached_level is None:
-        return f"it is new since the last sweep, and has {of_all}; {range_}"
+        return f"it is new since the last sweep and has {of_all}; {range_}"
     if by_share != level:
         return f"by its share when levels were last set; now it has {of_all}, and {range_}"
     return f"recently it had {of_all}; {range_}"

@@ -55,7 +55,7 @@ _MAX_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
 _CHUNK_BYTES: Final = 65_536
 _WARN_EVERY_S: Final = 60.0
 _NO_FILE: Final = (
-    "quotas cannot be changed here: the configuration has no admin.quotas_token_file. Give it the path of a file whose "
+    "quotas cannot be changed: the configuration has no admin.quotas_token_file. Give it the path of a file whose "
     "first line is a token (openssl rand -hex 32), restart the proxy, and send: Authorization: Bearer TOKEN"
 )
 _WRONG: Final = "quotas are changed with the token of admin.quotas_token_file; send: Authorization: Bearer TOKEN"
@@ -81,7 +81,7 @@ class _RefusedError(Exception):
 
 class _BusyError(_RefusedError):
     def __init__(self) -> None:
-        message = "too many requests about quotas are waiting already"
+        message = "too many requests about quotas are waiting; try again"
         super().__init__("503 Service Unavailable", message, ("Retry-After", "1"))
 
 
@@ -166,7 +166,7 @@ class QuotasApi:
         is_right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
         if scheme.lower() != "bearer" or not is_right:
             what = "a wrong token" if given else "no token"
-            self._warn("a change of quotas was refused: %s has sent %s", str(environ.get("REMOTE_ADDR")), what)
+            self._warn("refused a change of quotas: %s sent %s", str(environ.get("REMOTE_ADDR")), what)
             raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
 
     def _warn(self, message: str, *arguments: str) -> None:
@@ -184,14 +184,16 @@ class QuotasApi:
         if not (size.isascii() and size.isdigit()):
             raise _RefusedError("411 Length Required", "send it with Content-Length, in bytes")
         if len(size) > 10 or int(size) > MAX_BODY_BYTES:
-            raise _RefusedError("413 Content Too Large", f"{size[:20]} bytes; {MAX_BODY_BYTES} is the most at once")
+            raise _RefusedError(
+                "413 Content Too Large", f"the body has {size[:20]} bytes; at most {MAX_BODY_BYTES} are allowed"
+            )
         environ["proxy.is_read"] = True
         try:
             body = environ["wsgi.input"].read(int(size))
         except OSError:
-            raise _RefusedError("408 Request Timeout", f"{size} bytes have not come in time") from None
+            raise _RefusedError("408 Request Timeout", f"{size} bytes did not arrive in time") from None
         if len(body) < int(size):
-            raise _RefusedError("400 Bad Request", f"{len(body)} bytes have come, of {size}")
+            raise _RefusedError("400 Bad Request", f"{len(body)} of {size} bytes arrived")
         try:
             return read_changes(body)
         except JsonFormError as error:
@@ -210,10 +212,10 @@ class QuotasApi:
             altered = future.result(self._deadline_s)
         except TimeoutError:
             future.cancel()
-            message = f"not done within {self._deadline_s:g} s, and may still be: look before you send it again"
+            message = f"not done within {self._deadline_s:g} s, but it may still be done: look before you send it again"
             raise _RefusedError("504 Gateway Timeout", message) from None
         except CancelledError:
-            message = "the proxy stops; the change may still be made: look before you send it again"
+            message = "the proxy is stopping, but the change may still be made: look before you send it again"
             raise _RefusedError("503 Service Unavailable", message) from None
         if altered is None:
             raise _BusyError

@@ -145,7 +145,7 @@ class BrokerClient:
                 return server
         raise ConnectionError(
             f"no answer as {self._settings.security_protocol.value}: {', '.join(failures)}; the brokers are away, or "
-            "want another security_protocol, certificate or login"
+            "require another security_protocol, certificate or login"
         )
 
     async def _end(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 _GIVE_IT: Final = "give it to the user that runs the proxy"
-_MOUNT: Final = "a file system that is mounted read-only; mount it writable, or name a place on another one"
+_MOUNT: Final = "a read-only file system; mount it writable, or use another file system"
 
 
 def directory_fault(path: Path) -> str | None:
@@ -19,13 +19,13 @@ def directory_fault(path: Path) -> str | None:
         if path.is_dir():
             return None if _may_write(path) else f"{path} cannot be written: {_why(path)}"
         if path.exists():
-            return f"{path} is no directory; name one, or one that is not there yet"
+            return f"{path} is not a directory; name a directory, which may be missing"
     except OSError as error:
         return f"{path} cannot be used: {error.strerror or error}; {_GIVE_IT}"
     parent = next(one for one in path.absolute().parents if one.exists())
     if not parent.is_dir():
-        return f"{path} is not there, and cannot be made, for {parent} is no directory; name another one"
-    return None if _may_write(parent) else f"{path} is not there, and cannot be made in {parent}: {_why(parent)}"
+        return f"{path} cannot be created: {parent} is not a directory; use another path"
+    return None if _may_write(parent) else f"{path} cannot be created in {parent}: {_why(parent)}"
 
 
 def file_fault(path: Path) -> str | None:
@@ -35,8 +35,8 @@ def file_fault(path: Path) -> str | None:
     if path.exists():
         return None if os.access(path, os.W_OK) else f"{path} cannot be written: {_why(path)}"
     if not path.parent.is_dir():
-        return f"{path} cannot be made: {path.parent} is no directory; make it, or name a file in another one"
-    return None if _may_write(path.parent) else f"{path} cannot be made: {_why(path.parent)}"
+        return f"{path} cannot be created: {path.parent} is not a directory; create it, or use another directory"
+    return None if _may_write(path.parent) else f"{path} cannot be created: {_why(path.parent)}"
 
 
 def _may_write(directory: Path) -> bool:

@@ -55,7 +55,7 @@ def _place(module: str) -> str:
     return f"{module.split('.')[2]}.{module.rpartition('.')[2]}"
 
 
-def report(error: BaseException, what: str = "this program has a fault", *arguments: object) -> None:
+def report(error: BaseException, what: str = "this is a bug of the proxy", *arguments: object) -> None:
     """Log and count an unexpected exception. May be called from any thread.
 
     ``what`` is the text for the log. It says what the exception leads to, and may have placeholders (%s) for

@@ -38,7 +38,7 @@ class LoopThread:
         with self._lock:
             if self._is_closed:
                 work.close()
-                raise ConnectionAbortedError("the client is closed")
+                raise ConnectionAbortedError("the client was closed")
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
             self._calls.add(future)
         try:

@@ -115,7 +115,7 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
         return StoreReport(None, errors=(*errors, str(error)))
     except OSError as error:
         return StoreReport(None, errors=errors or (f"{path} cannot be used: {error.strerror or error}",))
-    warnings = [] if stored.damage is None else [f"{stored.damage}; it is set aside at the start"]
+    warnings = [] if stored.damage is None else [f"{stored.damage}; the proxy will set it aside when it starts"]
     if stored.left_out is not None:
         warnings.append(stored.left_out)
     now_ms = time.time_ns() // 1_000_000
@@ -174,7 +174,7 @@ def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
     if config.store is None or report is None:
         return ""
     if not report.is_there:
-        summary = f"those of {config.store.path}, which is not there yet"
+        summary = f"those of {config.store.path}, which does not exist yet"
     elif report.quotas is None:
         summary = f"those of {config.store.path}, which cannot be read"
     else:
@@ -182,7 +182,7 @@ def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
     if report.shadowed:
         summary += f" ({len(report.shadowed)} of them set in this file, too)"
     # If the store is a topic, its directory is a copy that may be incomplete.
-    return f"; known last: {summary}" if config.store.topic else f", and {summary}"
+    return f"; last known: {summary}" if config.store.topic else f", and {summary}"
 
 
 def _count(number: int, what: str) -> str:

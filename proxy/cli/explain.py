@@ -114,7 +114,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         if effective.unknown_hosts:
             _look_up_hosts(effective)
         for host in sorted(effective.unknown_hosts):
-            sys.stderr.write(f"{_PROGRAM}: no address is known of {host}, which has quotas in the store\n")
+            sys.stderr.write(f"{_PROGRAM}: {host} has quotas in the store, but no address is known for it\n")
     config = replace(loaded.config, quotas=effective.quotas, ip_quotas=effective.ip_quotas)
     return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.schedule.rules(), now_ms=now_ms)
 
@@ -157,4 +157,4 @@ def _broker_lines(broker: Mapping[str, Any], level: int, floor: float | None) ->
     in_use, slots, waiting = broker["in_flight"], broker["max_in_flight"], sum(broker["queue_sizes"])
     yield f"  broker       {broker['upstream']}: {in_use} of {slots} slots in use, {waiting} requests wait"
     if level > 0 and floor is not None and in_use < floor * slots:
-        yield f"               below {floor:.0%} of its slots everybody is level 0: so it is there now"
+        yield f"               below {floor:.0%} of its slots in use, every user is level 0, as now"

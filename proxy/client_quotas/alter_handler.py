@@ -95,7 +95,7 @@ class AlterHandler:
         # The rate is limited before any I/O, because a client may repeat its request without end.
         wait_ms = self._change_log.wait_ms(task.origin)
         if wait_ms:
-            message = f"Too many quotas are changed (store.changes_per_second); come again in {wait_ms} ms"
+            message = f"Too many quotas are changed (store.changes_per_second); try again in {wait_ms} ms"
             refused = await self._refuse(task, THROTTLING_QUOTA_EXCEEDED, message)
             return refused._replace(throttle_time_ms=wait_ms), True
         self._change_log.charge(1)
@@ -158,7 +158,7 @@ class AlterHandler:
                 raise
             return error
         except Exception as error:  # noqa: BLE001 - later requests are still answered
-            report(error, "quotas may be stored, and could not be applied")
+            report(error, "quotas could not be applied, but may be stored")
             return NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
         return None
 
@@ -205,4 +205,4 @@ def _log_changes(principal: str, changes: Sequence[Change]) -> None:
     for entity, rule in changes[:_MOST_LOGGED]:
         log.info("%s set the quotas of %s: %s", principal, entity, log_words(rule))
     if len(changes) > _MOST_LOGGED:
-        log.info("%s set those of %d others", principal, len(changes) - _MOST_LOGGED)
+        log.info("%s set the quotas of %d others", principal, len(changes) - _MOST_LOGGED)

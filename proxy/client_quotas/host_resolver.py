@@ -132,16 +132,16 @@ class HostResolver:
             self._warned.update(unknown)
             more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
             log.warning(
-                "no address is known of %s%s: the quotas of these hosts do not hold; they are looked for again",
+                "no address is known for %s%s: the quotas of these hosts do not apply; the proxy looks them up again",
                 ", ".join(unknown[:_NAMED]), more,
             )  # fmt: skip
         if found:
             try:
                 self._on_found(found)
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
-                report(error, "the limits of %s could not be put in force", ", ".join(found))
+                report(error, "the limits of %s could not be applied", ", ".join(found))
             else:
-                log.info("found %s, whose quotas hold from now on", ", ".join(found))
+                log.info("found the address of %s; its quotas apply now", ", ".join(found))
 
 
 def _now_ms() -> int:

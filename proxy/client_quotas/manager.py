@@ -66,7 +66,7 @@ _MAX_WAITING: Final = 1_000
 # A few of the largest requests fit into this. If there is no room, the session submits its request again later.
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _DIRECTORY: Final = ("store", "directory")
-_NO_STORE: Final = "No quota can be changed here: there is no store for them"
+_NO_STORE: Final = "Quotas cannot be changed: this proxy has no store for them"
 
 
 class RequestQueue:
@@ -212,7 +212,7 @@ class QuotaManager:
             altered = await self._alter(AlterTask(request, origin, {}, is_small))
             return await self._thread.run_large(is_small, _altered, altered, request)
         except Exception as error:  # noqa: BLE001 - this request is refused, and later ones are answered
-            report(error, "a request of %s about quotas could not be answered", origin.principal)
+            report(error, "could not answer a request about quotas from %s", origin.principal)
             return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
 
     async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered:

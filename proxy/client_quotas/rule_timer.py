@@ -59,7 +59,7 @@ class RuleTimer:
                 await self._settle()
                 wait_s = self._wait_s()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
-                report(error, "rules could not be put in force; it is tried again")
+                report(error, "rules could not be applied; trying again")
                 self._rules.schedule.repeat_all()
                 wait_s = _AGAIN_S
             with suppress(TimeoutError):
@@ -100,7 +100,7 @@ def _log_changes(changes: QuotaChanges, count: int) -> int:
         count += 1
         if count <= _MOST_NAMED:
             limits = ", ".join(f"{key}={limit:g}" for key, limit in limits_of(rule).items()) if rule else "none"
-            log.info("by their time, the quotas of %s are now: %s", words, limits)
+            log.info("the schedule of a rule changed the quotas of %s: %s", words, limits)
     return count
 
 

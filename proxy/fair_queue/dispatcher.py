@@ -157,7 +157,7 @@ class Dispatcher:
             ValueError: If the ticket is not idle.
         """
         if ticket.state is not _IDLE:
-            raise ValueError(f"a ticket that is {ticket.state.name} cannot ask")
+            raise ValueError(f"a ticket in state {ticket.state.name} cannot enter the queue")
         ticket.arrived_us = now_us
         lane = self._control if ticket.is_control else self.normal
         is_refusing = self.is_refusing and may_refuse and not ticket.is_control

@@ -247,7 +247,7 @@ class RuleTable:
     def _candidate(self, level: Level, winner: Resolution, user: str, client_id: str) -> Candidate:
         rule = self._rules.get(level.entity(user, client_id))
         if rule is None:
-            reason = "no rule stands here"
+            reason = "no rule has this level"
         elif level is winner.level:
             return Candidate(level=level, rule=rule, wins=True, reason="the most specific rule that applies")
         elif winner.level is not None and winner.level.number < level.number:

@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.term_values import written_instant
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
     """Return why a rule does not apply now, and when it will apply again."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
-        return f"expired since {written_instant(rule.expires_ms)}"
+        return f"expired at {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"
 
 
@@ -21,7 +21,7 @@ def upcoming_changes(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
         next_ms = next_change_ms(rule.schedule, now_ms=now_ms)
         until = "" if next_ms is None else f" until {written_instant(next_ms)}"
         if not is_open(rule.schedule, now_ms=now_ms):
-            yield f"outside its schedule ({_words(rule.schedule)}): the limits under otherwise hold{until}"
+            yield f"outside its schedule ({_words(rule.schedule)}): the limits under otherwise apply{until}"
             yield from _expiry(rule)
             return
         yield f"within its schedule ({_words(rule.schedule)}){until}"

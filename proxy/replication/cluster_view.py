@@ -122,7 +122,7 @@ class Lease:
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle
             self._throttle, self._is_dropped = None, False
-            return view, (("the cluster is reassigning again: its throttle is in force again",) if revived else ())
+            return view, (("the cluster is reassigning again: its throttle applies again",) if revived else ())
         if throttle != self._throttle:
             self._throttle, self._since_ms = throttle, now_ms
             self._is_reported = self._is_dropped = False
@@ -158,7 +158,7 @@ def _rate(value: str | None, what: str, unread: list[str]) -> float | None:
     if value is None:
         return None
     if not value.isascii() or not value.isdigit() or len(value) > len(str(UNLIMITED)):
-        unread.append(f"{what}={value[:80]!r} is no number of bytes per second")
+        unread.append(f"{what}={value[:80]!r} is not a number of bytes per second")
         return None
     # Kafka's Long.MAX_VALUE means unlimited.
     return float(value) if int(value) < UNLIMITED else None
@@ -174,7 +174,7 @@ def _replicas(
         replicas, items = read(configs.get(key) or "")
         if replicas.is_all or replicas.partitions:
             lists[topic] = replicas
-        unread += (f"topic {topic}: {key}: {item[:80]!r} names no replica" for item in items)
+        unread += (f"topic {topic}: {key}: {item[:80]!r} is not a replica" for item in items)
     return lists
 
 

@@ -159,7 +159,7 @@ class ReplicationWatcher:
         if self._read.has_throttle and replication.from_cluster and not has_topic_configs:
             self.request()  # a new rate takes effect only together with its lists
         for what in sorted(frozenset(unread) - self._unread):
-            log.warning("the cluster has a throttle that cannot be read, and that is passed over: %s", what)
+            log.warning("ignored a throttle of the cluster that cannot be read: %s", what)
         self._unread = frozenset(unread)
         self._report()
         await self._identify(tuple(readings.racks))
@@ -179,7 +179,7 @@ class ReplicationWatcher:
         if now_ms >= self._warn_from_ms:
             self._warn_from_ms = now_ms + _WARN_EVERY_MS
             log.warning(
-                "cannot ask the cluster about itself (%s: %s); what was known last stays in force",
+                "cannot ask the cluster for its throttles (%s: %s); the last known ones still apply",
                 type(error).__name__, error,
             )  # fmt: skip
 
@@ -191,7 +191,7 @@ class ReplicationWatcher:
             return
         self._identify_from_ms, self._identified_among = now_ms + _IDENTIFY_AGAIN_MS, frozenset(node_ids)
         for upstream in tuple(self._unidentified):
-            why = "none of the cluster's brokers says that it is it"
+            why = "no broker of the cluster has this address"
             try:
                 node_id = await in_thread(partial(reader.identify, upstream, node_ids))
             except Exception as error:  # noqa: BLE001 - as in _poll

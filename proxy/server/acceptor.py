@@ -43,7 +43,7 @@ _BATCH: Final = 64
 _PAUSE_S: Final = 1.0
 _HEADER_TIMEOUT_S: Final = 10.0
 _HINTS: Final = {
-    errno.EADDRINUSE: "stop what listens there, or use another port",
+    errno.EADDRINUSE: "stop the process that listens there, or use another port",
     errno.EACCES: "ports below 1024 need CAP_NET_BIND_SERVICE; use a higher one",
 }
 _UNTRUSTED: Final = "proxy_source"
@@ -152,7 +152,7 @@ class Acceptor:
         pause_ms = arrival.quota.record(now_ms=now_ms)
         if pause_ms:
             if self._listener.may_warn(_PAUSED):
-                log.warning("listener %s accepts no connections for %d ms: it is over its rate, or its broker is",
+                log.warning("listener %s accepts no connections for %d ms: too many connections to it or its broker",
                             self._listener.name, pause_ms)  # fmt: skip
             self._held = arrival
             self._pause(pause_ms / 1_000)

@@ -123,7 +123,7 @@ class BrokerDialer:
                 else:
                     transport = await self._dial_tls(broker, upstream, upstream.tls.context)
         except TimeoutError:
-            _failed(upstream, f"no answer in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
+            _failed(upstream, f"no response in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
             connection.broker_failed("upstream_timeout")
         except ssl.SSLError as error:
             _failed(upstream, broker_fault(error, upstream.tls, address.host))
@@ -239,7 +239,7 @@ async def _connect_once(upstream: Upstream, local_addr: tuple[str, int] | None) 
             with suppress(TimeoutError):
                 async with asyncio.timeout(_REFUSAL_S):
                     await reader.read(1)
-                raise ConnectionResetError("it hung up after the TLS handshake")
+                raise ConnectionResetError("it closed the connection after the TLS handshake")
         return numeric(writer.get_extra_info("peername"))
     finally:
         writer.transport.abort()

@@ -119,7 +119,7 @@ class BrokerFinder:
         elif known is None and upstream not in self._unknown and self._has_another(upstream, cluster_id):
             self._unknown.add(upstream)
             log.warning(
-                "it is not known which broker of cluster %s is at %s: no broker there advertises that address. If "
+                "the broker of cluster %s at %s is unknown: no broker there advertises that address. If "
                 "another listener leads to the same broker, its clients have each quota twice: give the node_id of "
                 "the listener",
                 cluster_id, upstream.address,

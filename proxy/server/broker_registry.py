@@ -94,10 +94,10 @@ class BrokerRegistry:
         """Log once that two upstreams lead to one broker, or that an upstream leads to another broker than assumed."""
         known = upstream.identity or first.identity
         if upstream is first:
-            news = f"{upstream.address} leads to another broker than was assumed, {known or 'not known which'}"
+            news = f"{upstream.address} leads to another broker than assumed, {known or 'not known which'}"
         elif upstream.address != first.address:
             which = f", {known}" if known else ""
-            news = f"{first.address} and {upstream.address} are one broker{which}: each quota holds there once"
+            news = f"{first.address} and {upstream.address} are one broker{which}: they share its quotas"
         else:
             return
         if news not in self._logged:

@@ -82,8 +82,8 @@ class ClusterListener:
         changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
             log.error(
-                "listener %s: broker %d is outside broker_ports (%d-%d, the first port + node id), so clients do not "
-                "hear of it and its partitions have no leader for them; widen broker_ports",
+                "listener %s: broker %d is outside broker_ports (%d-%d, the first port + node id), so clients "
+                "cannot reach it, and its partitions have no leader for them; widen broker_ports",
                 self.listener.name, node_id, self._members.cluster.first_port, self._members.cluster.last_port,
             )  # fmt: skip
         for node_id, address in changes.joined.items():
@@ -307,5 +307,5 @@ class BrokerCluster:
         if monotonic() - self._last_warning_s >= _WARN_EVERY_S:
             self._last_warning_s = monotonic()
             log.warning(
-                "cannot ask %s for the brokers: %s; they are taken from the answers to clients", upstream.address, error
+                "cannot ask %s for the brokers: %s; they are taken from responses to clients", upstream.address, error
             )

@@ -86,7 +86,7 @@ class Reloader:
         except ConfigError as error:
             self.last_reload_successful = False
             _log_faults(error.faults)
-            log.warning("%s is not valid: nothing was changed, what was in force stays in force", self._path)
+            log.warning("%s is not valid: the configuration stays unchanged", self._path)
             return False
         self.last_reload_successful = True
         self.last_reload_timestamp_seconds = time.time()
@@ -96,7 +96,7 @@ class Reloader:
         _log_faults(loaded.warnings)
         log.info("%s is in force: %s", self._path, summary(self._in_force.config, loaded.config))
         for key in needs_restart(self._started_with, loaded.config):
-            log.warning("%s: %s has changed, which takes effect at the next start only", self._path, key)
+            log.warning("%s: %s has changed, which takes effect only at the next start", self._path, key)
         self._in_force = loaded
         self._on_loaded(loaded)
         return True

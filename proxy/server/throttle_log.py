@@ -33,7 +33,7 @@ class ThrottleLog:
             log.log(level, "%s", describe(bucket, now_ms=now_ms))
         if skipped:
             log.warning(
-                "%d more are over their quotas; their names are left out, %d were logged lately",
+                "%d more are over their quotas; not logged, since %d were logged recently",
                 skipped,
                 _MAX_REMEMBERED,
             )

@@ -223,7 +223,7 @@ class RequestStream:
         """Collect the rest of a request before it is parsed again."""
         most_bytes = self._max_kept_bytes()
         if kept_bytes > most_bytes:
-            raise HeadTooLong(f"the head of a request has not ended after {kept_bytes} bytes")
+            raise HeadTooLong(f"the header of a request is not complete after {kept_bytes} bytes")
         if self._at:
             self._data, self._at = self._data[self._at :], 0
         self._pieces = PartialFrame(self._data, bytes_to_wait_for(self._data, most_bytes=most_bytes))

@@ -159,7 +159,7 @@ class Login:
         if not self.is_readable:
             return Verdict.GOING_ON
         if not self._is_awaited:
-            raise UnexpectedResponse("a token of a login answers none of the client's")
+            raise UnexpectedResponse("a SASL token of the broker answers no token of the client")
         if self.mechanism == sasl.PLAIN and token:
             return self._fail()
         return self._judge(0, token)
@@ -186,7 +186,7 @@ class Login:
             self.principal = before or UNKNOWN
             return Verdict.UNKNOWN
         if before not in (None, UNKNOWN, user):
-            raise PrincipalChanged("a client that is logged in has logged in again as another user")
+            raise PrincipalChanged("a client logged in again as another user")
         self.principal = user
         return Verdict.ACCEPTED
 

@@ -66,7 +66,7 @@ class UsageLogger:
                         self._put(batch)
                     await asyncio.sleep(0)
             except Exception as error:  # noqa: BLE001 - a fault of the log must not affect clients
-                report(error, "could not read an interval of the usage log; its use is in a later one")
+                report(error, "could not close an interval of the usage log; its usage will be in a later interval")
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Log the use up to now. Wait until it is written, ``STOP_TIMEOUT_S`` has passed, or ``hurry`` is set."""

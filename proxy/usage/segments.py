@@ -67,7 +67,9 @@ class Segments:
             raise OSError(fault)
         self._directory.mkdir(parents=True, exist_ok=True)
         if self._lock < 0:
-            taken = f"another process writes {self._prefix}-*.jsonl there; wait, or give each its own usage_log.proxy"
+            taken = (
+                f"another process writes {self._prefix}-*.jsonl there; wait, or give each proxy its own usage_log.proxy"
+            )
             self._lock = lock_file(self._directory / f"{self._prefix}.lock", taken=taken)
         for path in list(self._files(is_part=True)):
             _complete_leftover(path)
@@ -91,7 +93,7 @@ class Segments:
                 self.complete()
         self._batch = None
         if self._file >= 0 and not os.fstat(self._file).st_nlink:
-            log.warning("%s was removed while it was written; its %d bytes are gone", self._path, self._size_bytes)
+            log.warning("%s was removed while it was written; its %d bytes are lost", self._path, self._size_bytes)
             self._close()
 
     def complete(self) -> None:
@@ -106,11 +108,11 @@ class Segments:
         try:
             os.fsync(self._file)
         except OSError as error:  # the data can still be read from the page cache
-            log.warning("%s may not be whole after a crash of the system: %s", self._path, error)
+            log.warning("%s may be incomplete after a crash of the system: %s", self._path, error)
         try:
             self._path.rename(self._path.with_suffix(""))
         except FileNotFoundError:
-            log.warning("%s was removed while it was written; its %d bytes are gone", self._path, self._size_bytes)
+            log.warning("%s was removed while it was written; its %d bytes are lost", self._path, self._size_bytes)
         self._close()
         self._trim()
 

@@ -158,7 +158,7 @@ class Sink:
                 if not self.is_failing:
                     self.is_failing = True
                     log.error(  # noqa: TRY400 - its text says it all
-                        "usage log, %s: cannot %s: %s; retrying, no record is lost meanwhile", self.name, what,
+                        "usage log, %s: cannot %s: %s; retrying; no record is lost", self.name, what,
                         _words(error),
                     )  # fmt: skip
                 if not self._wait_to_retry():

@@ -68,7 +68,12 @@ def test_an_ipv4_address_within_ipv6_is_that_ipv4_address() -> None:
 
 @each_case(
     "written, hint",
-    [("10.0.0.0/8", "is a network"), ("broker1", "no IP address"), ("10.0.0", "no IP address"), ("", "no IP address")],
+    [
+        ("10.0.0.0/8", "is a network"),
+        ("broker1", "not an IP address"),
+        ("10.0.0", "not an IP address"),
+        ("", "not an IP address"),
+    ],
 )
 def test_a_text_that_is_no_ip_address_is_refused_with_a_reason(written: str, hint: str) -> None:
     with pytest.raises(UnitError, match=hint):

@@ -237,7 +237,7 @@ def test_an_older_key_wins_and_warns_as_in_hadoop(old: str, name: str, value: ob
     (warning,) = warnings(section)
 
     assert getattr(queue(section), name) == value
-    assert "warning: is Hadoop's old name, and wins over" in warning
+    assert "warning: is Hadoop's old name and overrides" in warning
 
 
 def test_an_older_key_is_a_warning_with_its_new_name() -> None:
@@ -343,7 +343,7 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ("max_in_flight.min: 501", "max_in_flight.min: the least, 501, is above the most, 500"),
         ("max_in_flight.max: 3", "max_in_flight.max: the least, 4, is above the most, 3"),
         ("callqueue.capasity: 3", "unknown key; did you mean callqueue.capacity?"),
-        ("ipc.8020.backoff.enable: true", "has Hadoop's prefix, which says of which port it is; write backoff.enable"),
+        ("ipc.8020.backoff.enable: true", "has Hadoop's prefix with a port; write backoff.enable"),
         ("ipc.backoff.enable: true", "has Hadoop's prefix"),
         ("callqueue.impl: null", "callqueue.impl: must be fair or fifo"),
     ],
@@ -494,7 +494,9 @@ def test_first_of_several_providers_counts_as_in_hadoop() -> None:
     (warning,) = warnings(f"cost-provider.impl: '{ours}, {hadoops}'")
 
     assert queue(f"cost-provider.impl: '{ours}, {hadoops}'").cost_provider is CostProvider.TRAFFIC
-    assert warning.endswith("cost-provider.impl: warning: names several, of which the first counts; write that one")
+    assert warning.endswith(
+        "cost-provider.impl: warning: has several values, of which only the first counts; write only that one"
+    )
     assert "not 'nobody'" in only_fault("identity-provider.impl: user,nobody")
 
 

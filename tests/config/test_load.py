@@ -243,7 +243,7 @@ def test_all_faults_are_reported_at_once_in_order_of_lines() -> None:
     [
         ("{client_id: x, producer_byte_rate: 1MB}", "quotas[0].client_id: unknown key; did you mean client-id?"),
         ("{clientId: x, producer_byte_rate: 1MB}", "quotas[0].clientId: unknown key; did you mean client-id?"),
-        ("{client-id: x, bind: 1, producer_byte_rate: 1MB}", "bind: unknown key here; it belongs under listeners"),
+        ("{client-id: x, bind: 1, producer_byte_rate: 1MB}", "bind: unknown key; it belongs under listeners"),
         ("{client-id: x, zzz: 1, producer_byte_rate: 1MB}", "zzz: unknown key; known here: user, client-id"),
         ("{producer_byte_rate: 1MB}", "quotas[0]: names no entity"),
         ("{client-id: x}", "quotas[0]: limits nothing"),
@@ -294,7 +294,7 @@ def test_a_faulty_rule_is_refused(rule: str, hint: str) -> None:
     assert hint in fault
 
 
-@each_case("value, hint", [("eth0", "is no IP address"), ("10", "must be an IP address"), ("''", "empty")])
+@each_case("value, hint", [("eth0", "is not an IP address"), ("10", "must be an IP address"), ("''", "empty")])
 def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
     assert hint in only_fault(f"{LISTENERS}upstream_bind: {value}\n")
 
@@ -351,7 +351,7 @@ def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
         (LISTENERS + "burst: null\n", "burst: has no value"),
         (LISTENERS + "request_time_scale: 0\n", "request_time_scale: must be a number from 0.1 to 10"),
         (LISTENERS + "max_buckets: 0\n", "max_buckets: must be a whole number from 1 to"),
-        (LISTENERS + "quota.window.num: 5\n", "unknown key here; it belongs under kafka"),
+        (LISTENERS + "quota.window.num: 5\n", "unknown key; it belongs under kafka"),
         (LISTENERS + "kafka: {quota.window.num: 1}\n", "must be a whole number from 2"),
         (LISTENERS + "kafka: {quota.window.num: 2.5}\n", "must be a whole number from 2"),
         (LISTENERS + "kafka: {quota.window.size.seconds: 0}\n", "must be a whole number from 1"),
@@ -360,7 +360,7 @@ def test_an_invalid_upstream_bind_is_refused(value: str, hint: str) -> None:
         (LISTENERS + "quotas: {client-id: a}\n", "quotas: must be a list, not a mapping"),
         (LISTENERS + "principals: {exempt: ANONYMOUS}\n", "principals.exempt: must be a list, not text"),
         (LISTENERS + "principals: {exempt: [7]}\n", 'so quote it: "7"'),
-        (LISTENERS + "principals: {brokers: [<default>]}\n", "<default> is no user here"),
+        (LISTENERS + "principals: {brokers: [<default>]}\n", "<default> cannot be used here"),
         (LISTENERS + "principals: {fold: [{match: '(a', to: b}]}\n", "fold[0].match: is not a regular expression"),
         (LISTENERS + "principals: {fold: [{match: a, to: '\\1'}]}\n", "the pattern has no group 1"),
         (LISTENERS + "principals: {fold: [{match: a, to: '\\g<x>'}]}\n", "the pattern has no group x"),
@@ -393,7 +393,8 @@ def test_two_listeners_need_two_names_and_two_addresses() -> None:
         """
     ) == [
         "f.yaml:3: listeners[1].name: 'a' is also the name of the listener in line 2; give each its own",
-        "f.yaml:4: listeners[2].bind: 0.0.0.0:9092 is already bound in line 2; give each its own address or port",
+        "f.yaml:4: listeners[2].bind: 0.0.0.0:9092 is already bound in line 2; "
+        "give each listener its own address or port",
     ]
 
 
@@ -602,7 +603,7 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
         ("bind: a:1, upstream: b:2, advertised_host: c", "advertised_host: belongs to bootstrap_servers"),
         ("bind: a:1, upstream: b:2, broker_ports: 3-4", "broker_ports: belongs to bootstrap_servers"),
         ("bind: '[::]:1', bootstrap_servers: b:2", "advertised_host: is missing; clients cannot connect to ::"),
-        ("bind: a:0, bootstrap_servers: b:2", "broker_ports: is missing; with bind to port 0"),
+        ("bind: a:0, bootstrap_servers: b:2", "broker_ports: is missing; bind to port 0"),
         ("bind: a:65500, bootstrap_servers: b:2", "broker_ports: is missing; behind port 65500 there is no room for"),
         ("bind: a:1, bootstrap_servers: 'b:2,c'", "bootstrap_servers: 'c' is not an address"),
         ("bind: a:1, bootstrap_servers: []", "bootstrap_servers: must be HOST:PORT,HOST:PORT"),
@@ -632,7 +633,8 @@ def test_ports_of_brokers_may_not_be_used_twice() -> None:
 
     assert faults(text) == [
         "f.yaml:2: listeners[0].broker_ports: 9200 is already bound in line 6; give each its own ports",
-        "f.yaml:3: listeners[1].bind: 127.0.0.1:9192 is already bound in line 2; give each its own address or port",
+        "f.yaml:3: listeners[1].bind: 127.0.0.1:9192 is already bound in line 2; "
+        "give each listener its own address or port",
         "f.yaml:4: listeners[2].broker_ports: 9200 is already bound in line 6; give each its own ports",
         "f.yaml:5: listeners[3].broker_ports: 9250-9292 is already bound in line 2; give each its own ports",
     ]
@@ -711,7 +713,7 @@ ASKING = "      client_auth: requested\n      client_ca: ca\n"
         ("      ca: ca.pem\n", "client_tls.ca: "),
         (
             "    upstream_tls: {certificate: b.pem}\n",
-            "upstream_tls.key: is missing; certificate is of no use",
+            "upstream_tls.key: is missing; certificate has no effect without it",
         ),
         ("    upstream_tls: {key: b.key}\n", "upstream_tls.certificate: is missing"),
         ("    upstream_tls:\n", "upstream_tls: must be a mapping"),

@@ -61,10 +61,10 @@ def test_a_rule_that_kafka_refuses_or_fails_at_is_refused(text: str, name: str, 
         ("RULE:a/b/LU", "'RULE:a/b/LU' has 'U' behind its end"),
         ("DEFAULT, RULE:(a/b/", "'RULE:(a/b/': the pattern '(a' cannot be used: a ( is not closed"),
         ("RULE:a/$1/", "'RULE:a/$1/': the replacement '$1' cannot be used: $1 is a group that the pattern does not"),
-        ("RULE:(a)/$x/", r"$ is followed by a group's number or {NAME}; write \$ for the character"),
+        ("RULE:(a)/$x/", r"$ must be followed by a group's number or {NAME}; write \$ for the character"),
         ("RULE:(a)/${x}/", "no group of the pattern is named x; name it (?<x>…)"),
-        ("RULE:(a)/$99999999999/", "$99999999999 is no group's number"),
-        ("DEFAULT\nDEFAULT\n\nRULE:a/b/", "has a line break between rules where no comma stands"),
+        ("RULE:(a)/$99999999999/", "$99999999999 is not a group's number"),
+        ("DEFAULT\nDEFAULT\n\nRULE:a/b/", "has a line break between rules without a comma"),
     ],
 )
 def test_a_faulty_mapping_rule_is_refused_with_a_remedy(text: str, message: str) -> None:

@@ -91,7 +91,10 @@ def test_an_address_and_all_others_have_a_rate_each() -> None:
     [
         ("{ip: 10.0.0.7}", "quotas[0]: limits nothing; give connection_creation_rate"),
         ("{ip: 10.0.0.0/8, connection_creation_rate: 1}", "quotas[0].ip: '10.0.0.0/8' is a network; write one"),
-        ("{ip: broker1, connection_creation_rate: 1}", "quotas[0].ip: 'broker1' is no IP address; write one such as"),
+        (
+            "{ip: broker1, connection_creation_rate: 1}",
+            "quotas[0].ip: 'broker1' is not an IP address; write one such as",
+        ),
         ("{ip: '', connection_creation_rate: 1}", "quotas[0].ip: must not be empty"),
         ("{ip: 10, connection_creation_rate: 1}", "quotas[0].ip: must be an IP address such as 10.0.0.7"),
         ("{ip: null, connection_creation_rate: 1}", "quotas[0].ip: has no value"),
@@ -174,4 +177,4 @@ def test_a_name_longer_than_kafkas_protocol_allows_is_refused(key: str) -> None:
     (fault,) = faults(f"{{{key}: {longest}y, connections: 3}}")
 
     assert fault.startswith("f.yaml:3")
-    assert "has 32768 bytes; names have 32767 at the most in Kafka's protocol" in fault
+    assert "has 32768 bytes; names have at most 32767 in Kafka's protocol" in fault

@@ -149,7 +149,7 @@ def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, m
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     message = (
         f"{server} is bound by this proxy in line {line}, which reads the topic before it serves a client; name a "
-        "listener of the brokers that no proxy is in front of"
+        "listener of the brokers that has no proxy in front"
     )
     for section, key in (
         (f"kafka://k:9,{server}/t", "quotas_from"),
@@ -165,12 +165,12 @@ def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, m
 @each_case(
     "section, hint",
     [
-        ("k1:9092/topic", "quotas_from: 'k1:9092/topic' is no topic; write kafka://HOST:PORT"),
-        ("kafka://k1:9092", "quotas_from: 'kafka://k1:9092' is no topic; write kafka://HOST:PORT"),
-        ("http://k1:9092/t", "is no topic"),
-        ("kafka://k1:9092/", "'' is no name of a topic"),
-        ("kafka://k1:9092/a/b", "'a/b' is no name of a topic"),
-        ("kafka://k1:9092/..", "'..' is no name of a topic"),
+        ("k1:9092/topic", "quotas_from: 'k1:9092/topic' is not a topic; write kafka://HOST:PORT"),
+        ("kafka://k1:9092", "quotas_from: 'kafka://k1:9092' is not a topic; write kafka://HOST:PORT"),
+        ("http://k1:9092/t", "is not a topic"),
+        ("kafka://k1:9092/", "'' is not the name of a topic"),
+        ("kafka://k1:9092/a/b", "'a/b' is not the name of a topic"),
+        ("kafka://k1:9092/..", "'..' is not the name of a topic"),
         ("kafka://k1/t", "quotas_from: 'k1' is not an address"),
         ("kafka:///t", "is not an address"),
         ("kafka://k1:0/t", "has port 0"),
@@ -181,13 +181,13 @@ def test_a_topic_behind_this_proxy_is_a_warning(server: str, line: int | None, m
         ("{kafka: kafka}", "quotas_from.kafka: must be a mapping, not text"),
         ("{kafka: {topic: t}}", "quotas_from.kafka.bootstrap_servers: is missing"),
         ("{kafka: {bootstrap_servers: 'k:1', topc: t}}", "did you mean topic?"),
-        ("{kafka: {bootstrap_servers: 'k:1', topic: 'a b'}}", "quotas_from.kafka.topic: 'a b' is no name"),
+        ("{kafka: {bootstrap_servers: 'k:1', topic: 'a b'}}", "quotas_from.kafka.topic: 'a b' is not the name"),
         ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: x}}", "has no effect with security_protocol PLAINTEXT"),
         (
             "{kafka: {bootstrap_servers: 'k:1'}, broker: {}}",
-            "quotas_from.broker: cannot be given with kafka; one of them",
+            "quotas_from.broker: cannot be given with kafka; remove one of them",
         ),
-        ("brokers", "quotas_from: 'brokers' is no topic; write kafka://HOST:PORT"),
+        ("brokers", "quotas_from: 'brokers' is not a topic; write kafka://HOST:PORT"),
         ("{broker: true}", "quotas_from.broker: must be a mapping"),
         ("{broker: }", "quotas_from.broker: "),
         ("{broker: {every: 2}}", "quotas_from.broker.every: "),

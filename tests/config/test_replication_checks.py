@@ -139,7 +139,7 @@ def test_the_documented_section_is_valid() -> None:
 
     assert warning == (
         "f.yaml:7: replication.throttled.replicas: warning: there is no broker to ask for topic ids: followers that "
-        "use them, from Kafka 3.1 on, go free; give admin_client.bootstrap_servers, or inter_broker: true to the "
+        "use them are not throttled; give admin_client.bootstrap_servers, or inter_broker: true to the "
         "listener in front of a broker"
     )
     (warning,) = map(str, loaded(text.replace("19092}", "19092, inter_broker: true}")).warnings)
@@ -197,11 +197,14 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
         (f"{RATE}, from_cluster: perhaps", "must be true or false"),
         (f"{RATE}, throttled.replicas: null", "throttled.replicas: must be a mapping of topics, not nothing"),
         (f'{RATE}, throttled.replicas: ["*"]', "must be a mapping of topics, not a list"),
-        (f'{RATE}, throttled.replicas: {{a/b: "*"}}', "throttled.replicas.a/b: 'a/b' is no name of a topic"),
-        (f'{RATE}, throttled.replicas: {{..: "*"}}', "'..' is no name of a topic"),
-        (f'{RATE}, throttled.replicas: {{{"a" * 250}: "*"}}', "is no name of a topic: 1 to 249 letters"),
+        (f'{RATE}, throttled.replicas: {{a/b: "*"}}', "throttled.replicas.a/b: 'a/b' is not the name of a topic"),
+        (f'{RATE}, throttled.replicas: {{..: "*"}}', "'..' is not the name of a topic"),
+        (f'{RATE}, throttled.replicas: {{{"a" * 250}: "*"}}', "is not the name of a topic: 1 to 249 letters"),
         (f"{RATE}, throttled.replicas: {{a: 1:2}}", "YAML reads 1:2 as a number in octal, hexadecimal or base 60, so"),
-        (f'{RATE}, throttled.replicas: {{a: "0:1,2"}}', "throttled.replicas.a: '2' names no replica; write \"*\""),
+        (
+            f'{RATE}, throttled.replicas: {{a: "0:1,2"}}',
+            "throttled.replicas.a: '2' is not a replica; write \"*\"",
+        ),
         (f'{RATE}, throttled.replicas: {{a: "*,0:1"}}', "'*' cannot be given with other items"),
         (
             f'{RATE}, throttled.replicas: {{}}, leader.replication.throttled.replicas: {{a: "*"}}',
@@ -213,7 +216,7 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
             "throttled.replicas: cannot be given with from_cluster: true",
         ),
         ("paths: [{leader: 1}]", "paths[0].rate: is missing; write bytes per second"),
-        ("paths: [{rate: 1MB}]", "paths[0]: names no path; give leader, follower"),
+        ("paths: [{rate: 1MB}]", "paths[0]: names no path; give at least one of leader, follower"),
         ("paths: [{leader: -1, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
         ("paths: [{leader: null, rate: 1MB}]", "paths[0].leader: must be a whole number from 0"),
         ("paths: [{leader_rack: 1, rate: 1MB}]", 'so quote it: "1"'),
@@ -230,7 +233,7 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
         ("from_cluster: true, admin_client: {sasl_username: u}", "has no effect with security_protocol PLAINTEXT"),
         (
             "from_cluster: true, admin_client: {security_protocol: SSL, ssl_keyfile: f}",
-            "ssl_certfile: is missing; ssl_keyfile is of no use without it",
+            "ssl_certfile: is missing; ssl_keyfile has no effect without it",
         ),
         (
             "from_cluster: true, admin_client: {security_protocol: SASL_SSL, sasl_mechanism: PLAIN, sasl_username: u}",
@@ -256,7 +259,7 @@ def test_a_section_without_keys_is_refused() -> None:
 def test_a_topic_is_found_in_its_line() -> None:
     (fault,) = faults(f'{LISTENERS}replication:\n  {RATE}\n  throttled.replicas:\n    a: "*"\n    b: none\n')
 
-    assert fault.startswith("f.yaml:6: replication.throttled.replicas.b: 'none' names no replica")
+    assert fault.startswith("f.yaml:6: replication.throttled.replicas.b: 'none' is not a replica")
 
 
 @each_case(
@@ -289,9 +292,9 @@ def test_a_small_rate_is_a_warning_with_kafkas_advice() -> None:
 
     assert found == [
         "f.yaml:2: replication.leader.replication.throttled.rate: warning: 50 bytes per second is very little; is a "
-        "unit missing, such as 50MiB? Kafka advises 1MB and more, for a throttle is only as fine as a fetch",
+        "unit missing, such as 50MiB? Kafka advises 1MB and more, because a throttle works in steps of whole fetches",
         "f.yaml:2: replication.paths[0].rate: warning: 10 bytes per second is very little; is a "
-        "unit missing, such as 10MiB? Kafka advises 1MB and more, for a throttle is only as fine as a fetch",
+        "unit missing, such as 10MiB? Kafka advises 1MB and more, because a throttle works in steps of whole fetches",
     ]
 
 
@@ -301,7 +304,7 @@ def test_a_section_that_throttles_nothing_is_a_warning() -> None:
         for line in warnings(RATE, UNTRUSTED)
         if "replication: warning: nothing is throttled: replicas are recognised" in line
     ]
-    assert [line for line in warnings("poll_interval: 1s") if "nothing is throttled, for there is no rate" in line]
+    assert [line for line in warnings("poll_interval: 1s") if "nothing is throttled, because there is no rate" in line]
 
 
 def test_a_lease_without_from_cluster_is_a_warning() -> None:

@@ -110,8 +110,7 @@ def test_rule_for_an_exempt_user_is_a_warning(rule: str) -> None:
     found = of_rules(rule, "{user: alice, producer_byte_rate: 1MB}", more="principals: {exempt: [root, admin]}\n")
 
     assert found == [
-        "f.yaml:3: quotas[0].user: warning: never holds: admin is exempt from all quotas, by line 5; "
-        "remove one of the two"
+        "f.yaml:3: quotas[0].user: warning: never applies: line 5 exempts admin from all quotas; remove one of the two"
     ]
 
 
@@ -124,7 +123,7 @@ def test_rule_for_a_folded_user_is_a_warning() -> None:
     )
 
     assert found == [
-        "f.yaml:3: quotas[0].user: warning: never holds: the fold in line 5 charges app-etl-12ab as app-etl; "
+        "f.yaml:3: quotas[0].user: warning: never applies: the fold in line 5 charges app-etl-12ab as app-etl; "
         "write it for app-etl"
     ]
 
@@ -225,7 +224,7 @@ def test_limit_of_a_user_above_that_of_each_client_id_is_a_warning() -> None:
     )
 
     assert keys(found) == ["f.yaml:4: quotas[1].producer_byte_rate", "f.yaml:6: quotas[3].producer_byte_rate"]
-    assert "holds for clients without a client-id alone: {user: alice, client-id: <default>} in line 3" in found[0]
+    assert "applies only to clients without a client-id: {user: alice, client-id: <default>} in line 3" in found[0]
 
 
 # -- clients without a client-id --

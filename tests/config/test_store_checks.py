@@ -53,7 +53,7 @@ def test_a_topic_has_a_subdirectory_of_its_own() -> None:
     [
         (
             "store: {kafka: {bootstrap_servers: 'k:9092'}}\n",
-            "conf/f.yaml:2: store: warning: has no directory: started while the topic is away, this proxy would have",
+            "conf/f.yaml:2: store: warning: has no directory: if the proxy starts while the topic is unavailable",
         ),
         (
             "store: {directory: d, kafka: {bootstrap_servers: '127.0.0.1:9092'}}\n",
@@ -97,7 +97,7 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
     [
         (
             "store: {}\nprincipals: {admins: [a]}\n",
-            "conf/f.yaml:2: store: names no place; give directory, or for a fleet kafka",
+            "conf/f.yaml:2: store: has no location; give directory, or for several proxies kafka",
         ),
         ("store: {directory: ''}\nprincipals: {admins: [a]}\n", "conf/f.yaml:2: store.directory: "),
         ("store: quotas.d\n", "conf/f.yaml:2: store: must be a mapping"),
@@ -123,7 +123,7 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
         ),
         (
             "store: {directory: d, kafka: {bootstrap_servers: 'k:9', topic: '..'}}\nprincipals: {admins: [a]}\n",
-            "conf/f.yaml:2: store.kafka.topic: '..' is no name of a topic",
+            "conf/f.yaml:2: store.kafka.topic: '..' is not the name of a topic",
         ),
         (
             "store:\n  directory: d\n  kafka: {bootstrap_servers: 'k:9', sasl_mechanism: PLAIN}\n"
@@ -141,7 +141,7 @@ def test_a_token_file_is_enough_to_change_the_store() -> None:
         ("principals:\n  admins:\n  - UNKNOWN\n", "conf/f.yaml:4: principals.admins[0]: UNKNOWN is every client"),
         (
             "principals: {forward_quota_requests: true}\n",
-            "conf/f.yaml:2: principals.forward_quota_requests: has no meaning without admins",
+            "conf/f.yaml:2: principals.forward_quota_requests: has no effect without admins",
         ),
         (
             "quotas_from: kafka://k:9092/t\nstore: {directory: d}\n",
@@ -172,10 +172,10 @@ def test_administrators_with_quotas_from_are_refused() -> None:
 @each_case(
     "text, said",
     [
-        ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: keeps quotas that no user may change"),
+        ("store: {directory: d}\n", "conf/f.yaml:2: store: warning: has no user who may change quotas"),
         (
             "admin: {bind: '127.0.0.1:0', quotas_token_file: t}\n",
-            "conf/f.yaml:2: admin.quotas_token_file: warning: is for changing quotas, of which none can be changed",
+            "conf/f.yaml:2: admin.quotas_token_file: warning: is for changing quotas, but quotas cannot be changed",
         ),
         (
             "store: {directory: d}\nprincipals: {admins: [a, ANONYMOUS]}\n",

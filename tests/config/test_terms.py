@@ -126,7 +126,7 @@ def test_the_first_and_last_instants_are_read_and_written(given: dict[str, objec
         terms = read_terms(given)
         assert read_terms(written_terms(terms)) == terms
     else:
-        with pytest.raises(TermsError, match="must be of a year from 1971 to 9998, in UTC"):
+        with pytest.raises(TermsError, match="must be in a year from 1971 to 9998, in UTC"):
             read_terms(given)
 
 
@@ -141,7 +141,7 @@ def test_the_first_and_last_instants_are_read_and_written(given: dict[str, objec
     ],
 )
 def test_terms_that_would_be_read_differently_are_refused(terms: Terms) -> None:
-    with pytest.raises(TermsError, match="could not be read again as they are written"):
+    with pytest.raises(TermsError, match="would not be the same when read again"):
         check_kept(terms)
 
 
@@ -219,30 +219,38 @@ def test_a_rule_of_the_file_has_terms() -> None:
         ),
         ("expires: 2026-13-01T00:00:00Z", "expires", "is not an instant"),
         ("expires: 2026-12-01T00:00:00", "expires", "is not an instant"),
-        ("expires: 0001-01-01T00:00:00Z", "expires", "must be of a year from 1971 to 9998"),
+        ("expires: 0001-01-01T00:00:00Z", "expires", "must be in a year from 1971 to 9998"),
         ("expires: 1764547200", "expires", "must be an instant with its zone"),
         ("expires:", "expires", "has no value; write an instant"),
         ("schedule: 8-18", "schedule", "must be a mapping of days, hours, time_zone, otherwise, not '8-18'"),
-        ("schedule: {time_zone: UTC}", "schedule", "says no time; give days, hours or both"),
+        ("schedule: {time_zone: UTC}", "schedule", "has no time; give days, hours or both"),
         ("schedule: {days: [mon]}", "schedule.time_zone", "is missing; write the zone whose clocks count"),
         (
             "schedule: {days: [mon], time_zone: CEST5}",
             "schedule.time_zone",
-            "'CEST5' is no time zone that is known here",
+            "'CEST5' is not a known time zone",
         ),
-        ("schedule: {days: [mo], time_zone: UTC}", "schedule.days", "'mo' names no days; write days such as [mon-fri]"),
-        ("schedule: {days: [mon-], time_zone: UTC}", "schedule.days", "'mon-' names no days"),
+        (
+            "schedule: {days: [mo], time_zone: UTC}",
+            "schedule.days",
+            "'mo' is not a list of days; write days such as [mon-fri]",
+        ),
+        ("schedule: {days: [mon-], time_zone: UTC}", "schedule.days", "'mon-' is not a list of days"),
         ("schedule: {days: [], time_zone: UTC}", "schedule.days", "must be days such as [mon-fri]"),
         ("schedule: {days: [5], time_zone: UTC}", "schedule.days", "must be days such as [mon-fri]"),
-        ("schedule: {hours: 8-18, time_zone: UTC}", "schedule.hours", "'8-18' are no hours; write \"08:00-18:00\""),
-        ("schedule: {hours: 08:00-24:01, time_zone: UTC}", "schedule.hours", "are no hours"),
-        ("schedule: {hours: 24:00-08:00, time_zone: UTC}", "schedule.hours", "are no hours"),
-        ("schedule: {hours: 08:00-08:00, time_zone: UTC}", "schedule.hours", "end when they begin; leave hours out"),
+        (
+            "schedule: {hours: 8-18, time_zone: UTC}",
+            "schedule.hours",
+            "'8-18' is not a range of hours; write \"08:00-18:00\"",
+        ),
+        ("schedule: {hours: 08:00-24:01, time_zone: UTC}", "schedule.hours", "is not a range of hours"),
+        ("schedule: {hours: 24:00-08:00, time_zone: UTC}", "schedule.hours", "is not a range of hours"),
+        ("schedule: {hours: 08:00-08:00, time_zone: UTC}", "schedule.hours", "hours end when they begin; remove hours"),
         ("schedule: {day: mon, time_zone: UTC}", "schedule.day", "unknown key; known here: days, hours, time_zone"),
         (
             "schedule: {days: mon, time_zone: UTC, otherwise: {}}",
             "schedule.otherwise",
-            "limits nothing; give a limit such as producer_byte_rate, or leave this out",
+            "limits nothing; give a limit such as producer_byte_rate, or remove this",
         ),
         (
             "schedule: {days: mon, time_zone: UTC, otherwise: {producer_byte_rate: 0}}",
@@ -252,7 +260,7 @@ def test_a_rule_of_the_file_has_terms() -> None:
         (
             "schedule: {days: mon, time_zone: UTC, otherwise: {connection_creation_rate: 5}}",
             "schedule.otherwise.connection_creation_rate",
-            "is no limit of such an entity; those are producer_byte_rate,",
+            "is not a limit of such an entity; its limits are producer_byte_rate,",
         ),
         (
             "ramp: {begins: 2026-12-01T12:00:00Z, over: 2h}",
@@ -264,7 +272,7 @@ def test_a_rule_of_the_file_has_terms() -> None:
         (
             "ramp: {from: {consumer_byte_rate: 5}, begins: 2026-12-01T12:00Z, over: 2h}",
             "ramp.from.consumer_byte_rate",
-            "is not limited by the rule, which is where a ramp leads to",
+            "is not limited by the rule, so the ramp has no target",
         ),
         (
             "ramp: {from: {producer_byte_rate: 5}, begins: 2026-12-01T12:00Z, over: 2}",
@@ -274,12 +282,12 @@ def test_a_rule_of_the_file_has_terms() -> None:
         (
             "ramp: {from: {producer_byte_rate: 5}, begins: 2026-12-01T12:00Z, over: 9000h}",
             "ramp.over",
-            "must be 8784h, a year, at the most",
+            "must be at most 8784h (a year)",
         ),
         (
             "ramp: {from: {producer_byte_rate: 5}, begins: 2026-12-01T12:00Z, over: 0s}",
             "ramp.over",
-            "must be above 0, a millisecond for each step at least",
+            "must be at least a millisecond for each step",
         ),
         (
             "ramp: {from: {producer_byte_rate: 5}, begins: 2026-12-01T12:00Z, over: 2h, steps: 0}",
@@ -340,7 +348,7 @@ def test_an_expired_rule_is_a_warning_if_the_time_is_known(tmp_path: Path) -> No
     (warning,) = load(file).warnings
 
     assert str(warning) == (
-        f"{file}:3: quotas[0].expires: warning: expired since 2026-01-01T00:00:00Z: "
-        "it is as if the rule was not there; remove it, or write a later time"
+        f"{file}:3: quotas[0].expires: warning: expired at 2026-01-01T00:00:00Z: "
+        "the rule has no effect; remove it, or write a later time"
     )
     assert load_bytes(file.read_bytes(), file="f.yaml").warnings == ()

@@ -109,7 +109,7 @@ def test_the_spelling_of_kip_73_is_read_as_well() -> None:
 
 
 def test_a_number_that_is_no_int32_names_no_replica() -> None:
-    with pytest.raises(ThrottledReplicasError, match="'2147483648:1' names no replica"):
+    with pytest.raises(ThrottledReplicasError, match="'2147483648:1' is not a replica"):
         parse("2147483648:1")
     assert read("2147483647:2147483647,1:2147483648") == (replicas((2147483647, 2147483647)), ("1:2147483648",))
 

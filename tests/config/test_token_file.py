@@ -68,4 +68,4 @@ def test_a_configuration_with_a_token_file_is_loaded(tmp_path: Path) -> None:
 
     assert loaded.config.admin is not None
     assert loaded.config.admin.quotas_token_file == str(tmp_path / "token")
-    assert ["can be read by everybody" in warning.message for warning in loaded.warnings] == [True]
+    assert ["can be read by every user" in warning.message for warning in loaded.warnings] == [True]

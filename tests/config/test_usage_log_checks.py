@@ -91,8 +91,8 @@ def test_the_topic_has_a_default_name() -> None:
 @each_case(
     "section, expected",
     [
-        ("{}", "usage_log: goes nowhere; give directory for files, kafka for a topic, or both"),
-        ("{interval: 1s}", "usage_log: goes nowhere; give directory for files, kafka for a topic, or both"),
+        ("{}", "usage_log: has no destination; give directory for files, kafka for a topic, or both"),
+        ("{interval: 1s}", "usage_log: has no destination; give directory for files, kafka for a topic, or both"),
         ("{directory: u, interval: 50ms}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
         ("{directory: u, interval: 2h}", "usage_log.interval: must be from 100ms to 1h; write a duration such as 1s"),
         ("{directory: u, interval: 1}", "usage_log.interval: 1 has no unit; write a number with a unit, such as 500ms, "
@@ -103,12 +103,12 @@ def test_the_topic_has_a_default_name() -> None:
          "such as 64MiB"),
         ("{directory: u, retention_size: }", "usage_log.retention_size: has no value; write a size such as 10GiB, or "
          "null for no bound"),
-        ("{kafka: {bootstrap_servers: 'k:1'}, rotate_size: 1MiB}", "usage_log.rotate_size: is of files; give their "
-         "directory, or remove this"),
+        ("{kafka: {bootstrap_servers: 'k:1'}, rotate_size: 1MiB}", "usage_log.rotate_size: applies to files; give "
+         "their directory, or remove this"),
         ("{kafka: {topic: t}}", "usage_log.kafka.bootstrap_servers: is missing; write brokers of the topic's cluster: "
          "HOST:PORT,HOST:PORT"),
-        ("{kafka: {bootstrap_servers: 'k:1', topic: a b}}", "usage_log.kafka.topic: 'a b' is no name of a topic: 1 to "
-         "249 letters, digits, dots, underscores and hyphens"),
+        ("{kafka: {bootstrap_servers: 'k:1', topic: a b}}", "usage_log.kafka.topic: 'a b' is not the name of a topic: "
+         "1 to 249 letters, digits, dots, underscores and hyphens"),
         ("{kafka: {bootstrap_servers: 'k:1', ssl_cafile: ca}}", "usage_log.kafka.ssl_cafile: has no effect with "
          "security_protocol PLAINTEXT; write SSL, or remove this"),
     ],

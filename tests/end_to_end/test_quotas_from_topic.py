@@ -129,7 +129,7 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         # Publications end.
         _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
         assert proxy.metrics().total(f"{_TOPIC}_lease_ends_total") == 1
-        assert "no news for the time of the lease" in proxy.log
+        assert "no news within the lease" in proxy.log
         store.news(lease_ms=60_000)
         _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
 
@@ -197,7 +197,7 @@ async def test_reader_refuses_a_topic_with_several_partitions(
     await eventually(lambda: topic.failures)
     await topic.stop()
 
-    assert "the topic must have exactly one partition, it has 2: create it again with one" in caplog.text
+    assert "the topic must have exactly one partition, but has 2: create it again with one" in caplog.text
 
 
 async def test_ten_thousand_rules_take_less_than_two_seconds(mortal_kafka: Kafka) -> None:

@@ -60,7 +60,7 @@ def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> N
     assert after_at - muted_at >= muted.throttle_time_ms / 1_000 - 0.01
     assert (after.throttle_time_ms, free.throttle_time_ms) == (0, 0)
     assert f"by their time, the quotas of client-id {_CLIENT} are now: none" in log
-    assert f"level 7: expired since {expires}\n" in printed
+    assert f"level 7: expired at {expires}\n" in printed
 
 
 def test_ramp_continues_on_schedule_after_a_kill(kafka_4: Kafka) -> None:

@@ -71,5 +71,5 @@ def test_rates_do_not_depend_on_batches_or_other_clients(given: list[tuple[int, 
 
 
 def shaped(demand: Demand) -> Demand:
-    """Return a record, without the adjacent rates if it is too long for them to be used."""
+    """Return a record, without the adjacent rates if it are too long for them to be used."""
     return demand._replace(before=0.0, after=0.0) if demand.interval_ms > 2_000 else demand

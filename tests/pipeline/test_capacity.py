@@ -113,7 +113,7 @@ def test_collective_names_get_no_limit(names: tuple[str, str]) -> None:
     found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums), headroom=1.2)
 
     assert found.limit is None
-    assert "stands for all others" in found.why
+    assert "means all others" in found.why
 
 
 @given(

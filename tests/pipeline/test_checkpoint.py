@@ -53,7 +53,7 @@ def test_some_bad_lines_of_a_batch_are_kept_with_their_places(spark: SparkSessio
     assert len(found) == LINES
     assert all(one["text"] == f"bad {one['line']}" for one in found)
     assert {(one["source"], one["fault"]) for one in found} == {
-        ("topic-0", "is no JSON object; a record is one object on one line")
+        ("topic-0", "is not a JSON object; a record is one object on one line")
     }
 
 

@@ -31,15 +31,15 @@ def test_capacities_are_read_from_csv_and_from_yaml(tmp_path: Path) -> None:
     [
         ("c.csv", "", ["c.csv:1: is empty"]),
         ("c.csv", "broker,produce\n", ["c.csv:1: fetch: is missing"]),
-        ("c.csv", "broker,produce,fetch,x\n1,1,1\n", ["c.csv:1: x: is no column", "c.csv:2: has 3 values"]),
+        ("c.csv", "broker,produce,fetch,x\n1,1,1\n", ["c.csv:1: x: is an unknown column", "c.csv:2: has 3 values"]),
         (
             "c.csv",
             "broker,produce,fetch\nb,1MBit,0\n",
             ["c.csv:2: broker: 'b'", "c.csv:2: produce: 'MBit'", "c.csv:2: fetch: a"],
         ),
         ("c.csv", "broker,produce,fetch\n1,1,1\n1,1,1\n", ["c.csv:3: broker 1 has a line already: "]),
-        ("c.yaml", "broker: 1\n", ["c.yaml:1: is no list"]),
-        ("c.yaml", "- {broker: 1, produce: 1}\n", ["c.yaml:1: has to have exactly"]),
+        ("c.yaml", "broker: 1\n", ["c.yaml:1: is not a list"]),
+        ("c.yaml", "- {broker: 1, produce: 1}\n", ["c.yaml:1: must have exactly"]),
         ("c.yaml", "- {broker: 1\n", ["c.yaml:1: (yaml)"]),
     ],
 )
@@ -76,8 +76,8 @@ def test_empty_names_are_any_and_empty_days_no_bound(tmp_path: Path) -> None:
     [
         ("alice,,,,", "2: owner: is empty"),
         (",,a,,", "2: user: is empty, and client_id too"),
-        ("alice,,a,yesterday,", "2: from: 'yesterday' is no day"),
-        ("alice,,a,2026-10-02,2026-10-01", "2: until: has to be a later day"),
+        ("alice,,a,yesterday,", "2: from: 'yesterday' is not a day"),
+        ("alice,,a,2026-10-02,2026-10-01", "2: until: must be a later day"),
         ("alice,,a,,2026-10-02\nalice,,b,2026-10-01,", "3: from: of these names the owner is still a"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_plan_of_kafka_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "fault"),
-    [("{\n,", "2: is no JSON"), ("[]", "1: is no plan"), ('{"partitions": [{"topic": "x"}]}', "1: is no plan")],
+    [("{\n,", "2: is not JSON"), ("[]", "1: is not a plan"), ('{"partitions": [{"topic": "x"}]}', "1: is not a plan")],
 )
 def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, text: str, fault: str) -> None:
     path = tmp_path / "plan.json"

@@ -92,8 +92,8 @@ def test_authorities_and_an_own_certificate_are_pem(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("bootstrap.servers=a:1\n", "1: bootstrap.servers: is set by the program; leave it out"),
-        ("a=1\nb=2\na=3\n", "3: a: is in line 1 already"),
+        ("bootstrap.servers=a:1\n", "1: bootstrap.servers: is set by this program; remove it"),
+        ("a=1\nb=2\na=3\n", "3: a: is given in line 1 already"),
         ("\nsecurity.protocol=TLS\n", "2: security.protocol: 'TLS' is none of PLAINTEXT, SSL,"),
     ],
 )

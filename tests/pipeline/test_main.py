@@ -59,8 +59,8 @@ def test_required_arguments_suffice(line: str) -> None:
     [
         (["simulate", "--out", "x", "--days", "0"], "number of days above 0"),
         (["simulate", "--out", "x", "--interval", "10"], "has no unit"),
-        (["simulate", "--out", "x", "--start", "tomorrow"], "is no day"),
-        (["simulate", "--out", "x", "--conf", "memory"], "is no KEY=VALUE"),
+        (["simulate", "--out", "x", "--start", "tomorrow"], "is not a day"),
+        (["simulate", "--out", "x", "--conf", "memory"], "is not KEY=VALUE"),
         (["capacity", "--out", "x"], "--usage"),
         (["capacity", "--out", "x", "--usage", "u", "--percentile", "100"], "50 to 99.99"),
         (["capacity", "--out", "x", "--usage", "u", "--headroom", "0.5"], "at least 1"),
@@ -271,7 +271,7 @@ def test_a_throttle_that_is_too_low_never_ends(
     # The log covers only the hour after midnight, so from 01:00 on clients have all of the capacity except the
     # throttle.
     assert "broker 1 sends 36 GB: needs 12 MB/s; at 12 MB/s it ends in 1 h; leaves clients 88 MB/s more" in ends
-    assert "clients use least from 01:00 UTC on" in ends
+    assert "clients use least from 01:00 UTC" in ends
     assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
     assert "at 2 MB/s: never" in never
     assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")

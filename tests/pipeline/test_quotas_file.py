@@ -86,5 +86,5 @@ def test_rules_that_change_with_time_are_refused_at_their_lines(tmp_path: Path) 
     with pytest.raises(InputError) as caught:
         read_quotas(str(path))
 
-    said = "a replay needs one limit for all times; write that limit, and leave this out"
+    said = "a replay needs one limit for all times; write that limit, and remove this"
     assert caught.value.faults == (f"{path}:3: expires: {said}", f"{path}:4: schedule: {said}")

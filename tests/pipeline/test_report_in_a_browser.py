@@ -26,7 +26,9 @@ def report() -> str:
         "$\\frac{$ <b>",
     ]
     suggested = [
-        Suggestion(kind, "team", name, 10**7, 3 * 10**7, 10**5, 2 * 10**7, "raised: less would have it wait too long")
+        Suggestion(
+            kind, "team", name, 10**7, 3 * 10**7, 10**5, 2 * 10**7, "raised: a lower limit would make it wait too long"
+        )
         for name in names
         for kind in ("produce", "fetch")
     ]
@@ -56,7 +58,7 @@ def report() -> str:
         },
         growth={one[:3]: 100 * chance.random() for one in suggested},
         log="From 12,345,678 records, 60.4 TB from 2026-09-07 00:00 to 2026-09-21 00:00 UTC.",
-        notes=["17 bad lines were left out: see quarantine/", *(f"No limit for {name}." for name in names)],
+        notes=["17 bad lines were ignored: see quarantine/", *(f"No limit for {name}." for name in names)],
         percentile=99.0,
     )  # fmt: skip
 

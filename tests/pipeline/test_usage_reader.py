@@ -88,7 +88,7 @@ def test_a_bad_line_is_kept_with_its_place_and_does_not_stop_the_job(
     assert found[3]["fault"] == "kind missing"
     assert "whole number" in str(found[4]["fault"])
     assert "more than one" in str(found[5]["fault"])
-    assert usage.words() == ["11 bad lines were left out: see quarantine/"]
+    assert usage.words() == ["11 bad lines were ignored: see quarantine/"]
 
 
 @pytest.mark.kafka
@@ -169,7 +169,7 @@ def test_a_remote_gz_file_is_checked_by_the_driver(spark: SparkSession, tmp_path
 
     found = faults_elsewhere(Files(spark), [str(whole), str(cut)])
 
-    assert found == [("ends too early: what is missing was not read", None, str(cut), None)]
+    assert found == [("ends too early: its missing part was not read", None, str(cut), None)]
 
 
 @pytest.mark.kafka
@@ -200,11 +200,11 @@ def test_unreadable_parquet_is_named_and_does_not_stop_the_job(
     assert counts(usage) == (2_001, 0, 5, 0)
     faults = {Path(str(one["source"])).relative_to(log).parts[0]: str(one["fault"]) for one in quarantine(output)}
     assert faults == {
-        "cut.parquet": "is no whole Parquet file: nothing of it was counted",
-        "empty.parquet": "is no whole Parquet file: nothing of it was counted",
-        "junk.parquet": "is no whole Parquet file: nothing of it was counted",
-        "flipped [1].parquet": "is damaged: nothing of it was counted",
-        "other": "has a column of another type, amount (BINARY): nothing of it was counted",
+        "cut.parquet": "is not a whole Parquet file: it was not counted",
+        "empty.parquet": "is not a whole Parquet file: it was not counted",
+        "junk.parquet": "is not a whole Parquet file: it was not counted",
+        "flipped [1].parquet": "is damaged: it was not counted",
+        "other": "has a column of another type, amount (BINARY): it was not counted",
     }
 
 

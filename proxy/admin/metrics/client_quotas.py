@@ -29,7 +29,7 @@ _OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
     ("buckets", "Buckets in memory, of all brokers.", lambda managers: sum(map(len, managers))),
     ("evicted_buckets_total", "Idle buckets that were evicted to make room.",
      lambda managers: sum(one.evicted for one in managers)),
-    ("bucket_overflows_total", "Lookups without room for a bucket: such clients of one rule share a bucket.",
+    ("bucket_overflows_total", "Lookups without room for a bucket of their own; the clients share one for each rule.",
      lambda managers: sum(one.overflows for one in managers)),
 )  # fmt: skip
 
@@ -76,7 +76,7 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
         for rule in manager.table.rules()
         if (limit := manager.kind.limit_of(rule)) is not None
     ]
-    help_ = "The limit in force of each rule: bytes, per cent of a thread's time, requests or partitions, per second."
+    help_ = "The current limit of each rule, per second: bytes, per cent of a thread's time, requests or partitions."
     return PROXY.gauge("quota_limit", help_, samples)
 
 
@@ -116,7 +116,7 @@ def _of_buckets(
     )
     yield PROXY.counter(
         "quota_used_seconds",
-        "What was charged, in seconds of the limit in force; of all brokers together.",
+        "What was charged, in seconds at the current limit; the sum over all brokers.",
         ((text, row.used_s) for text, row in rows if row.utilisation is not None),
     )
 
@@ -130,15 +130,15 @@ def _of_kafka(kind: QuotaKind, own: Iterable[Row], rest: Rest, *, has_values: bo
     yield kafka.gauge(names.rate, f"The measured rate, {names.unit}.", ((text, row.rate) for text, row in rows))
     if names.has_tokens:
         tokens = ((text, row.tokens) for text, row in rows if row.tokens is not None)
-        yield kafka.gauge("tokens", "Partitions that may be created or deleted now; negative: a debt.", tokens)
+        yield kafka.gauge("tokens", "Partitions that may be created or deleted now; negative if too many were.", tokens)
     yield kafka.gauge(
         "throttle_time",
-        "Mean throttle time of the last minute, ms; NaN where there was none.",
+        "Mean throttle time of the last minute, ms; NaN if there was none.",
         ((text, row.throttle_time_ms) for text, row in rows),
     )
     if has_values and names.value is not None:
         limits = ((text, row.limit) for text, row in rows if row.limit is not None)
-        yield kafka.gauge(names.value, f"The limit in force, {names.unit}.", limits)
+        yield kafka.gauge(names.value, f"The current limit, {names.unit}.", limits)
 
 
 def _departed_usage(managers: Iterable[ClientQuotaManager]) -> UsageTotals:

@@ -29,23 +29,23 @@ _OF_LISTENERS: Final[tuple[Metric[ListenerQuota], ...]] = (
     ("throttled_connections_total", "Connections that were refused because their address connected too often.",
      lambda one: one.refused),
     ("observed_throttled_connections_total",
-     "Connections for which accepting would have paused, or that would have been refused.",
+     "Connections that would have paused accepting, or would have been refused, if limits were enforced.",
      lambda one: one.observed),
 )  # fmt: skip
 _OF_BROKERS: Final[tuple[Metric[ConnectionQuotas], ...]] = (
     ("broker_connection_creation_limit", "The limit of a broker, connections per second.",
      lambda one: _or_none(one.limit)),
-    ("connection_addresses", "Addresses with connections of their own rate.", lambda one: one.addresses),
+    ("connection_addresses", "Addresses whose rate of new connections is measured.", lambda one: one.addresses),
     ("evicted_connection_addresses_total", "Addresses that were evicted to make room.", lambda one: one.evicted),
     ("connection_address_overflows_total",
-     "Connections of addresses without room: such addresses share one rate.", lambda one: one.overflows),
+     "Connections from addresses that share one rate, because the table is full.", lambda one: one.overflows),
 )  # fmt: skip
 _OF_REFUSED: Final[tuple[Metric[ListenerState], ...]] = (
-    ("kept_connections", "Refused connections that are kept open until their time is over.",
+    ("kept_connections", "Refused connections that are kept open until their throttle time ends.",
      lambda one: len(one.refused_sockets)),
     ("hurried_connections_total", "Refused connections that were closed early because too many were kept.",
      lambda one: one.refused_sockets.hurried),
-    ("observed_connections_total", "Connections above a quota on how many are open, which is only observed.",
+    ("observed_connections_total", "Connections above a quota on open connections that is only observed.",
      lambda one: one.counters.observed_connections),
 )  # fmt: skip
 
@@ -87,12 +87,12 @@ def _of_listeners(rows: Sequence[tuple[str, ListenerQuota]], now_ms: int) -> Ite
     yield _KAFKA.gauge("connection_accept_rate", "Connections per second.", rates)
     yield _KAFKA.gauge(
         "connection_accept_throttle_time",
-        "Mean pause of accepting in the last minute, ms; NaN where there was none.",
+        "Mean pause of accepting in the last minute, ms; NaN if there was none.",
         [(text, one.pause_time.peek(now_ms=now_ms)) for text, one in rows],
     )
     yield _KAFKA.gauge(
         "ip_connection_accept_throttle_time",
-        "Mean time that refused connections of the last minute were kept open, ms; NaN where there were none.",
+        "Mean time that refused connections of the last minute were kept open, ms; NaN if there were none.",
         [(text, one.address_throttle_time.peek(now_ms=now_ms)) for text, one in rows],
     )
 
@@ -106,7 +106,7 @@ def _open_connections(brokers: Sequence[BrokerQuotas]) -> Family:
                 most[tags] = max(most.get(tags, 0), count)
     return _PROXY.gauge(
         "quota_connections",
-        "Open connections of users and client-ids that have a limit, at the broker where each has most.",
+        "Open connections of users and client-ids that have a limit, at the broker with the most of them.",
         [
             (labels(user=tags.user, client_id=tags.client_id), count)
             for tags, count in nlargest(_MOST_NAMES, most.items(), key=itemgetter(1))

@@ -18,7 +18,11 @@ _CONTROL: Final = "control"
 _SERVED: Final = (
     ("requests", "Requests that were answered.", 1),
     ("wait_seconds", "Time that answered requests spent in the queue.", 1e6),
-    ("broker_seconds", "Time that the broker took for them, without the waits of polls and group requests.", 1e6),
+    (
+        "broker_seconds",
+        "Time that the broker took for these requests, without the waits of polls and group requests.",
+        1e6,
+    ),
 )
 
 _OF_SCHEDULERS: Final[tuple[Metric[DecayScheduler], ...]] = (
@@ -31,7 +35,11 @@ _OF_SCHEDULERS: Final[tuple[Metric[DecayScheduler], ...]] = (
 )  # fmt: skip
 _OF_TOP_USERS: Final[tuple[Metric[Standing], ...]] = (
     ("top_user_cost", "Cost of the costliest users since each was first seen.", lambda user: user.raw),
-    ("top_user_share", "Their share of the decayed cost of all, which decides their level.", lambda user: user.share),
+    (
+        "top_user_share",
+        "The share of each of the costliest users in the decayed cost of all, which decides the level.",
+        lambda user: user.share,
+    ),
     ("top_user_level", "Their levels.", lambda user: user.level),
 )
 
@@ -63,7 +71,7 @@ def _of_brokers(brokers: Sequence[tuple[str, Dispatcher]]) -> Iterator[Family]:
     yield _QUEUE.gauge("capacity", "How many requests may wait in each level.", capacities)
     yield _QUEUE.gauge(
         "waiting_for_room",
-        "Requests that wait for room in the queue; as for every waiting request, the connection is not read.",
+        "Requests that wait for room in the queue; their connections are not read.",
         [(labels(broker=name), one.queue.waiting_for_room) for name, one in brokers],
     )
     yield _QUEUE.counter("overflows", "Requests that found their level full.", overflows)
@@ -94,12 +102,12 @@ def _of_requests(stats: Sequence[tuple[str, QueueStats]]) -> Iterator[Family]:
     )
     yield _QUEUE.counter(
         "parked",
-        "Requests that gave their slot back before their response, because the broker was only waiting.",
+        "Requests that freed their slot before their response, because the broker was only waiting.",
         [row for name, stats in stats for row in _apis(name, stats.parked)],
     )
     yield _QUEUE.counter(
         "passed_by",
-        "Requests that bypassed the queue: logins, and polls of clients that waited for data the last time.",
+        "Requests that bypassed the queue: logins, and polls of clients whose last poll waited for data.",
         [row for name, stats in stats for row in _apis(name, stats.passed_by)],
     )
 

@@ -49,7 +49,7 @@ def process_metrics(reloads: Reloads) -> Iterator[Family]:
     yield from PROXY.single_values(_OF_RELOADS, reloads)
     yield PROXY.gauge("config_info", "Which configuration is in force.", [(labels(hash=reloads.hash), 1)])
     yield PROXY.gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
-    help_ = "Unexpected exceptions, by the module that the event loop, or a thread, had called. Each ended one thing."
+    help_ = "Unexpected exceptions, by the module that the event loop or a thread had called. Each ended one thing."
     yield PROXY.counter("internal_errors", help_, [(labels(where=where), n) for where, n in [*internal_errors.items()]])
 
 
@@ -79,10 +79,14 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
         for reason, count in counters.protocol_errors.copy().items():
             errors[labels(reason=reason)] += count
     yield PROXY.gauge("connections", "Open client connections.", open_connections)
-    yield PROXY.gauge("muted_connections", "Client connections that wait out a throttle time.", muted)
+    yield PROXY.gauge("muted_connections", "Client connections that wait for the end of a throttle time.", muted)
     yield PROXY.counter("frames", "Requests by API.", frames.items())
     yield PROXY.counter("unknown_api", "Forwarded requests whose API or version is unknown here.", unknown.items())
-    yield PROXY.counter("protocol_errors", "Bytes that were not Kafka's protocol.", errors.items())
+    yield PROXY.counter(
+        "protocol_errors",
+        "Errors in the bytes of clients and brokers, which were not Kafka's protocol.",
+        errors.items(),
+    )
     yield PROXY.counter("disconnects", "Ends of client connections.", disconnects)
     yield PROXY.gauge(
         "awaited_answers",

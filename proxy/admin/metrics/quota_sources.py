@@ -32,7 +32,7 @@ _OF_BOTH: Final[tuple[Metric[_Topic], ...]] = (
      lambda topic: topic.state.records),
     ("not_understood_records_total", "Records that could not be parsed.",
      lambda topic: topic.state.not_understood),
-    ("failures_total", "Times that the topic could not be read; it is tried again.",
+    ("failures_total", "Times that the topic could not be read; the proxy tries again.",
      lambda topic: topic.failures),
     ("connected", "Whether the topic is being read, and was read to its end.",
      lambda topic: topic.is_connected),
@@ -40,11 +40,11 @@ _OF_BOTH: Final[tuple[Metric[_Topic], ...]] = (
 _OF_RULES: Final[tuple[Metric[TopicSource], ...]] = (
     *_OF_BOTH,
     ("rules", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
-    ("shares", "Entities that the topic has a share of this proxy for, in force or not.",
+    ("shares", "Entities for which the topic has a share for this proxy, even if the share does not apply now.",
      lambda topic: topic.state.shares),
-    ("rules_in_force", "Entities whose limits the topic sets here: the file has no rule for them.",
+    ("rules_in_force", "Entities whose limits come from the topic, because the file has no rule for them.",
      lambda topic: len(topic.state.in_force)),
-    ("lease_in_force", "Whether shares hold: the topic has recent news.",
+    ("lease_in_force", "Whether shares apply, because the topic has recent news.",
      lambda topic: topic.state.has_lease),
     ("lease_ends_total", "Times that shares expired because the topic had no news.",
      lambda topic: topic.state.lease_ends),
@@ -53,46 +53,46 @@ _OF_RULES: Final[tuple[Metric[TopicSource], ...]] = (
 )  # fmt: skip
 _OF_STORE: Final[tuple[Metric[TopicStore], ...]] = (
     *_OF_BOTH,
-    ("refused_changes_total", "Requests to change quotas that were not stored, or perhaps not.",
+    ("refused_changes_total", "Requests to change quotas that were not stored, or may not have been stored.",
      lambda topic: topic.refused),
     ("entities", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
-    ("offset", "The offset up to which records are in force here.", lambda topic: topic.offset),
+    ("offset", "The offset up to which this proxy has applied the records.", lambda topic: topic.offset),
     ("disk_failures_total",
      "Times that the copy of the topic could not be written to the store's directory.",
      lambda topic: topic.copy.failures if topic.copy else 0),
 )  # fmt: skip
 
 _OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (
-    ("connected", "Whether the last reading of the brokers' quotas worked.",
+    ("connected", "Whether the brokers' quotas could be read the last time.",
      lambda broker: broker.is_connected),
     ("readings_total", "Readings that worked.", lambda broker: broker.readings),
-    ("failures_total", "Readings that failed; each is repeated.", lambda broker: broker.failures),
-    ("last_read_timestamp_seconds", "When a reading last worked, Unix time; NaN before the first.",
+    ("failures_total", "Failed attempts to read the brokers' quotas.", lambda broker: broker.failures),
+    ("last_read_timestamp_seconds", "When the brokers' quotas were last read, Unix time; NaN before the first time.",
      lambda broker: broker.last_read_s),
     ("entities", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
-    ("overruled_entities", "Entities among them whose rule in the file holds here.",
+    ("overruled_entities", "Entities that have quotas at the brokers, but a rule in the file takes precedence.",
      lambda broker: broker.overruled),
-    ("unknown_hosts", "Host names among them without a known address, whose quotas do not hold.",
+    ("unknown_hosts", "Host names with quotas that do not apply, because no address is known.",
      lambda broker: len(broker.rules.unknown_hosts)),
     ("unconfirmed_changes_total",
-     "Changes through the proxy that were acknowledged although the broker did not show them in time.",
+     "Changes through the proxy that were acknowledged before the broker showed them.",
      lambda broker: broker.unconfirmed),
 )  # fmt: skip
 _OF_ALL: Final[tuple[Metric[QuotaManager], ...]] = (
     ("entities", "Entities whose quotas were set through a proxy.", lambda manager: len(manager.rules.stored)),
-    ("unknown_hosts", "Host names among them without a known address, whose quotas do not hold.",
+    ("unknown_hosts", "Host names with quotas that do not apply, because no address is known.",
      lambda manager: len(manager.rules.unknown_hosts)),
 )  # fmt: skip
 _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
     ("writable", "Whether the last change could be written.", lambda store: store.is_writable),
     ("write_failures_total", "Changes that could not be written, and were refused.",
      lambda store: store.failures),
-    ("last_write_failure_timestamp_seconds", "When a write last failed, Unix time; NaN: never.",
+    ("last_write_failure_timestamp_seconds", "When a write last failed, Unix time; NaN if none failed.",
      lambda store: _or_nan(store.last_failure_s)),
     ("journal_bytes", "Changes that are not in the database yet.", lambda store: store.database.log_bytes),
-    ("snapshot_bytes", "The database without the log.",
+    ("snapshot_bytes", "Size of the database file, without its log.",
      lambda store: store.database.file_bytes),
-    ("snapshot_age_seconds", "Since the database was written, the log apart.",
+    ("snapshot_age_seconds", "Time since the database file was written; its log may be newer.",
      lambda store: time() - _or_nan(store.database.file_at_s)),
     ("damaged_files", "Files that were found damaged when a change was written.",
      lambda store: store.database.damaged_files),
@@ -126,7 +126,7 @@ def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
     samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]
     yield PROXY.counter("quota_changes", "Changes of an entity's quotas that were requested, by their result.", samples)
     if change_log.is_audited:
-        help_ = "Lines of the audit log that could not be written, and are lost."
+        help_ = "Lines of the audit log that are lost because they could not be written."
         yield PROXY.counter("quota_audit_lost_lines", help_, [("", float(change_log.lost))])
 
 

@@ -19,7 +19,7 @@ _OF_WATCHER: Final[tuple[Metric[ReplicationWatcher], ...]] = (
      "Whether the cluster's configs throttle replication while nothing is being reassigned.",
      lambda watcher: watcher.is_orphaned),
     ("cluster_poll_successful", "Whether the cluster answered the last query.", lambda watcher: watcher.is_successful),
-    ("cluster_poll_timestamp_seconds", "When the cluster last answered, Unix time; 0: never.",
+    ("cluster_poll_timestamp_seconds", "When the cluster last answered, Unix time; 0 if it never did.",
      lambda watcher: watcher.last_success_s),
 )  # fmt: skip
 
@@ -47,7 +47,7 @@ def replication_metrics(
             f"Records that lagging replicas fetched on a path, {_RATE}.",
             lambda quota: quota.rate.peek(now_ms=now_ms),
         ),
-        ("replication_path_limit", "The limit in force of each path, bytes per second.", lambda quota: quota.limit),
+        ("replication_path_limit", "The current limit of each path, bytes per second.", lambda quota: quota.limit),
     )
     yield from PROXY.table(of_paths, paths)
     yield from _of_partitions(listeners)
@@ -60,7 +60,7 @@ def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int)
 
     metrics: tuple[Metric[ReplicationQuota], ...] = (
         (f"{name}_throttled_rate", f"Throttled replicas' bytes {which}, {_RATE}.", rate),
-        (f"{name}_throttled_limit", "The limit in force, bytes per second.", lambda quota: quota.limit),
+        (f"{name}_throttled_limit", "The current limit, bytes per second.", lambda quota: quota.limit),
         (f"{name}_throttled_bytes_total", f"Throttled replicas' bytes {which}.", lambda quota: quota.total),
     )
     yield from PROXY.table(metrics, rows)
@@ -85,7 +85,7 @@ def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
                 rates[name, str(partition)] = max(rates.get((name, str(partition)), 0.0), state.bytes_in_rate)
     yield PROXY.gauge(
         "sum_replica_lag",
-        "Offsets that throttled replicas of a follower lack, by their last fetches.",
+        "Lag of a follower's throttled replicas in offsets, as of their last fetches.",
         [(labels(broker=broker), lag) for broker, lag in lags.items()],
     )
     yield PROXY.gauge(

@@ -11,11 +11,11 @@ _LOG: Final = Namespace("kafka_quota_proxy_usage_log")
 
 _OF_SINKS: Final[tuple[Metric[Sink], ...]] = (
     ("records_total", "Records that were written.", lambda sink: sink.written),
-    ("dropped_records_total", "Records that a stop did not wait for, and that are lost.", lambda sink: sink.dropped),
+    ("dropped_records_total", "Records that were not written before a stop and are lost.", lambda sink: sink.dropped),
     ("queued_records", "Records that wait to be written.", lambda sink: sink.queued),
     ("failures_total", "Attempts to write that failed; each is repeated.", lambda sink: sink.failures),
     ("last_write_successful", "Whether the last attempt to write succeeded.", lambda sink: not sink.is_failing),
-    ("last_write_timestamp_seconds", "When records were last written, Unix time; 0: never.",
+    ("last_write_timestamp_seconds", "When records were last written, Unix time; 0 if none were.",
      lambda sink: sink.last_write_s),
 )  # fmt: skip
 

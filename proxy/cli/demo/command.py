@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.runner import Outcome
 
 DESCRIPTION: Final = """\
-Start an embedded broker and the proxy in front of it, let a producer and a consumer run as fast as they are let, and
-show how the proxy holds them at their quotas. Nothing needs to run beforehand; everything is on loopback and ends with
+Start an embedded broker and the proxy in front of it, let a producer and a consumer run as fast as they can, and
+show how the proxy holds them at their quotas. Nothing needs to run already. Everything uses loopback and ends with
 the command. The exit status is 1 where a measured rate lies more than 5 % off its quota."""
 EXAMPLE: Final = """\
 example: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shaping sampled

@@ -193,7 +193,7 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
     deadline_s = monotonic() + _FIRST_BYTE_TIMEOUT_S
     while not all(client.flow.times for client in measured):
         if monotonic() > deadline_s:
-            raise DemoError(f"no byte passed the proxy within {_FIRST_BYTE_TIMEOUT_S} s")
+            raise DemoError(f"the proxy forwarded no byte within {_FIRST_BYTE_TIMEOUT_S} s")
         await asyncio.sleep(0.02)
     return max(client.flow.times[0] for client in measured)
 

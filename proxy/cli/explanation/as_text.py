@@ -23,7 +23,7 @@ def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[s
     if found.charged_user != found.user:
         yield f"  folded       charged as user {found.charged_user} (principals.fold)"
     if found.is_exempt:
-        yield "  exempt       no quota holds for this user (principals.exempt)"
+        yield "  exempt       no quota applies to this user (principals.exempt)"
     else:
         yield from _client_lines(found, max_throttle_time_ms)
     if found.of_ip is not None:
@@ -75,7 +75,7 @@ def _listener_lines(verdict: Verdict) -> Iterator[str]:
 def _manner(at: AtListener) -> str:
     if at.shaping is not None:
         return at.shaping.value
-    return "closes nothing" if at.enforcement is Enforcement.OBSERVE else "closes what is too many"
+    return "closes nothing" if at.enforcement is Enforcement.OBSERVE else "closes connections above the limit"
 
 
 def _ip_lines(found: IpVerdict) -> Iterator[str]:
@@ -86,7 +86,7 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
         yield f"{key} of {found.ip}: {_amount(key, rule.connection_creation_rate)}"
         yield f"  rule         ip {rule.ip} ({rule.source})"
         yield from (f"  time         {words}" for words in found.times)
-        yield f"  bucket       {found.ip}; all its connections to a broker, whoever they log in as"
+        yield f"  bucket       {found.ip}; all connections from this address to a broker, for any user"
     yield from _other_lines("lost", key, found.lost)
     yield from _other_lines("not now", key, found.not_now)
 
@@ -95,8 +95,8 @@ def _sharing(bucket: Tags) -> str:
     if bucket.user and bucket.client_id:
         return f"user {bucket.user} with client-id {bucket.client_id}; all such connections to a broker share it"
     if bucket.user:
-        return f"user {bucket.user}; shared by its client-ids at a broker, but those with a rule of user and client-id"
-    return f"client-id {bucket.client_id}; shared by all users at a broker, but those with a rule of their own"
+        return f"user {bucket.user}; shared by its client-ids at a broker, except those with a rule of their own"
+    return f"client-id {bucket.client_id}; shared by all users at a broker, except those with a rule of their own"
 
 
 def _words(entity: Mapping[str, str]) -> str:
@@ -116,21 +116,21 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
     """
     if config.store is not None and config.store.topic is not None:
         known = (
-            "this is what the file says; the topic may have rules for other entities"
+            "only the file was read; the topic may have rules for other entities"
             if known_last is None
-            else f"its rules are shown as this machine knew it last ({known_last}); it may have others by now"
+            else f"its rules are shown as last known on this machine ({known_last}); they may have changed"
         )
         yield ""
-        others = "kafka-quota-proxy quotas describe asks a proxy that runs"
-        yield f"store {config.store.topic}: {known}, and is not asked here: {others}"
+        others = "kafka-quota-proxy quotas describe"
+        yield f"store {config.store.topic}: {known}; to read the topic: {others}"
     if config.quotas_from is not None:
         others = (
-            "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe"
+            "the brokers may have quotas for other entities: see kafka-configs.sh --describe"
             if isinstance(config.quotas_from, QuotasFromBroker)
-            else "the topic may have rules for other entities, and shares for this proxy, and is not asked here"
+            else "the topic may have rules for other entities, or shares for this proxy"
         )
         yield ""
-        yield f"quotas_from {config.quotas_from}: this is what the file says; {others}"
+        yield f"quotas_from {config.quotas_from}: only the file was read; {others}"
 
 
 def queue_hints(config: ProxyConfig) -> Iterator[str]:
@@ -140,6 +140,6 @@ def queue_hints(config: ProxyConfig) -> Iterator[str]:
     if names:
         yield ""
         yield (
-            f"fair_call_queue at listener {', '.join(names)}: the client's priority follows from what it has cost of "
-            f"late; {how} tells it"
+            f"fair_call_queue at listener {', '.join(names)}: the client's priority depends on its recent "
+            f"cost; {how} shows it"
         )

@@ -80,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     export = action("export", "print the rules that were set through the proxy, as a file for import")
     export.add_argument("--json", action="store_true", help="print JSON, which can express every rule")
     import_ = action("import", "set the rules of a file: each entity in it gets these limits and no others")
-    import_.add_argument("file", metavar="FILE", type=Path, help="a file as export prints it; - reads standard input")
+    import_.add_argument("file", metavar="FILE", type=Path, help="a file that export printed; - reads standard input")
     import_.add_argument(
         "--replace",
         action="store_true",
@@ -102,7 +102,7 @@ def _add_entity(parser: argparse.ArgumentParser) -> None:
 
 def _add_change(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="change nothing; show what would change or be refused")
-    parser.add_argument("--json", action="store_true", help="print the proxy's answer, one JSON object per line")
+    parser.add_argument("--json", action="store_true", help="print the proxy's response, one JSON object per line")
     parser.add_argument(
         "--token-file",
         metavar="FILE",
@@ -159,7 +159,7 @@ def settings_in(args: argparse.Namespace, entity: Entity) -> tuple[dict[str, flo
             terms[key] = None if text is None else _term(key, text)
         else:
             known_keys = ", ".join((*known, *TERMS))
-            raise UsageError(f"{key!r} is no key of {shown_entity(entity)}; the keys are {known_keys}")
+            raise UsageError(f"{key!r} is not a key of {shown_entity(entity)}; the keys are {known_keys}")
     return limits, terms
 
 

@@ -59,11 +59,11 @@ def _not_a_name(entity: Entity) -> str | None:
         if name is None or isinstance(name, Default):
             continue
         if name == DEFAULT.value:
-            return f"the name of a {kind} is {DEFAULT.value}, which in YAML is the default; JSON can tell them apart"
+            return f"the name of a {kind} is {DEFAULT.value}, which means the default in YAML; export as JSON"
         if len(name.encode()) > MAX_NAME_BYTES:
             return f"the name of a {kind} has more than {MAX_NAME_BYTES} bytes"
         if kind == IP and _usual(name) != name:
-            return "an address in YAML is an IP address in its usual form; JSON takes hosts, too"
+            return "in YAML an address must be an IP address in its usual form; JSON also allows host names"
     return None
 
 
@@ -72,12 +72,12 @@ def _not_a_limit(rule: StoredRule) -> str | None:
     # higher limits.
     for key, value in in_order(rule.limits):
         if key not in KIND_OF_KEY:
-            return f"{key} is not known here"
+            return f"{key} is unknown"
         text = shown_limit(key, value)
         try:
             parse_limit(key, int(text) if text.isdecimal() else text)
         except UnitError as error:
-            return f"{key} is beyond what YAML takes: {error}"
+            return f"{key} cannot be written in YAML: {error}"
     return None
 
 
@@ -148,7 +148,7 @@ def read(data: bytes, *, file: str) -> Rules:
     others = [key for key in keys if key != "quotas"]
     if "quotas" not in keys or others:
         line = document.line((others[0],)) if others else 1
-        message = f"is not imported; the file may have only quotas, such as {_EXAMPLE}"
+        message = f"cannot be imported; the file may have only quotas, such as {_EXAMPLE}"
         raise InvalidConfigError([Fault(file=file, line=line, key=others[0] if others else "(file)", message=message)])
     # The listener comes last, so that the line numbers of faults stay the same.
     return _of(load_bytes(data + f"\n{_LISTENER}\n".encode(), file=file).config)

@@ -208,7 +208,7 @@ def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
         case Verdict.TOO_LOW:
             return "never ends"
         case Verdict.STANDS_STILL:
-            return "stands still: nothing is copied"
+            return "stalled: nothing is copied"
         case Verdict.UNKNOWN:
             return "not watched for long enough to say when it ends"
 

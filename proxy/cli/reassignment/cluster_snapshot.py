@@ -205,7 +205,7 @@ def _sizes_of(
     of_leader = sizes.get((leader, move.topic, move.partition))
     if of_leader is None:
         raise ReadingError(
-            f"broker {leader} does not tell the size of {move.topic}-{move.partition}: "
+            f"broker {leader} does not report the size of {move.topic}-{move.partition}: "
             "the admin client needs DESCRIBE on the cluster"
         )
     on_their_way = {other.follower for other in moves if other[:2] == move[:2]}

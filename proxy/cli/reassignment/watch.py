@@ -117,7 +117,7 @@ class Watcher:
             return 0
         if self._cancelled:
             cancelled = ", ".join(map(_name, sorted(self._cancelled)))
-            self._display.end("given up", f"no reassignment in progress any more; cancelled: {cancelled}", now=now)
+            self._display.end("given up", f"no reassignment is in progress any more; cancelled: {cancelled}", now=now)
             return 1
         replicas = "1 replica" if len(self._arrived) == 1 else f"{len(self._arrived)} replicas"
         self._display.end("done", f"done: {replicas} arrived while this was watching", now=now)
@@ -132,7 +132,7 @@ class Watcher:
             except self._failures as error:
                 if self._clock.now_ms() >= give_up_ms:
                     raise
-                self._display.show_error(f"the cluster does not answer, trying again: {error}")
+                self._display.show_error(f"the cluster does not answer; trying again: {error}")
                 self._clock.wait(_SAMPLE_MS)
 
 

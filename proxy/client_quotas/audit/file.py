@@ -50,7 +50,7 @@ class AuditFile:
             if now_ms - self._logged_ms >= _AGAIN_AFTER_MS:
                 self._logged_ms = now_ms
                 log.error(  # noqa: TRY400 - a full disk needs no traceback
-                    "the audit log %s cannot be written: %s; quotas are changed all the same, and %d lines are lost",
+                    "the audit log %s cannot be written: %s; quotas are still changed, but %d lines are lost",
                     self._path, error.strerror or error, self.lost,
                 )  # fmt: skip
 

@@ -144,7 +144,7 @@ def read_changes(data: bytes) -> RequestedChanges:
         raise JsonFormError("dry_run: must be true or false")
     given = _list(body.get("changes"), "changes")
     if len(given) > MAX_CHANGES:
-        raise JsonFormError(f"changes: has {len(given)}; {MAX_CHANGES} is the most at once")
+        raise JsonFormError(f"changes: has {len(given)} elements; at most {MAX_CHANGES} are allowed")
     alterations: dict[Entity, Alteration] = {}
     terms: dict[Entity, TermsChange] = {}
     for index, one in enumerate(given):
@@ -152,7 +152,7 @@ def read_changes(data: bytes) -> RequestedChanges:
         alteration = _alteration(one, at)
         entity = entity_of(dict(alteration.entity))
         if entity in alterations:
-            raise JsonFormError(f"{at}.entity: comes twice; put both changes into one")
+            raise JsonFormError(f"{at}.entity: is given twice; put both changes into one")
         alterations[entity] = alteration
         if "terms" in one:
             terms[entity] = _terms(one["terms"], f"{at}.terms", read_terms_change)
@@ -206,7 +206,7 @@ def _alteration(given: object, at: str) -> Alteration:
         return Alteration(entity, tuple(Op(key, None) for key in keys_of(entity_of(dict(entity)))))
     limits = _object(limits, f"{at}.limits")
     if len(limits) > _MAX_LIMITS:
-        raise JsonFormError(f"{at}.limits: has {len(limits)} keys; there are not so many")
+        raise JsonFormError(f"{at}.limits: has {len(limits)} keys; an entity has fewer keys")
     return Alteration(entity, tuple(Op(key, _limit(value, f"{at}.limits", key)) for key, value in limits.items()))
 
 
@@ -218,12 +218,12 @@ def _entity(given: object, at: str) -> EntityParts:
         )
     for kind, name in names.items():
         if kind not in ENTITY_TYPES:
-            raise JsonFormError(f"{at}: {shown(kind)} is no type of an entity; there are {', '.join(ENTITY_TYPES)}")
+            raise JsonFormError(f"{at}: {shown(kind)} is not an entity type; the types are {', '.join(ENTITY_TYPES)}")
         if name is not None and not isinstance(name, str):
             raise JsonFormError(f"{at}.{kind}: must be text, or null for the default")
         # A longer name does not fit into Kafka's responses.
         if name is not None and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
-            raise JsonFormError(f"{at}.{kind}: names have {MAX_NAME_BYTES} bytes at the most in Kafka's protocol")
+            raise JsonFormError(f"{at}.{kind}: names have at most {MAX_NAME_BYTES} bytes in Kafka's protocol")
     return tuple(names.items())
 
 
@@ -242,7 +242,7 @@ def _stored(fields: Mapping[str, Any], at: str) -> StoredRule:
     limits = {key: _limit(value, f"{at}.limits", key) for key, value in _object(fields.get("limits"), at).items()}
     numbers = {key: limit for key, limit in limits.items() if limit is not None}
     if not limits or len(numbers) < len(limits):
-        raise JsonFormError(f"{at}.limits: must be keys and numbers, one at least")
+        raise JsonFormError(f"{at}.limits: must be at least one key with a number")
     return StoredRule(limits=numbers, terms=_terms(fields.get("terms", {}), f"{at}.terms", read_terms))
 
 
@@ -291,4 +291,4 @@ def _list(given: object, at: str) -> list[Any]:
 def _known(given: Mapping[str, object], known: Iterable[str], at: str) -> None:
     unknown = given.keys() - set(known)
     if unknown:
-        raise JsonFormError(f"{at}: {shown(min(unknown))} is not known here; there are {', '.join(known)}")
+        raise JsonFormError(f"{at}: {shown(min(unknown))} is unknown; known: {', '.join(known)}")

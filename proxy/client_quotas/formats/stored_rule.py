@@ -55,7 +55,7 @@ def read_entity(names: object) -> Entity:
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):
-        raise JsonFormError("a name of an entity is neither text nor null")
+        raise JsonFormError("the name of an entity is neither text nor null")
     if IP in names and len(names) > 1:
         raise JsonFormError("an entity is an address and more")
     return entity_of(names)
@@ -68,7 +68,7 @@ def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
     # A rule that was published to a topic may have more keys than Kafka's API.
     unknown = limits.keys() - set(CLIENT_LIMIT_KEYS if entity.ip is None else IP_LIMIT_KEYS)
     if unknown:
-        raise JsonFormError(f"{min(unknown)!r} is no key of {entity}")
+        raise JsonFormError(f"{min(unknown)!r} is not a key of {entity}")
     try:
         return StoredRule(limits={key: _limit(key, value) for key, value in limits.items()}, terms=read_terms(terms))
     except TermsError as error:

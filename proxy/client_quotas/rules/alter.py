@@ -219,7 +219,9 @@ def _check_removal(
         raise _RefusalError(text, POLICY_VIOLATION)
     removes = not has_terms and all(value is None for value in ops.values()) and any(key in ops for key in hidden.keys)
     if not removes or any(key in ops for key in hidden.shown):
-        more = "What was set of them here does not hold at this proxy; kafka-quota-proxy quotas delete removes it"
+        more = (
+            "Quotas of it that are in the store do not apply at this proxy; kafka-quota-proxy quotas delete removes it"
+        )
         raise _RefusalError(f"{text}. {more}", POLICY_VIOLATION)
 
 
@@ -288,7 +290,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
     if rule is None:
         if change.given == NO_TERMS:
             return None
-        raise _RefusalError(f"{entity} has no quota that terms could be for; give it a limit")
+        raise _RefusalError(f"{entity} has no limit that terms could apply to; set a limit")
     terms = changed_terms(rule.terms, change)
     try:
         check_terms(terms, limits=rule.limits, allowed=keys_of(entity))
@@ -308,7 +310,7 @@ def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change
         return POLICY_VIOLATION_MESSAGE
     more = sum((rule is not None) - (entity in rules) for entity, rule in changes)
     if more > 0 and len(rules) + more > MAX_RULES:
-        return f"There are quotas of {len(rules)} entities; {MAX_RULES} is the most"
+        return f"There are quotas of {len(rules)} entities; at most {MAX_RULES} are allowed"
     return None
 
 

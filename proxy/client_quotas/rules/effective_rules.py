@@ -101,7 +101,7 @@ class EffectiveRules:
     def doubles(self) -> tuple[str, ...]:
         """One message for each entity that has a rule in both the file and the store."""
         return tuple(
-            f"{source}: {entity} has quotas in {self.name}, too; those of the file hold"
+            f"{source}: {entity} has quotas in {self.name}, too; those of the file apply"
             for usual, source in self.sources.items()
             for entity in (usual, *self._spellings.get(usual, ()))
             if entity in self.stored

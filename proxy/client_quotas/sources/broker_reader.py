@@ -42,8 +42,8 @@ class BrokerReader:
             frame = self._client.ask(AllClientQuotasRequest())
         except IncompatibleBrokerVersion:
             raise RefusedError(
-                f"{self.server} does not know DescribeClientQuotas, as brokers do from Kafka 2.6 on; write the rules "
-                "under quotas, and leave out quotas_from",
+                f"{self.server} does not support DescribeClientQuotas, which needs Kafka 2.6; write the rules "
+                "under quotas, and remove quotas_from",
                 is_lasting=True,
             ) from None
         body = frame[_SIZE_AND_ID_BYTES:]
@@ -52,6 +52,6 @@ class BrokerReader:
         try:
             rules = rules_of(read_describe_response(frame, AllClientQuotasRequest.API_VERSION))
         except ProtocolError as error:
-            raise RefusedError(f"the answer cannot be read: {error}") from error
+            raise RefusedError(f"the response cannot be read: {error}") from error
         self._last = body
         return rules

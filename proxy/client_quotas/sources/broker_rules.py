@@ -41,10 +41,10 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
     for described in response.entries or ():
         entity = _entity(described)
         if entity is None:
-            passed_over[f"an entity of {_types(described)}, which is not known here"] = None
+            passed_over[f"an entity of {_types(described)}, which is not supported"] = None
             continue
         if len(rules) >= most and entity not in rules:
-            passed_over[f"there are more than {most} entities: those above it have no rule here"] = None
+            passed_over[f"there are more than {most} entities: the others have no rule at this proxy"] = None
             break
         limits = dict(_limits(entity, described.values, passed_over))
         if limits:
@@ -77,7 +77,7 @@ def _refusal(response: DescribeResponse) -> RefusedError:
     error = f"error {response.error_code}" + (f" ({response.error_message})" if response.error_message else "")
     if response.error_code == CLUSTER_AUTHORIZATION_FAILED:
         return RefusedError(
-            f"it may not ask for quotas: {error}. Its user needs DescribeConfigs on the cluster: kafka-acls.sh --add "
+            f"it may not read quotas: {error}. Its user needs DescribeConfigs on the cluster: kafka-acls.sh --add "
             "--allow-principal User:NAME --operation DescribeConfigs --cluster; the user is sasl_username, or that of "
             "the certificate, under quotas_from.broker, else ANONYMOUS",
             is_lasting=True,
@@ -104,10 +104,10 @@ def _limits(
     # Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
     for key, value in values:
         if key not in known:
-            passed_over[f"{key}, which is not known here"] = None
+            passed_over[f"the unknown key {key}"] = None
         elif value > 0 or math.isnan(value):
             yield key, in_force(value)
         elif value == 0 and entity.ip is not None:
             yield key, value  # 0 connections per second: no connection is admitted
         else:
-            passed_over[f"{key}={value:g} of {entity}: no rate above 0"] = None
+            passed_over[f"{key}={value:g} of {entity}: is not a rate above 0"] = None

@@ -227,12 +227,12 @@ class BrokerSource:
             self._rules = reading.quotas.rules
             for text in reading.quotas.passed_over:
                 if self._is_new(text):
-                    log.warning("quotas_from %s: passed over: %s", self.name, text)
+                    log.warning("quotas_from %s: ignored: %s", self.name, text)
             self._warn_of_overruled(entity for entity, rule in reading.changes if rule is not None)
         try:
             await self._apply(reading.changes)
         except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
-            report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
+            report(error, "quotas_from %s: rules could not be applied; trying again", self.name)
             return
         if not self.has_read.is_set():
             log.info("quotas_from %s: %s has quotas of %d entities", self.name, reading.server, self.entities)
@@ -297,7 +297,7 @@ class BrokerSource:
         if failure != self._failure:
             self._failure = failure
             log.warning(
-                "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                "quotas_from %s: cannot be read: %s; trying again, and known quotas still apply",
                 self.name, failure,
             )  # fmt: skip
         least_s = self._settings.every_ms / 1_000
@@ -311,7 +311,7 @@ class BrokerSource:
             source = self.rules.sources.get(entity)
             if source is not None and self._is_new(entity):
                 log.warning(
-                    "%s: %s has quotas at the broker, too; those of the file hold here, and its own there: remove "
+                    "%s: %s has quotas at the broker, too; the proxy applies the file's, the broker its own: remove "
                     "one", source, entity,
                 )  # fmt: skip
 

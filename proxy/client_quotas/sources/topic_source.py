@@ -112,7 +112,7 @@ class TopicSource:
             try:
                 await self._apply_changes()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
-                report(error, "quotas_from %s: rules could not be put in force; it is tried again", self.name)
+                report(error, "quotas_from %s: rules could not be applied; trying again", self.name)
                 await asyncio.sleep(_AGAIN_S)
                 self._has_changed.set()
 
@@ -165,7 +165,7 @@ class TopicSource:
         if not self._is_failing:
             self._is_failing = True
             log.warning(
-                "quotas_from %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                "quotas_from %s: cannot be read: %s; trying again, and known quotas still apply",
                 self.name, failure.reason,
             )  # fmt: skip
         if failure.is_own_fault:

@@ -55,11 +55,11 @@ class DirectoryStore:
             self.is_writable = False
             self.failures += 1
             self.last_failure_s = time()
-            log.warning("no quota was changed: %s cannot be written: %s", self.name, error)
+            log.warning("changed no quota: %s cannot be written: %s", self.name, error)
             message = f"The quotas cannot be kept: {error.strerror or error}"
             may_hold = isinstance(error, UncertainWriteError)
             if may_hold:
-                message += "; after a restart the change may be in force all the same"
+                message += "; after a restart the change may apply nevertheless"
             raise NotKeptError(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
         self.is_writable = True
         await self._apply(changes)

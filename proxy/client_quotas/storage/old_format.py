@@ -105,7 +105,7 @@ class _File:
 
     def change(self, pair: object) -> Change:
         if not isinstance(pair, list) or len(pair) != 2:
-            raise self.fault("this is not an entity and its rule")
+            raise self.fault("a line is not an entity and its rule")
         try:
             entity = read_entity(pair[0])
             if pair[1] is None:

@@ -45,7 +45,7 @@ _UPSERT: Final = (
     "INSERT INTO rules (entity, rule) VALUES (?, ?) ON CONFLICT (entity) DO UPDATE SET rule = excluded.rule"
 )
 _THEN: Final = "start the version that wrote it, or move it away"
-_RESTORE: Final = "put a copy of it in its place, or move it away and begin without its quotas"
+_RESTORE: Final = "replace it with a backup, or move it away and start without its quotas"
 # SQLite's errors for a file that is damaged, or that another program wrote.
 _DAMAGE: Final = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT)
 _ERRNO: Final = {
@@ -89,7 +89,7 @@ class StoredRules(NamedTuple):
             return None
         first, *others = self.not_understood
         more = f", and so {'is 1 other' if len(others) == 1 else f'are {len(others)} others'}" if others else ""
-        return f"{first}; that rule alone is left out{more}"
+        return f"{first}; only that rule is left out{more}"
 
 
 def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
@@ -108,7 +108,7 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
         # These files are not left over from an import, because an import renames them before it creates FILE.
         raise UnusableStoreError(
             f"{directory} has quotas in {FILE}, and others in files of an earlier version, *.journal and *.snapshot; "
-            "move away those that are no longer to be used"
+            "move away those that are no longer used"
         )
     # If there is no log, no process changes the database. As "immutable" SQLite then reads it without creating a log.
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
@@ -150,7 +150,7 @@ class RuleDatabase:
             UnusableStoreError: The files are damaged, or this version does not understand them.
         """
         _make(self._directory)
-        taken = f"another process has the quota store in {self._directory}; give each proxy a directory of its own"
+        taken = f"another process uses the quota store in {self._directory}; give each proxy its own directory"
         self._lock = lock_file(self._directory / "lock", taken=taken)
         stored = read_store(self._directory, is_copy=self._is_copy)
         if not stored.is_written:
@@ -160,7 +160,7 @@ class RuleDatabase:
                 self._create(stored.rules)
         old = old_files(self._directory)
         if old and stored.damage is None:
-            log.info("%s: imports the quotas of %d entities from an earlier version", self._path, len(stored.rules))
+            log.info("%s: importing the quotas of %d entities from an earlier version", self._path, len(stored.rules))
         self._set_aside(old, "imported" if stored.damage is None else "damaged")
         if not self._path.exists():
             (self._directory / _IMPORT).rename(self._path)

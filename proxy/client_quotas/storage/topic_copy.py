@@ -43,15 +43,15 @@ class TopicCopy:
         stored = await self._thread.run(self._database.open)
         if stored.damage is not None:
             log.warning(
-                "%s; it is set aside, and of its quotas %d can be read; while the topic cannot be read, the others do "
-                "not hold",
+                "%s; it was set aside; %d of its quotas could be read; while the topic cannot be read, the others do "
+                "not apply",
                 stored.damage, len(stored.rules),
             )  # fmt: skip
         if stored.not_understood:
             # The most likely reason is a time zone that this machine no longer has.
             log.warning(
-                "%s: %d of %d quotas that were known last can be read; while the topic cannot be read, the others do "
-                "not hold. First: %s",
+                "%s: %d of the %d last known quotas can be read; while the topic cannot be read, the others do "
+                "not apply. First: %s",
                 self._directory, len(stored.rules), len(stored.rules) + len(stored.not_understood),
                 stored.not_understood[0],
             )  # fmt: skip
@@ -96,7 +96,7 @@ class TopicCopy:
         if not self._is_failing:
             self._is_failing = True
             log.warning(
-                "%s cannot be written: %s; quotas hold, but if the topic cannot be read at the next start, older ones "
+                "%s cannot be written: %s; quotas apply, but if the topic cannot be read at the next start, older ones "
                 "will",
                 self._directory, error,
             )  # fmt: skip

@@ -134,7 +134,7 @@ class TopicStore:
                 try:
                     await self._check_configuration()
                 except Exception as error:  # noqa: BLE001 - only a warning is lost
-                    report(error, "store %s: its configuration could not be looked at", self.name)
+                    report(error, "store %s: its configuration could not be read", self.name)
                 await asyncio.sleep(_CHECK_S)
 
     async def catch_up(self) -> None:
@@ -151,9 +151,9 @@ class TopicStore:
             raise self._not_kept(error) from error
         if end_offset < was_read_to:
             message = f"{self.name} ends at offset {end_offset}, and was read up to {was_read_to} before"
-            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {message}; ask again")
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {message}; try again")
         if not await self._is_read_to(end_offset):
-            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; ask again")
+            raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; try again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Write changes to the topic, and wait until they are read back and applied. See ``QuotaStore.keep``."""
@@ -171,9 +171,9 @@ class TopicStore:
             message += f", of a topic that was read up to {was_read_to} before"
             raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
         if not await self._is_read_to(offset + len(records)):
-            raise self._refusal(REQUEST_TIMED_OUT, f"{message}, and not in force at this proxy yet", may_hold=True)
+            raise self._refusal(REQUEST_TIMED_OUT, f"{message}, but does not apply at this proxy yet", may_hold=True)
         if not self.state.has(len(records), offset=offset):
-            message += ", and was not understood when it was read back; see the proxy's log"
+            message += ", but could not be read back; see the proxy's log"
             # A proxy of another version may understand the change.
             raise self._refusal(KAFKA_STORAGE_ERROR, message, may_hold=True)
         self._check_not_hidden(changes, message)
@@ -211,7 +211,7 @@ class TopicStore:
 
     def _not_kept(self, error: NotWrittenError) -> NotKeptError:
         if error.may_be_there:
-            message = f"The change may be in {self.name} or not, and in force later: {error}"
+            message = f"The outcome is unknown: the change may be in {self.name} and apply later: {error}"
             return self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
         error_code = POLICY_VIOLATION if error.is_final else KAFKA_STORAGE_ERROR
         return self._refusal(error_code, f"No quota was changed: {self.name} cannot be written: {error}")
@@ -241,8 +241,8 @@ class TopicStore:
             return
         if found is None:
             self._warn(
-                "the cluster does not say whether it is compacted; grant DESCRIBE_CONFIGS for the topic, or see to "
-                "cleanup.policy=compact"
+                "the cluster does not say whether it is compacted; grant DESCRIBE_CONFIGS for the topic, or make "
+                "sure that it has cleanup.policy=compact"
             )
             return
         policy, compression = found.get("cleanup.policy", "compact"), found.get("compression.type", "producer")
@@ -253,7 +253,7 @@ class TopicStore:
             )
         if compression not in _UNPACKED:
             self._warn(
-                f"has compression.type={compression}, which no proxy reads: no change would come into force; set "
+                f"has compression.type={compression}, which no proxy can read, so that no change would apply; set "
                 "compression.type=producer (kafka-configs --alter --add-config)"
             )
 
@@ -315,7 +315,7 @@ class TopicStore:
         if not self._is_failing:
             self._is_failing = True
             log.warning(
-                "store %s: cannot be read: %s; it is tried again, and what is known stays in force",
+                "store %s: cannot be read: %s; trying again, and known quotas still apply",
                 self.name, failure.reason,
             )  # fmt: skip
         self.failures += 1

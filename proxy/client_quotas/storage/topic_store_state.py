@@ -45,7 +45,7 @@ MOST_ENTITIES: Final = 210_000
 # How many offsets of records that were not understood are remembered. The proxy that wrote a record checks its offset
 # soon after.
 _MOST_FAULTS: Final = 10_000
-_NONE_HOLD: Final = "; none of the limits that were set for this entity hold here"
+_NONE_HOLD: Final = "; none of the limits that were set for this entity apply"
 
 
 class TopicChange(NamedTuple):
@@ -110,7 +110,7 @@ class StoreTopicState:
             elif isinstance(record, Rule | Setting):
                 self._put(record, one.offset, terms)
             elif isinstance(record, Share):
-                text = "has shares of proxies, which hold with quotas_from alone: they are passed over"
+                text = "has shares of proxies, which apply only with quotas_from: they are ignored"
                 self.notices.add_once(self._named_faults, Share, text)
         if self._next is None:
             self.next_offset = next_offset
@@ -125,7 +125,7 @@ class StoreTopicState:
             )
         if not self._next and self._now:
             known = f"{len(self._now)} {'entity' if len(self._now) == 1 else 'entities'}"
-            self.notices.add(f"has no quotas any more; those of {known} that were known are taken back")
+            self.notices.add(f"has no quotas any more; the known quotas of {known} are removed")
         before, self._now, self._next = self._now, self._next, None
         self._is_full = False
         self._now.forget_deletions()
@@ -215,7 +215,7 @@ class StoreTopicState:
             self._faults.append(offset)
             if not self._is_full:
                 self._is_full = True
-                text = f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
+                text = f"has more than {self._most} entities: further ones are ignored, from offset {offset} on"
                 self.notices.add(text)
 
     def _not_understood(self, offset: int, fault: RecordFault) -> None:

@@ -107,7 +107,7 @@ class Writer:
                     try:
                         return await work()
                     except _FULL_ERRORS:
-                        text = "the topic takes no batch of this size; ask for less at a time"
+                        text = "the topic accepts no batch of this size; change fewer quotas at once"
                         raise NotWrittenError(text, may_be_there=attempt.may_be_there, is_final=True) from None
                     except (*_DENIED_ERRORS, OwnAddressError, NoTopicError) as error:
                         # The next call must look for the leader again.

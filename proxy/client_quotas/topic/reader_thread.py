@@ -71,5 +71,5 @@ class ReaderBridge:
         try:
             await self._handle(event)
         except Exception as error:
-            report(error, "records of a topic could not be applied; they are read again")
+            report(error, "records of a topic could not be applied; reading them again")
             raise

@@ -94,7 +94,7 @@ def _refusal(data: bytes) -> str | None:
         return None
     if codec != _GZIP or is_old:
         # With other codecs the decompressed size cannot be limited, and their libraries may not be installed.
-        return "it is compressed by other means than gzip; write without compression, or with gzip"
+        return "it is compressed, but not with gzip; write without compression, or with gzip"
     if _decompressed_bytes(data[_RECORDS_AT:]) > MOST_DECOMPRESSED_BYTES:
         return f"it has more than {MOST_DECOMPRESSED_BYTES} bytes when it is decompressed; write smaller batches"
     return None

@@ -48,7 +48,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
     raise_for(error_code)
     if len(partitions) != 1:
         raise NoTopicError(
-            f"the topic must have exactly one partition, it has {len(partitions)}: create it again with one"
+            f"the topic must have exactly one partition, but has {len(partitions)}: create it again with one"
         )
     ((error_code, _, leader, *_),) = partitions
     raise_for(error_code)
@@ -59,7 +59,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
         # This proxy serves no client before the topic is read. Later, its quotas would throttle the reader.
         raise OwnAddressError(
             f"its leader is reached at {address}, which is this proxy's own {bind}: name a listener of the brokers "
-            "that no proxy is in front of"
+            "that has no proxy in front"
         )
     return int(leader)
 
@@ -85,7 +85,7 @@ async def watch_leader(
             return error
         except Exception:  # noqa: BLE001 - no reason to read the topic again
             return False
-        return found == leader or LeaderMovedError("its leader is another broker by now")
+        return found == leader or LeaderMovedError("its leader is another broker now")
 
     while True:
         await asyncio.sleep(every_s)

@@ -160,10 +160,10 @@ class TopicRules:
         self._touched.update(dict.fromkeys(self._now.shares))
         count = _count(len(self._now.shares), "share")
         if has_lease:
-            self.notices.add(f"there is news: {count} of this proxy hold", is_warning=False)
+            self.notices.add(f"the topic has news: {count} of this proxy applied", is_warning=False)
         else:
             self.lease_ends += 1
-            text = f"no news for the time of the lease: {count} of this proxy hold no longer, the rules for all do"
+            text = f"no news within the lease: {count} of this proxy ended, and the rules for all proxies apply"
             self.notices.add(text)
 
     # -- output --
@@ -237,7 +237,7 @@ class TopicRules:
         if file_rule is not None:
             if rule is not None or share is not None:
                 words, source = _words(entity), file_rule.source
-                text = f"has a limit for {words}, whose rule is in {source}: the file's holds, remove one"
+                text = f"has a limit for {words}, whose rule is in {source}: the rule of the file applies; remove one"
                 self.notices.add_once(self._named_overruled, entity, text, others="not named")
             return None
         if share is not None and not self.has_lease:
@@ -271,7 +271,7 @@ class TopicRules:
         self.not_understood += 1
         if not self._is_full:
             self._is_full = True
-            text = f"has more than {self._most} entities: those above it are passed over, from offset {offset} on"
+            text = f"has more than {self._most} entities: further ones are ignored, from offset {offset} on"
             self.notices.add(text)
 
     def _put_news(
@@ -325,9 +325,9 @@ def _is_for_stores(record: Rule | Setting) -> bool:
 
 
 def _for_stores(record: Rule | Setting) -> RecordFault:
-    where = "hold where the topic is the proxy's store"
+    where = "apply only if the topic is the proxy's store"
     message = (
-        f"terms {where}; here none of the limits that were set for this entity do"
+        f"terms {where}; none of the limits that were set for this entity apply"
         if record.ip is None
         else f"limits of addresses {where}"
     )

@@ -135,12 +135,12 @@ class TlsContext:
             is_new = self.rebuild(now=now)
         except TlsFileError as error:
             self.last_reload_successful = False
-            log.error("%s; the old certificates stay in force until a file changes again", error)  # noqa: TRY400
+            log.error("%s; the old certificates are used until a file changes again", error)  # noqa: TRY400
             return
         self.last_reload_successful = True
         if is_new:
             until = f", until {self.expires_at:%Y-%m-%d %H:%M:%S} UTC" if self.expires_at else ""
-            log.info("%s: the change is in force for new connections%s", ", ".join(self._paths), until)
+            log.info("%s: new connections use the changed certificates%s", ", ".join(self._paths), until)
 
     def _build(self) -> None:
         tls = self.settings
@@ -208,7 +208,7 @@ def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> 
         case "WRONG_VERSION_NUMBER" | "HTTP_REQUEST" | "RECORD_LAYER_FAILURE":
             return f"{host} does not speak TLS there; use its TLS port, or remove upstream_tls"
         case "UNSUPPORTED_PROTOCOL" | "TLSV1_ALERT_PROTOCOL_VERSION" | "NO_PROTOCOLS_AVAILABLE":
-            return f"{host} speaks no version of TLS from {tls.min_version.value} on"
+            return f"{host} does not support TLS {tls.min_version.value} or later"
         case reason if "ALERT" in reason:
             return _refused(reason, tls, host)
     return f"the TLS handshake with {host} failed: {error}"
@@ -222,7 +222,7 @@ def _untrusted(error: ssl.SSLCertVerificationError, tls: UpstreamTls, host: str)
         )
     if error.verify_code == _EXPIRED:
         return f"the certificate of {host}, or one in its chain, has expired"
-    return f"the certificate of {host} is not signed by any in {trusted} (ca): {error.verify_message}"
+    return f"the certificate of {host} is not signed by any certificate in {trusted} (ca): {error.verify_message}"
 
 
 def _refused(reason: str, tls: UpstreamTls, host: str) -> str:

@@ -342,7 +342,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def _hung_up(self) -> ConnectionResetError:
         error = ConnectionResetError if self._has_received else SaidNothingError
-        return error("it hung up in the TLS handshake")
+        return error("it closed the connection during the TLS handshake")
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:

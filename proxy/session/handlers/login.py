@@ -60,7 +60,7 @@ class LoginHandler(Handler):
             if is_handshake is None:
                 return NEEDS_MORE
             if not is_handshake:
-                raise TokenAfterRefusal("it sent on behind a SaslHandshake v0 that the broker has refused")
+                raise TokenAfterRefusal("the client sent bytes after a SaslHandshake v0 that the broker refused")
         return None
 
     def _pass_token(self, data: bytes, position: int) -> int:

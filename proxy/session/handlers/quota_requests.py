@@ -120,11 +120,13 @@ class QuotaRequestHandler(WholeRequestHandler):
         size_bytes, api_key, api_version, _, _, _ = head
         login = self._state.requests.login
         if not is_client_quotas(api_key, api_version):
-            raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is not supported, nor was it offered")
+            raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is neither supported nor offered")
         if login is not None and login.login.has_expired(now_ms=now_ms):
-            raise LoginExpired("its login has expired, and it asked about client quotas without logging in again")
+            raise LoginExpired(
+                "the login has expired, and the client sent a request about client quotas without a new login"
+            )
         if size_bytes > administration.max_request_bytes(self._state.account.principal):
-            raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is not held")
+            raise FrameTooLarge(f"a request of {size_bytes} bytes about client quotas is too long to be held")
 
     def _await(self, ticket: Ticket, request: _Request | None) -> None:
         self._pending = _Pending(ticket, request)

@@ -89,9 +89,9 @@ class TopicMutationHandler(WholeRequestHandler):
         if not bucket.is_limited:
             return state.requests.pass_other(head, now_ms)
         if not is_mutation(api_key, api_version):
-            raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is not supported, nor was it offered")
+            raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is neither supported nor offered")
         if size_bytes > MAX_REQUEST_BYTES:
-            raise FrameTooLarge(f"a request of {size_bytes} bytes about topics, which are limited, is not held")
+            raise FrameTooLarge(f"a request of {size_bytes} bytes about topics with a quota is too long to be held")
         if frame_end > len(data):
             return None
         charge = state.requests.charge_of(head, now_ms)

@@ -114,7 +114,7 @@ class WholeRequestHandler(Handler):
         """Replace a response by the result of ``Exchange.answer``. Returns None if more bytes are needed."""
         profile, frame_bytes, wait_ms, is_delayed = response
         if frame_bytes > MAX_HELD_BYTES:
-            raise FrameTooLarge(f"a response of {frame_bytes} bytes, which is to be read whole, is not held")
+            raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
         exchange = self._exchange
         if position + frame_bytes > len(data) or exchange is None:
             return None

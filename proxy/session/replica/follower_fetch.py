@@ -162,7 +162,7 @@ class Follower:
         """
         passed = self._passed
         if passed is None or self._limits is None:
-            raise UnexpectedResponse("a Fetch response answers no fetch of a follower")
+            raise UnexpectedResponse("a Fetch response does not answer a follower's fetch")
         version = passed.api_version
         response = read_response(data, position, frame_bytes, version)
         self._passed = None  # after `read_response`, so that `close` gives back the reservation if that raises an error

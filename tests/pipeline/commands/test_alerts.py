@@ -73,7 +73,7 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     (quarantined,) = (tmp_path / "checkpoint" / "quarantine").glob("*.jsonl")
     assert json.loads(quarantined.read_text(encoding="utf-8")) == {
         "source": str(usage / "bad.jsonl"),
-        "fault": "is no JSON object; a record is one object on one line",
+        "fault": "is not a JSON object; a record is one object on one line",
         "text": "bad",
     }
     # A record of 14 s before the newest one is not late, and a duplicate counts once. The watermark moves to 9 s, and

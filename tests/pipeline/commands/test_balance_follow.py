@@ -466,7 +466,7 @@ def test_an_unknown_proxy_is_reported_once(followed: Followed, capsys: pytest.Ca
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "d writes to the log and is not among --proxies: its traffic is not part of the limits"
     assert said[1].startswith("'\\x1b[2J writes to the log")
-    assert said[2] == "bad lines are left out, such as usage@3: no JSON"
+    assert said[2] == "bad lines are ignored, such as usage@3: no JSON"
     assert len(said) == 3
     assert followed.stream.words() == "30 lines, 2 of them bad"
 

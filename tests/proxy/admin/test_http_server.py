@@ -299,7 +299,7 @@ async def test_metrics_bind_serves_only_metrics_and_probes() -> None:
 
     assert [answer.status for answer in answers.values()] == [200, 200, 200, 404, 404]
     assert b"kafka_quota_proxy_connections" in answers["/metrics"].body
-    assert (posted.status, posted.body) == (404, b"not found; there are /metrics /livez /readyz\n")
+    assert (posted.status, posted.body) == (404, b"not found; the paths are /metrics /livez /readyz\n")
 
 
 async def test_a_used_metrics_port_is_an_error_and_leaves_no_port_bound() -> None:

@@ -75,14 +75,14 @@ def test_a_user_that_is_new_since_the_sweep_is_explained() -> None:
 
     assert (
         why(server, "dave")
-        == "it is new since the last sweep, and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
+        == "it is new since the last sweep and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
     )
 
 
 def test_a_user_without_cost_is_new() -> None:
     server = server_of(FairCallQueue())
 
-    assert why(server, "dave") == "it has cost nothing recently: a new user is level 0"
+    assert why(server, "dave") == "it has caused no cost recently: a new user is level 0"
 
 
 def test_one_level_and_a_fifo_queue_are_explained() -> None:

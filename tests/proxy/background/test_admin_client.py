@@ -40,7 +40,7 @@ def test_failed_connect_is_an_error_and_leaves_no_thread_or_socket() -> None:
         ClusterClient(AdminClient(), (closed_address(),), timeout_ms=200)
 
     assert isinstance(caught.value, ADMIN_ERRORS)
-    assert "the brokers are away, or want another security_protocol, certificate or login" in str(caught.value)
+    assert "the brokers are away, or require another security_protocol, certificate or login" in str(caught.value)
     assert threading.active_count() == threads
     assert open_sockets() == sockets  # at once, and not at the next garbage collection
 

@@ -22,13 +22,11 @@ def test_a_file_where_a_directory_is_needed_is_a_fault_and_the_reverse(tmp_path:
     file = tmp_path / "file"
     file.write_text("")
 
-    assert directory_fault(file) == f"{file} is no directory; name one, or one that is not there yet"
-    assert directory_fault(file / "a") == (
-        f"{file}/a is not there, and cannot be made, for {file} is no directory; name another one"
-    )
+    assert directory_fault(file) == f"{file} is not a directory; name a directory, which may be missing"
+    assert directory_fault(file / "a") == (f"{file}/a cannot be created: {file} is not a directory; use another path")
     assert file_fault(tmp_path) == f"{tmp_path} is a directory; name a file in it"
     assert file_fault(tmp_path / "a" / "b") == (
-        f"{tmp_path}/a/b cannot be made: {tmp_path}/a is no directory; make it, or name a file in another one"
+        f"{tmp_path}/a/b cannot be created: {tmp_path}/a is not a directory; create it, or use another directory"
     )
 
 
@@ -42,14 +40,14 @@ def test_a_path_without_write_permission_is_a_fault_with_the_reason(
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY if is_read_only else 0))
 
     why = (
-        "it is on a file system that is mounted read-only; mount it writable, or name a place on another one"
+        "it is on a read-only file system; mount it writable, or use another file system"
         if is_read_only
         else f"Permission denied for user {os.geteuid()}; give it to the user that runs the proxy"
     )
     assert directory_fault(tmp_path) == f"{tmp_path} cannot be written: {why}"
-    assert directory_fault(tmp_path / "a") == f"{tmp_path}/a is not there, and cannot be made in {tmp_path}: {why}"
+    assert directory_fault(tmp_path / "a") == f"{tmp_path}/a cannot be created in {tmp_path}: {why}"
     assert file_fault(file) == f"{file} cannot be written: {why}"
-    assert file_fault(tmp_path / "a") == f"{tmp_path}/a cannot be made: {why}"
+    assert file_fault(tmp_path / "a") == f"{tmp_path}/a cannot be created: {why}"
 
 
 def test_a_path_that_cannot_be_read_is_a_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

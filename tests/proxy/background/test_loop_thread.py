@@ -53,7 +53,7 @@ def test_close_fails_the_call_that_waits_and_later_calls() -> None:
 
         with pytest.raises(ConnectionAbortedError, match="closed meanwhile"):
             hanging.result(5)
-    with pytest.raises(ConnectionAbortedError, match="is closed"):
+    with pytest.raises(ConnectionAbortedError, match="was closed"):
         thread.run(work.name())
     thread.close()  # may be called again
     assert threading.active_count() == before

@@ -67,7 +67,7 @@ def test_the_rules_of_a_store_and_overridden_ones_are_counted(
 
     assert capsys.readouterr() == (
         f"{path}: valid, 1 listener, 1 quota, and 3 of {stored} (1 of them set in this file, too)\n",
-        f"{path}:5: quotas[0]: warning: user alice has quotas in {stored}, too; those of the file hold\n",
+        f"{path}:5: quotas[0]: warning: user alice has quotas in {stored}, too; those of the file apply\n",
     )
 
 
@@ -77,7 +77,7 @@ def test_a_missing_store_is_reported_and_not_created(tmp_path: Path, capsys: pyt
 
     assert main(["check", str(path)]) == 0
 
-    message = f"{path}: valid, 1 listener, 0 quotas, and those of {stored}, which is not there yet\n"
+    message = f"{path}: valid, 1 listener, 0 quotas, and those of {stored}, which does not exist yet\n"
     assert capsys.readouterr() == (message, "")
     assert not stored.exists()
 
@@ -89,7 +89,7 @@ def test_faults_of_a_store_have_the_line_that_names_it(tmp_path: Path, capsys: p
 
     assert main(["check", str(path)]) == 2
 
-    message = f"{path}:3: store.directory: {stored} is no directory; name one, or one that is not there yet\n"
+    message = f"{path}:3: store.directory: {stored} is not a directory; name a directory, which may be missing\n"
     assert capsys.readouterr() == ("", message)
 
 
@@ -101,7 +101,7 @@ def test_the_last_known_rules_of_a_topic_are_counted(tmp_path: Path, capsys: pyt
 
     assert main(["check", str(path)]) == 0
 
-    message = f"1 listener, 0 quotas, and those of kafka://k1:9092/store; known last: 1 of {stored}\n"
+    message = f"1 listener, 0 quotas, and those of kafka://k1:9092/store; last known: 1 of {stored}\n"
     assert capsys.readouterr() == (f"{path}: valid, {message}", "")
 
 
@@ -153,7 +153,7 @@ def test_strict_makes_warnings_fail(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert status == 2
     output = capsys.readouterr()
     assert output.out == ""
-    assert output.err.startswith(f"{path}:3: quotas[0].user: 'User:alice' is the name of no user")
+    assert output.err.startswith(f"{path}:3: quotas[0].user: no user has the name 'User:alice'")
 
 
 def test_a_file_without_warnings_is_valid_with_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +216,7 @@ def test_json_has_faults_of_a_store_which_fail_with_strict(tmp_path: Path, capsy
     assert main(["check", "--json", str(path)]) == 0
     (finding,) = json.loads(capsys.readouterr().out)["findings"]
 
-    message = f"user alice has quotas in {stored}, too; those of the file hold"
+    message = f"user alice has quotas in {stored}, too; those of the file apply"
     assert finding == {"severity": "warning", "file": str(path), "line": 5, "key": "quotas[0]", "message": message}
     assert main(["check", "--strict", str(path)]) == 2
 

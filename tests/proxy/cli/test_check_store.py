@@ -26,7 +26,7 @@ def test_quotas_and_overridden_ones_are_counted(tmp_path: Path) -> None:
     keep(tmp_path, ALICE, BOB, ADDRESS)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
-    message = f"has quotas in {tmp_path}, too; those of the file hold"
+    message = f"has quotas in {tmp_path}, too; those of the file apply"
     assert report(tmp_path) == StoreReport(3, (f"f:3: user alice {message}", f"f:4: ip 10.0.0.7 {message}"))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, "it is touched"
 
@@ -37,9 +37,7 @@ def test_a_missing_store_has_no_quotas(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "access", lambda *_: False)
 
-    message = (
-        f"{path} is not there, and cannot be made in {tmp_path}: Permission denied for user {os.geteuid()}; give it"
-    )
+    message = f"{path} cannot be created in {tmp_path}: Permission denied for user {os.geteuid()}; give it"
     assert report(path) == StoreReport(0, errors=(f"{message} to the user that runs the proxy",), is_there=False)
 
 
@@ -60,12 +58,12 @@ def test_damaged_store_is_an_error_and_a_damaged_copy_a_warning(tmp_path: Path) 
     assert own.quotas is None
     (error,) = own.errors
     assert error.startswith(f"{tmp_path}/quotas.db is damaged: ")
-    assert error.endswith("; put a copy of it in its place, or move it away and begin without its quotas")
+    assert error.endswith("; replace it with a backup, or move it away and start without its quotas")
     assert of_topic.quotas is not None
     assert 0 < of_topic.quotas < 1_000
     (warning,) = of_topic.warnings
     assert warning.startswith(f"{tmp_path}/quotas.db is damaged: ")
-    assert warning.endswith("; it is set aside at the start")
+    assert warning.endswith("; the proxy will set it aside when it starts")
 
 
 def test_store_of_another_version_is_an_error_and_such_a_copy_a_warning(tmp_path: Path) -> None:
@@ -77,7 +75,7 @@ def test_store_of_another_version_is_an_error_and_such_a_copy_a_warning(tmp_path
     assert (found.quotas, of_topic.quotas) == (None, 0)
     assert found.errors[0].endswith("start the version that wrote it, or move it away")
     assert (found.warnings, of_topic.errors) == ((), ())
-    assert of_topic.warnings[0].endswith("it is set aside at the start")
+    assert of_topic.warnings[0].endswith("the proxy will set it aside when it starts")
 
 
 def test_store_that_an_earlier_version_wrote_is_counted_before_it_is_imported(tmp_path: Path) -> None:
@@ -99,11 +97,11 @@ def test_copy_of_a_topic_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
     (warning,) = of_topic.warnings
     assert warning.startswith(f"{database}, ")
     assert "Mars/Olympus" in warning
-    assert warning.endswith("; that rule alone is left out")
+    assert warning.endswith("; only that rule is left out")
     for count, others in ((2, "is 1 other"), (3, "are 2 others")):
         keep_strange(tmp_path / str(count), ALICE, count=count)
         (warning,) = report(tmp_path / str(count), topic=QuotasFrom(topic="t")).warnings
-        assert warning.endswith(f"; that rule alone is left out, and so {others}")
+        assert warning.endswith(f"; only that rule is left out, and so {others}")
 
 
 def test_an_unreadable_store_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[
         "consumer_byte_rate: 2000000 bytes (1.907 MiB) per second\n"
         f"  rule         client-id <default> ({path}:6)\n"
         "  level        8 of 8: default client-id\n"
-        "  bucket       client-id x; shared by all users at a broker, but those with a rule of their own\n"
+        "  bucket       client-id x; shared by all users at a broker, except those with a rule of their own\n"
         "  listener     clients: respond, sampled\n"
         "               the max_bytes of a fetch is lowered to 20000000 bytes (19.07 MiB)\n"
         "  listener     shadow: observe, paced\n"
@@ -106,7 +106,7 @@ def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[
 
 def test_text_of_an_exempt_user_ends_there(path: Path, explained: Explained) -> None:
     assert explained(path, "--user", "admin") == (
-        "user admin, no client-id\n  exempt       no quota holds for this user (principals.exempt)\n"
+        "user admin, no client-id\n  exempt       no quota applies to this user (principals.exempt)\n"
     )
 
 
@@ -165,36 +165,36 @@ def test_every_kind_has_its_limit_in_its_own_unit(other_kinds: Path, explained: 
         "request_percentage: 250.5 % of a thread's time\n"
         f"  rule         user alice ({other_kinds}:5)\n"
         "  level        3 of 8: user\n"
-        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  bucket       user alice; shared by its client-ids at a broker, except those with a rule of their own\n"
         "  listener     clients: delay, sampled\n"
         "  listener     shadow: delay, sampled\n"
         "\n"
         "request_rate: 0.5 requests per second\n"
         f"  rule         user alice ({other_kinds}:5)\n"
         "  level        3 of 8: user\n"
-        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  bucket       user alice; shared by its client-ids at a broker, except those with a rule of their own\n"
         "  listener     clients: delay, sampled\n"
         "  listener     shadow: delay, sampled\n"
         "\n"
         "controller_mutation_rate: 10 partitions per second, created or deleted\n"
         f"  rule         user <default> ({other_kinds}:6)\n"
         "  level        6 of 8: default user\n"
-        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
+        "  bucket       user alice; shared by its client-ids at a broker, except those with a rule of their own\n"
         "  listener     clients: respond, paced\n"
         "  listener     shadow: observe, paced\n"
         "\n"
         "connections: 3 connections open at once\n"
         f"  rule         user alice ({other_kinds}:5)\n"
         "  level        3 of 8: user\n"
-        "  bucket       user alice; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
-        "  listener     clients: delay, closes what is too many\n"
-        "  listener     shadow: delay, closes what is too many\n"
+        "  bucket       user alice; shared by its client-ids at a broker, except those with a rule of their own\n"
+        "  listener     clients: delay, closes connections above the limit\n"
+        "  listener     shadow: delay, closes connections above the limit\n"
         f"  lost         user <default>, 20 connections open at once ({other_kinds}:6)\n"
         "               level 6: level 3 (user) is more specific\n"
         "\n"
         "connection_creation_rate of 10.0.0.7: 0.5 connections per second\n"
         f"  rule         ip 10.0.0.7 ({other_kinds}:8)\n"
-        "  bucket       10.0.0.7; all its connections to a broker, whoever they log in as\n"
+        "  bucket       10.0.0.7; all connections from this address to a broker, for any user\n"
         f"  lost         ip <default>, 5 connections per second ({other_kinds}:7)\n"
         "               the address has a rule of its own\n"
     )
@@ -272,7 +272,7 @@ def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, explained: 
     for user in ("kafka", "kafka-9"):  # the name before folding counts
         assert connections_of(of_brokers, user, explained) == (
             "connections: not limited\n"
-            "  why          the user is a broker's (principals.brokers), and may have any number\n"
+            "  why          the user is a broker's (principals.brokers)and may have any number\n"
         )
 
     assert json.loads(explained(of_brokers, "--user", "kafka", "--client-id", "etl", "--json"))["connections"] is None
@@ -283,8 +283,8 @@ def test_inter_broker_listeners_do_not_limit_open_connections(of_brokers: Path, 
         "connections: 20 connections open at once\n"
         f"  rule         user <default> ({of_brokers}:5)\n"
         "  level        6 of 8: default user\n"
-        "  bucket       user nodes; shared by its client-ids at a broker, but those with a rule of user and client-id\n"
-        "  listener     clients: respond, closes what is too many\n"
+        "  bucket       user nodes; shared by its client-ids at a broker, except those with a rule of their own\n"
+        "  listener     clients: respond, closes connections above the limit\n"
         "  listener     internal: not limited (inter_broker)\n"
         f"  lost         client-id etl, 5 connections open at once ({of_brokers}:6)\n"
         "               level 7: level 6 (default user) is more specific\n"
@@ -298,7 +298,8 @@ def test_inter_broker_listeners_do_not_limit_open_connections(of_brokers: Path, 
 
 def test_the_effect_of_a_connection_limit_is_shown(other_kinds: Path, explained: Explained) -> None:
     assert (
-        "  listener     clients: respond, closes what is too many\n  listener     shadow: observe, closes nothing\n"
+        "  listener     clients: respond, closes connections above the limit\n"
+        "  listener     shadow: observe, closes nothing\n"
     ) in connections_of(other_kinds, "bob", explained)
 
 
@@ -308,11 +309,11 @@ def test_the_limit_of_an_address_covers_all_users(other_kinds: Path, explained: 
 
     assert text == (
         "user admin, no client-id\n"
-        "  exempt       no quota holds for this user (principals.exempt)\n"
+        "  exempt       no quota applies to this user (principals.exempt)\n"
         "\n"
         "connection_creation_rate of 10.0.0.8: 5 connections per second\n"
         f"  rule         ip <default> ({other_kinds}:7)\n"
-        "  bucket       10.0.0.8; all its connections to a broker, whoever they log in as\n"
+        "  bucket       10.0.0.8; all connections from this address to a broker, for any user\n"
     )
     assert [key for key, one in found.items() if one] == ["connection_creation_rate"]
 
@@ -361,10 +362,10 @@ async def test_the_proxy_is_asked_for_the_priority_of_a_client(
         "  why          recently it had 70.0% of the cost of all; level 3 is from 50.0%\n"
         "  identity     alice\n"
         "  broker       127.0.0.1:19092: 0 of 8 slots in use, 0 requests wait\n"
-        "               below 50% of its slots everybody is level 0: so it is there now\n"
+        "               below 50% of its slots in use, every user is level 0, as now\n"
         "\n"
         "fair_call_queue at listener others: priority level 0, of 0 (served first) to 3\n"
-        "  why          it has cost nothing recently: a new user is level 0\n"
+        "  why          it has caused no cost recently: a new user is level 0\n"
         "  identity     alice\n"
         "  broker       127.0.0.1:19093: 0 of 8 slots in use, 0 requests wait\n"
         "\n"
@@ -385,7 +386,7 @@ async def test_a_misdirected_host_name_is_reported_with_the_remedy(
 
     assert await asyncio.to_thread(main, ["explain", str(path), "--user", "alice", "--url", url]) == 1
     assert capsys.readouterr().err == (
-        f"kafka-quota-proxy explain: {url}: 421: this Host is not a name of the admin port: "
+        f"kafka-quota-proxy explain: {url}: 421: this Host header does not name the admin port: "
         "use an IP address or localhost, or list the name in admin.hosts\n"
     )
 
@@ -406,18 +407,18 @@ async def test_the_priority_of_an_anonymous_client_needs_an_address(
     [
         (
             "kafka://k1:9092,k2:9092/store",
-            "the topic may have rules for other entities, and shares for this proxy, and is not asked here",
+            "the topic may have rules for other entities, or shares for this proxy",
         ),
         (
             "broker",
-            "the brokers may have quotas of other entities, and are not asked here: see kafka-configs.sh --describe",
+            "the brokers may have quotas for other entities: see kafka-configs.sh --describe",
         ),
     ],
 )
 def test_other_sources_of_rules_are_named(where: str, others: str, path: Path, explained: Explained) -> None:
     path.write_text(f"{CONFIG}quotas_from: {where}\n")
 
-    assert explained(path, "--user", "admin").endswith(f"\nquotas_from {where}: this is what the file says; {others}\n")
+    assert explained(path, "--user", "admin").endswith(f"\nquotas_from {where}: only the file was read; {others}\n")
     assert json.loads(explained(path, "--json"))["quotas_from"] == where
 
 
@@ -435,10 +436,7 @@ def test_a_queue_gives_a_hint_how_to_ask_for_the_priority(
     file = tmp_path / "queue.yaml"
     listener = "  - {name: clients, bind: 127.0.0.1:9092, upstream: 127.0.0.1:19092"
     file.write_text(CONFIG.replace(listener, f"{listener}, {queued}") + admin + "\n")
-    hint = (
-        "\nfair_call_queue at listener clients: the client's priority follows from what it has cost of late; "
-        f"{how} tells it\n"
-    )
+    hint = f"\nfair_call_queue at listener clients: the client's priority depends on its recent cost; {how} shows it\n"
 
     for user in ("alice", "admin"):
         assert explained(file, "--user", user).endswith(hint) == ("fair" in queued)
@@ -520,7 +518,9 @@ def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.Capture
 
     said = capsys.readouterr()
     assert json.loads(said.out)["connection_creation_rate"]["limit"] == 5
-    assert said.err == "kafka-quota-proxy explain: no address is known of no such host, which has quotas in the store\n"
+    assert (
+        said.err == "kafka-quota-proxy explain: no such host has quotas in the store, but no address is known for it\n"
+    )
 
 
 OF_A_TOPIC = """\
@@ -535,8 +535,8 @@ def test_a_store_in_a_topic_is_named_as_not_asked(tmp_path: Path, explained: Exp
     path.write_text(OF_A_TOPIC)
 
     assert explained(path, "--user", "alice").endswith(
-        "\nstore kafka://k1:9092/store: this is what the file says; the topic may have rules for other entities, and "
-        "is not asked here: kafka-quota-proxy quotas describe asks a proxy that runs\n"
+        "\nstore kafka://k1:9092/store: only the file was read; the topic may have rules for other entities; "
+        "to read the topic: kafka-quota-proxy quotas describe\n"
     )
     result = json.loads(explained(path, "--json"))
     assert result["store"] == {"topic": "kafka://k1:9092/store", "known_last": None}
@@ -549,7 +549,7 @@ def test_last_known_rules_are_marked_as_such(
     path.write_text(OF_A_TOPIC.replace("store: {", "store: {directory: quotas.d, "))
     (tmp_path / "quotas.d").mkdir()
     assert main(["explain", str(path), "--user", "alice"]) == 0
-    assert "this is what the file says; " in capsys.readouterr().out
+    assert "only the file was read; " in capsys.readouterr().out
     stored(tmp_path, limit=1_000.0, directory="quotas.d/store")
 
     said = explained(path, "--user", "alice")
@@ -557,9 +557,8 @@ def test_last_known_rules_are_marked_as_such(
 
     assert "producer_byte_rate: 1000 bytes per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
     assert said.endswith(
-        "\nstore kafka://k1:9092/store: its rules are shown as this machine knew it last "
-        f"({tmp_path}/quotas.d/store); it may have others by now, and is not asked here: kafka-quota-proxy "
-        "quotas describe asks a proxy that runs\n"
+        "\nstore kafka://k1:9092/store: its rules are shown as last known on this machine "
+        f"({tmp_path}/quotas.d/store); they may have changed; to read the topic: kafka-quota-proxy quotas describe\n"
     )
     assert result["producer_byte_rate"]["limit"] == 1_000
     assert result["store"] == {"topic": "kafka://k1:9092/store", "known_last": f"{tmp_path}/quotas.d/store"}
@@ -576,7 +575,7 @@ def test_last_known_rules_are_read_leniently(tmp_path: Path, capsys: pytest.Capt
     said = capsys.readouterr()
     assert json.loads(said.out)["producer_byte_rate"]["limit"] == 5
     assert said.err.startswith(f"kafka-quota-proxy explain: {database}, ")
-    assert said.err.endswith("; that rule alone is left out\n")
+    assert said.err.endswith("; only that rule is left out\n")
 
     set_version(known_last, 2)
     assert main(command) == 0
@@ -627,14 +626,14 @@ def test_another_instant_may_have_another_rule(capsys: pytest.CaptureFixture[str
     ) in tuesday
     assert (
         "  not now      user alice, 1000 bytes per second (c.yaml:3)\n"
-        "               level 3: expired since 2026-12-01T00:00:00Z\n"
+        "               level 3: expired at 2026-12-01T00:00:00Z\n"
         "  not now      client-id etl, 2000 bytes (1.953 KiB) per second (c.yaml:4)\n"
         "               level 7: outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z\n"
     ) in tuesday
     assert (
         "connection_creation_rate of 10.0.0.7: not limited\n"
         "  not now      ip <default>, 5 connections per second (c.yaml:8)\n"
-        "               expired since 2026-12-01T00:00:00Z\n"
+        "               expired at 2026-12-01T00:00:00Z\n"
     ) in tuesday
     assert "  time         within its schedule (mon-fri 08:00-18:00 UTC) until 2026-12-01T18:00:00Z\n" in noon
 
@@ -670,7 +669,7 @@ def test_json_has_times_of_addresses_and_inactive_rules(capsys: pytest.CaptureFi
             "reason": "outside its schedule (mon-sun 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z",
         }
     ]
-    expired = {"reason": "expired since 2026-12-01T00:00:00Z"}
+    expired = {"reason": "expired at 2026-12-01T00:00:00Z"}
     assert tuesday == {
         "limit": None,
         "rule": None,
@@ -694,7 +693,7 @@ def test_the_rule_outside_a_schedule_has_its_end(explained: Explained, tmp_path:
     assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes per second" in said
     assert f"level 3: {words}, again at 2026-12-01T21:00:00Z\n" in said
     assert (
-        f"  time         {words}: the limits under otherwise hold until 2026-12-01T21:00:00Z\n"
+        f"  time         {words}: the limits under otherwise apply until 2026-12-01T21:00:00Z\n"
         "  time         expires at 2026-12-05T00:00:00Z\n"
     ) in said
 

@@ -58,7 +58,7 @@ def test_check_and_run_agree_on_a_read_only_store(tmp_path: Path) -> None:
     assert (checked[0], ran[0]) == (2, 1)
     assert ran[1].startswith(f"{file}:4: store.directory: {tmp_path}/quotas.d cannot be written: ")
     assert ran[1].endswith(
-        "it is on a file system that is mounted read-only; mount it writable, or name a place on another one"
+        "it is on a read-only file system; mount it writable, or use another file system"
         if within
         else f"Permission denied for user {os.geteuid()}; give it to the user that runs the proxy"
     )
@@ -106,7 +106,7 @@ def test_a_used_port_is_reported_at_its_line(tmp_path: Path, key: str) -> None:
         status, message = ended("run", file)
 
     line = {"admin.bind": 2, "admin.metrics_bind": 3}.get(key, 5)
-    reason = "Address already in use; stop what listens there, or use another port"
+    reason = "Address already in use; stop the process that listens there, or use another port"
     assert (status, message) == (1, f"{file}:{line}: {key}: cannot listen on {taken}: {reason}")
 
 
@@ -127,8 +127,8 @@ def test_an_unwritable_usage_log_is_a_warning(tmp_path: Path, monkeypatch: pytes
     status, message = ended("check", file)
 
     assert message == (
-        f"{file}:3: usage_log.directory: warning: {tmp_path}/none/usage is not there, and cannot be made, "
-        f"for {tmp_path}/none is no directory; name another one"
+        f"{file}:3: usage_log.directory: warning: {tmp_path}/none/usage cannot be created: "
+        f"{tmp_path}/none is not a directory; use another path"
     )
     assert status == 0
 

@@ -58,8 +58,8 @@ async def test_missing_host_is_logged_once_and_found_later(
     finder.follow(missing)
     await eventually(lambda: len(asked) > 3)
     assert [record.getMessage() for record in caplog.records] == [
-        "no address is known of host-00, host-01, host-02, host-03, host-04, host-05, host-06, host-07, host-08, "
-        "host-09 and 2 more: the quotas of these hosts do not hold; they are looked for again"
+        "no address is known for host-00, host-01, host-02, host-03, host-04, host-05, host-06, host-07, host-08, "
+        "host-09 and 2 more: the quotas of these hosts do not apply; the proxy looks them up again"
     ]
     known["host-07"] = ("192.0.2.7",)
     await eventually(lambda: len(found) == 1)
@@ -69,7 +69,7 @@ async def test_missing_host_is_logged_once_and_found_later(
     assert found[0] == {"host-07": ("192.0.2.7",)}
     assert "host-07" not in asked[-1]
     assert finder._missing.next_ms is None
-    assert "could not be put in force" in caplog.text
+    assert "could not be applied" in caplog.text
     running.cancel()
     await asyncio.wait([running])
 

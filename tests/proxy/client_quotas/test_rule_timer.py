@@ -142,7 +142,7 @@ async def test_changes_that_could_not_be_applied_are_tried_again(
 
         # The result has both rules, because either of them may have been applied.
         assert bed.told == [({("a", None): None, ("b", None): rule("b", expires_ms=START_MS + 900)}, {})]
-    assert "rules could not be put in force; it is tried again" in caplog.text
+    assert "rules could not be applied; trying again" in caplog.text
 
 
 async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,7 +151,7 @@ async def test_log_names_a_few_of_many_rules_that_change_at_once(caplog: pytest.
         told = await bed.at(START_MS + 5)
 
     assert [len(rules) for rules, _ in told] == [250, 250, 100]
-    assert "by their time, the quotas of user u0 are now: none" in caplog.messages
+    assert "the schedule of a rule changed the quotas of user u0: none" in caplog.messages
     assert caplog.messages[-1] == "and those of 590 others"
     assert len(caplog.messages) == 11
 

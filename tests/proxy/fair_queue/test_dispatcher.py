@@ -78,7 +78,7 @@ def test_a_ticket_has_one_place() -> None:
     waiting(dispatcher, queued)
 
     for ticket in (running, queued):
-        with pytest.raises(ValueError, match="cannot ask"):
+        with pytest.raises(ValueError, match="cannot enter the queue"):
             dispatcher.ask(ticket, 0)
 
 

@@ -178,7 +178,7 @@ def test_an_explanation_gives_the_reason_of_each_loss() -> None:
 
     reasons = [candidate.reason for candidate in table.explain(user="alice", client_id="etl")]
 
-    nothing = "no rule stands here"
+    nothing = "no rule has this level"
     more_specific = "level 3 (user) is more specific"
     assert reasons == [
         nothing,

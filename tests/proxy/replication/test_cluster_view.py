@@ -113,9 +113,9 @@ def test_unreadable_values_are_reported_and_the_rest_is_read() -> None:
 
     assert view == ClusterView(leader_rates={2: 20.0}, leader_replicas={"orders": parse("0:1")})
     assert unread == (
-        "broker 1: leader.replication.throttled.rate='-1' is no number of bytes per second",
-        f"broker 3: follower.replication.throttled.rate='{'9' * 80}' is no number of bytes per second",
-        "topic orders: leader.replication.throttled.replicas: 'none' names no replica",
+        "broker 1: leader.replication.throttled.rate='-1' is not a number of bytes per second",
+        f"broker 3: follower.replication.throttled.rate='{'9' * 80}' is not a number of bytes per second",
+        "topic orders: leader.replication.throttled.replicas: 'none' is not a replica",
     )
 
 

@@ -447,7 +447,8 @@ def test_an_address_in_use_is_an_error_that_names_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(
-            OSError, match=f"cannot listen on 127.0.0.1:{port}: Address already in use; stop what listens there, or"
+            OSError,
+            match=f"cannot listen on 127.0.0.1:{port}: Address already in use; stop the process that listens there, or",
         ):
             bind(Address(host="127.0.0.1", port=port))
 

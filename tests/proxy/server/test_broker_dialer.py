@@ -369,7 +369,7 @@ async def test_a_broker_that_asks_for_a_certificate_in_vain(
         (
             b"",
             "upstream_refused",
-            "it hung up in the TLS handshake; is the broker running, and is this its TLS",
+            "it closed the connection during the TLS handshake; is the broker running, and is this its TLS",
         ),
     ],
 )

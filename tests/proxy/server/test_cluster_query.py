@@ -111,7 +111,7 @@ async def test_a_broker_describes_its_cluster_over_tls(tmp_path: Path) -> None:
             (await cluster_query.describe_cluster(broker.address, None, TlsContext(UpstreamTls(ca=ca)))).brokers
         ) == {0, 7}
 
-        with pytest.raises(OSError, match="is not signed by any in the system's certificates"):
+        with pytest.raises(OSError, match="is not signed by any certificate in the system's certificates"):
             await cluster_query.describe_cluster(broker.address, None, TlsContext(UpstreamTls()))
         with pytest.raises(OSError, match=r"does it require TLS|no answer|a response has"):
             await cluster_query.describe_cluster(broker.address, None)

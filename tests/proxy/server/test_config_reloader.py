@@ -138,7 +138,7 @@ async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, capl
     assert (watched.reloader.hash, watched.reloader.last_reload_timestamp_seconds) == (hash_before, timestamp_before)
     said = [record.getMessage() for record in caplog.records]
     assert [line.partition(": ")[0] for line in said[:2]] == [f"{watched.path}:2", f"{watched.path}:3"]
-    assert "nothing was changed" in said[2]
+    assert "the configuration stays unchanged" in said[2]
 
 
 async def test_a_repaired_file_is_taken(watched: Watched) -> None:
@@ -173,7 +173,7 @@ async def test_keys_that_need_a_restart_are_named(watched: Watched, caplog: pyte
     await watched.reloader.reload()
 
     assert "1 quotas (0 added, 0 removed, 1 changed); also changed: listeners" in caplog.text
-    assert "listeners.clients.bind has changed, which takes effect at the next start only" in caplog.text
+    assert "listeners.clients.bind has changed, which takes effect only at the next start" in caplog.text
 
 
 async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
@@ -181,7 +181,7 @@ async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog:
 
     await watched.reloader.reload()
 
-    assert "quotas_from has changed, which takes effect at the next start only" in caplog.text
+    assert "quotas_from has changed, which takes effect only at the next start" in caplog.text
 
 
 async def test_another_store_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
@@ -189,7 +189,7 @@ async def test_another_store_needs_a_restart(watched: Watched, caplog: pytest.Lo
 
     await watched.reloader.reload()
 
-    assert "store has changed, which takes effect at the next start only" in caplog.text
+    assert "store has changed, which takes effect only at the next start" in caplog.text
 
 
 async def test_keys_that_need_a_restart_are_compared_with_the_start(

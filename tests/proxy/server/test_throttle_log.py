@@ -85,5 +85,5 @@ def test_many_names_fill_neither_the_log_nor_the_memory(caplog: pytest.LogCaptur
 
     lines = [record.getMessage() for record in caplog.records]
     assert len(lines) == 1_002
-    assert lines[1_000] == "500 more are over their quotas; their names are left out, 1000 were logged lately"
+    assert lines[1_000] == "500 more are over their quotas; not logged, since 1000 were logged recently"
     assert len(log._logged_ms) == 1_000

@@ -211,7 +211,7 @@ async def test_a_failed_reading_is_logged_and_retried(caplog: pytest.LogCaptureF
     async with logging(quotas, sink) as usage:
         brokers, usage._brokers = usage._brokers, lambda: 1 / 0  # type: ignore[assignment, return-value]
         charge(quotas, 5)
-        await eventually(lambda: "could not read an interval" in caplog.text)
+        await eventually(lambda: "could not close an interval" in caplog.text)
         usage._brokers = brokers
         await eventually(lambda: sink.amounts == [5])
 

@@ -344,7 +344,7 @@ def test_a_removed_file_does_not_block_a_stop(tmp_path: Path, caplog: pytest.Log
 def test_creating_the_directory_is_retried(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     files = Segments(UsageFiles(directory=str(tmp_path / "file" / "usage")), "p1")
-    with pytest.raises(OSError, match=r"cannot be made, for .*/file is no directory"):
+    with pytest.raises(OSError, match=r"cannot be created: .*/file is not a directory"):
         files.begin()
 
     (tmp_path / "file").unlink()

@@ -104,7 +104,7 @@ async def test_an_overridden_rule_is_shown_and_can_be_deleted(
         assert '"shadowed_by": "p.yaml:8"' in file.read_text()
         assert await run(f"import {file}") == "nothing to change\n"
         await run("alter --user alice --set producer_byte_rate=6", status=1)
-        assert "What was set of them here does not hold" in run.errors
+        assert "Quotas of it that are in the store do not apply" in run.errors
 
         assert await run("delete --user alice") == "- user alice: producer_byte_rate 5\n1 entity changed\n"
         assert await run("describe") == "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
@@ -257,7 +257,7 @@ async def test_an_import_waits_for_the_limit_on_changes(
         assert "waiting for 2 s" in run.errors
         monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
         await run("delete --user u1", status=1)
-        assert "Too many quotas are changed (store.changes_per_second); come again in 1500 ms" in run.errors
+        assert "Too many quotas are changed (store.changes_per_second); try again in 1500 ms" in run.errors
 
 
 @on_uvloop
@@ -311,8 +311,8 @@ async def test_rules_that_yaml_cannot_express_are_reported(tmp_path: Path, capsy
         ("alter --user a", "nothing to change: give --set KEY=VALUE or --unset KEY"),
         ("alter --user a --set producer_byte_rate", "must be KEY=VALUE"),
         ("alter --user a --set producer_byte_rate=10MiBs", "--set producer_byte_rate: 'MiBs' is not a unit"),
-        ("alter --user a --set request_rate=1", "'request_rate' is no key of user a; the keys are"),
-        ("alter --ip 10.0.0.7 --set producer_byte_rate=1", "'producer_byte_rate' is no key of ip 10.0.0.7"),
+        ("alter --user a --set request_rate=1", "'request_rate' is not a key of user a; the keys are"),
+        ("alter --ip 10.0.0.7 --set producer_byte_rate=1", "'producer_byte_rate' is not a key of ip 10.0.0.7"),
         ("alter --user a --set expires=soon", "--set expires: 'soon' is not an instant"),
         (
             "alter --user a --set 'schedule={days: [mon-fri], days: [sat-sun], time_zone: UTC}'",

@@ -65,11 +65,11 @@ def test_yaml_is_written_as_by_hand() -> None:
         "quotas:",
         '  - {user: "alice", client-id: <default>, producer_byte_rate: 10MiB, request_percentage: 50}  # p.yaml:3',
         '  - {ip: "10.0.0.7", connection_creation_rate: 5}  # p.yaml:3',
-        '  # left out: {user: "<default>", producer_byte_rate: 1}: the name of a user is <default>, which in YAML is '
-        "the default; JSON can tell them apart",
-        '  # left out: {user: "bob", request_percentage: 10000000000}: request_percentage is beyond what YAML takes: a '
+        '  # left out: {user: "<default>", producer_byte_rate: 1}: the name of a user is <default>, which means '
+        "the default in YAML; export as JSON",
+        '  # left out: {user: "bob", request_percentage: 10000000000}: request_percentage cannot be written in YAML: a '
         "percentage is at most 2147483647 (no limit in Kafka), got 10000000000",
-        '  # left out: {user: "carol", of_a_later_version: 5}: of_a_later_version is not known here',
+        '  # left out: {user: "carol", of_a_later_version: 5}: of_a_later_version is unknown',
     ]
     assert read(b"quotas: []", file="f") == {}
     assert parse("\n".join(as_yaml([])), file="f").data == {"quotas": []}
@@ -78,9 +78,9 @@ def test_yaml_is_written_as_by_hand() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "f:1: (file): is not imported; the file may have only quotas"),
-        ("[]", "f:1: (file): is not imported"),
-        ("quotas: []\nlisteners: []\n", "f:2: listeners: is not imported; the file may have only quotas"),
+        ("", "f:1: (file): cannot be imported; the file may have only quotas"),
+        ("[]", "f:1: (file): cannot be imported"),
+        ("quotas: []\nlisteners: []\n", "f:2: listeners: cannot be imported; the file may have only quotas"),
         ("quotas:\n- {user: a}\n", "f:2: quotas[0]: limits nothing"),
         (
             "quotas:\n- {user: a, producer_byte_rate: 10MiBs}\n",
@@ -88,7 +88,10 @@ def test_yaml_is_written_as_by_hand() -> None:
         ),
         ("quotas: [", "f:1: (yaml): "),
         ('{"rules":{}}', "f:1: rules: must be a list"),
-        ('{"rules":[{"entity":{"user":"a"},"limits":{}}]}', "f:1: rules[0].limits: must be keys and numbers"),
+        (
+            '{"rules":[{"entity":{"user":"a"},"limits":{}}]}',
+            "f:1: rules[0].limits: must be at least one key with a number",
+        ),
         ('{"rules":[{"entity":{"user":"a"},"limits":{"producer_byte_rate":null}}]}', "f:1: rules[0].limits: must be"),
         ('{"rules":[{"entity":{},"limits":{"a":1}}]}', "f:1: rules[0].entity: names no user, client-id or ip"),
         (
@@ -102,11 +105,11 @@ def test_yaml_is_written_as_by_hand() -> None:
         # An import removes the rules that the file does not have.
         (
             '{"rules":[{"entity":{"user":"a"},"limits":{"a":1},"term":{"enforcement":"observe"}}]}',
-            "f:1: rules[0]: 'term' is not known here; there are entity, limits, terms, source, can_change, now",
+            "f:1: rules[0]: 'term' is unknown; known: entity, limits, terms, source, can_change, now",
         ),
         (
             '{"rules":[],"changes":[{"entity":{"user":"a"},"limits":{"a":1}}]}',
-            "f:1: (body): 'changes' is not known here; there are rules",
+            "f:1: (body): 'changes' is unknown; known: rules",
         ),
     ],
 )

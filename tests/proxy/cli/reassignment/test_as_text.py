@@ -113,7 +113,7 @@ def test_questions_are_answered() -> None:
 @pytest.mark.parametrize(
     ("report", "said"),
     [
-        (_report(copied=0, incoming=0, limit=10 * MB), "stands still: nothing is copied"),
+        (_report(copied=0, incoming=0, limit=10 * MB), "stalled: nothing is copied"),
         (_report(copied=9, incoming=1, limit=None, seconds=1), "not watched for long enough to say when it ends"),
         (_report(copied=1, incoming=2, limit=None), "never ends"),
     ],

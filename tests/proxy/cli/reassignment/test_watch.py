@@ -165,7 +165,7 @@ def test_a_cancelled_reassignment_is_not_done() -> None:
     status, display = _follow(_WATCH, Cluster(FakeClock(), cancelled_at_ms=12_000))
 
     assert status == 1
-    assert display.ended == [("given up", "no reassignment in progress any more; cancelled: orders-0 to broker 4")]
+    assert display.ended == [("given up", "no reassignment is in progress any more; cancelled: orders-0 to broker 4")]
 
 
 def test_no_moves_are_reported_at_once() -> None:
@@ -183,7 +183,7 @@ def test_a_watch_retries_an_unreachable_cluster() -> None:
     status, display = _follow(_WATCH, cluster)
 
     assert status == 0
-    assert display.errors[0] == "the cluster does not answer, trying again: orders-0 has no leader"
+    assert display.errors[0] == "the cluster does not answer; trying again: orders-0 has no leader"
     assert 3 <= len(display.errors) <= 5
 
 

@@ -42,7 +42,7 @@ def test_rule_without_times_has_no_status() -> None:
 def test_expired_rule_does_not_hold() -> None:
     terms = Terms(expires_ms=NOON_MS)
     assert shown(terms, at_ms=NOON_MS - 1) == "; now: producer_byte_rate=2, expires at 2026-11-23T12:00:00Z"
-    assert shown(terms) == "; now: nothing, expired since 2026-11-23T12:00:00Z"
+    assert shown(terms) == "; now: nothing, expired at 2026-11-23T12:00:00Z"
 
 
 def test_rule_outside_its_schedule_does_not_hold_or_has_its_other_limits() -> None:
@@ -56,7 +56,7 @@ def test_rule_outside_its_schedule_does_not_hold_or_has_its_other_limits() -> No
         time_zone="UTC", days=OFFICE.days, begin_minute=480, end_minute=1080, otherwise=((P, 8.0 * 1_048_576),)
     )
     told = shown(Terms(schedule=other), at_ms=evening_ms)
-    limits = "the limits under otherwise hold until 2026-11-24T08:00:00Z"
+    limits = "the limits under otherwise apply until 2026-11-24T08:00:00Z"
     assert told == f"; now: producer_byte_rate=8MiB, {outside}: {limits}"
 
 

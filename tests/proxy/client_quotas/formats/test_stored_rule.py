@@ -84,7 +84,7 @@ def test_other_json_is_not_an_entity(names: object) -> None:
         ({"limits": None}, "a rule has no limits"),
         ({"limits": 7}, "a rule has no limits"),
         ({"limits": {}}, "a rule has no limits"),
-        ({"limits": {"connection_creation_rate": 1.0}}, "'connection_creation_rate' is no key of user alice"),
+        ({"limits": {"connection_creation_rate": 1.0}}, "'connection_creation_rate' is not a key of user alice"),
         *(
             ({"limits": {"producer_byte_rate": value}}, "producer_byte_rate is not a number above 0")
             for value in (None, "1", True, 0, -1.0, [1.0])
@@ -101,7 +101,7 @@ def test_other_json_is_not_a_rule(rule: object, message: str) -> None:
 
 
 def test_address_has_no_byte_rates() -> None:
-    with pytest.raises(JsonFormError, match="'producer_byte_rate' is no key of ip ::1"):
+    with pytest.raises(JsonFormError, match="'producer_byte_rate' is not a key of ip ::1"):
         decode_rule(Entity(ip="::1"), b'{"limits":{"producer_byte_rate":1.0}}')
 
 

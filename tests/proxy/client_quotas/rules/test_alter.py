@@ -325,8 +325,8 @@ def test_hidden_rule_can_be_removed_but_not_set() -> None:
     refused = [
         (
             44,
-            "The quotas of user alice are set in f.yaml:7; change them there. What was set of them here does not hold "
-            "at this proxy; kafka-quota-proxy quotas delete removes it",
+            "The quotas of user alice are set in f.yaml:7; change them there. Quotas of it that are in the store do "
+            "not apply at this proxy; kafka-quota-proxy quotas delete removes it",
         )
     ]
     assert changes({C: None}, one_is_shown) == [StoredRule(limits={P: 5.0})]
@@ -369,7 +369,7 @@ def test_full_store_allows_changes_but_no_new_entities(monkeypatch: pytest.Monke
     less = ask(rules, ((("user", "a"),), {P: None}))
     swapped = ask(rules, ((("user", "a"),), {P: None}), (ALICE, {P: 1.0}))
 
-    assert more == Decision((Altered(44, "There are quotas of 3 entities; 2 is the most", ALICE),), ())
+    assert more == Decision((Altered(44, "There are quotas of 3 entities; at most 2 are allowed", ALICE),), ())
     assert [len(decision.changes) for decision in (changed, less, swapped)] == [1, 1, 2]
 
 
@@ -499,9 +499,12 @@ def test_terms_that_fit_no_rule_are_refused() -> None:
     filed = ask({}, (ALICE, {}), terms={alice: replacement(NO_TERMS)}, sources={alice: "f.yaml:7"})
     of_ip = ask({}, ((("ip", "10.0.0.7"),), {RATE: 5.0}), terms={address: replacement(OBSERVED)})
 
-    assert told(nobody) == [(42, "user alice has no quota that terms could be for; give it a limit")]
+    assert told(nobody) == [(42, "user alice has no limit that terms could apply to; set a limit")]
     assert told(filed) == [(44, "The quotas of user alice are set in f.yaml:7; change them there")]
-    assert told(of_ip)[0][1] == "Invalid terms: enforcement: is not for addresses; the listener's holds for them"
+    assert (
+        told(of_ip)[0][1]
+        == "Invalid terms: enforcement: is not for addresses; the setting of the listener applies to them"
+    )
     assert (nobody.changes, filed.changes, of_ip.changes) == ((), (), ())
 
 
@@ -510,5 +513,5 @@ def test_terms_that_could_not_be_read_again_are_refused() -> None:
     unreadable = Terms(ramp=Ramp(start=((P, 0.0),), begins_ms=begins_ms, over_ms=9, steps=1))
     (result,) = ask({}, (ALICE, {P: 5.0}), terms={Entity("alice"): replacement(unreadable)}).results
     assert (result.error_code, (result.error_message or "")[:64]) == (
-        42, "Invalid terms: ramp.from.producer_byte_rate: could not be read a",
+        42, "Invalid terms: ramp.from.producer_byte_rate: would not be the sa",
     )  # fmt: skip

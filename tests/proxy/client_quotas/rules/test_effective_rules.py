@@ -63,8 +63,8 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
     assert in_force.ip_quotas == (ip,)
     assert in_force.rules[Entity("filed")].limits["producer_byte_rate"] == 1.0
     assert in_force.doubles == (
-        "f.yaml:3: user filed has quotas in quotas.d, too; those of the file hold",
-        "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file hold",
+        "f.yaml:3: user filed has quotas in quotas.d, too; those of the file apply",
+        "f.yaml:4: ip 10.0.0.7 has quotas in quotas.d, too; those of the file apply",
     )
     assert in_force.change([Change(Entity("filed"), rule(3.0))], now_ms=NOW_MS) == ({}, {})
     # The rule of the store is in force once the file has none.
@@ -117,7 +117,7 @@ def test_other_spellings_of_an_address_of_the_file_are_hidden() -> None:
     ]
     in_force.change([Change(entity, ip_rule(5.0)) for entity in spelled], now_ms=NOW_MS)
 
-    told = "has quotas in quotas.d, too; those of the file hold"
+    told = "has quotas in quotas.d, too; those of the file apply"
     said = tuple(f"f.yaml:4: ip {name} {told}" for name in ("2001:db8::1", "2001:DB8::1", "2001:db8:0::1"))
     assert in_force.doubles == said
     # A rule that is set again is still reported only once, and a removed rule is not reported.

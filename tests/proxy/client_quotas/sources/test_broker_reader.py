@@ -58,7 +58,7 @@ async def test_a_broker_without_the_api_is_an_error_and_leaves_no_thread_or_sock
     def work(server: Address) -> None:
         before = threading.active_count()
         reader = BrokerReader(AdminClient(), [server])
-        with pytest.raises(RefusedError, match="does not know DescribeClientQuotas"):
+        with pytest.raises(RefusedError, match="does not support DescribeClientQuotas"):
             reader.read()
         reader.close()
         assert threading.active_count() == before
@@ -93,7 +93,7 @@ async def test_a_malformed_answer_is_refused() -> None:
     def work(server: Address) -> None:
         reader = BrokerReader(AdminClient(), [server])
         try:
-            with pytest.raises(RefusedError, match="the answer cannot be read: "):
+            with pytest.raises(RefusedError, match="the response cannot be read: "):
                 reader.read()
         finally:
             reader.close()

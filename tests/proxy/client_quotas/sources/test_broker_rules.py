@@ -79,11 +79,11 @@ def test_unknown_keys_and_invalid_rates_are_skipped_and_logged() -> None:
 
     assert found.rules == {Entity(user="alice"): rule(producer_byte_rate=5.0)}
     assert found.passed_over == (
-        "new_rate, which is not known here",
-        "consumer_byte_rate=0 of user alice: no rate above 0",
-        "an entity of 'group', which is not known here",
-        "an entity of 'ip' and 'user', which is not known here",
-        "an entity of no type, which is not known here",
+        "the unknown key new_rate",
+        "consumer_byte_rate=0 of user alice: is not a rate above 0",
+        "an entity of 'group', which is not supported",
+        "an entity of 'ip' and 'user', which is not supported",
+        "an entity of no type, which is not supported",
     )
 
 
@@ -91,7 +91,7 @@ def test_entities_above_the_bound_are_skipped() -> None:
     found = rules_of(told(*(((("user", f"u{n}"),), {P: 5.0}) for n in range(5))), most=3)
 
     assert len(found.rules) == 3
-    assert found.passed_over == ("there are more than 3 entities: those above it have no rule here",)
+    assert found.passed_over == ("there are more than 3 entities: the others have no rule at this proxy",)
 
 
 def test_missing_authorization_names_the_needed_right() -> None:

@@ -118,7 +118,7 @@ async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> Non
         await eventually(lambda: watched.rate() == 5.0)
 
     assert watched.topic.state.lease_ends == 1
-    assert "quotas_from kafka://k:9092/store: no news for the time of the lease: 1 share" in caplog.text
+    assert "quotas_from kafka://k:9092/store: no news within the lease: 1 share" in caplog.text
 
 
 async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
@@ -140,7 +140,7 @@ async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCa
     assert watched.topic.failures == 2
     assert [record.getMessage().removeprefix("quotas_from kafka://k:9092/store: ") for record in caplog.records] == [
         "read, 1 rules and 0 shares",
-        "cannot be read: away; it is tried again, and what is known stays in force",
+        "cannot be read: away; trying again, and known quotas still apply",
         "read, 1 rules and 0 shares",
     ]
 
@@ -227,7 +227,7 @@ async def test_rules_that_failed_to_apply_are_retried(
         await eventually(lambda: ALICE in watched.changes)
 
     assert watched.changes == watched.topic.state.in_force
-    assert caplog.text.count("rules could not be put in force; it is tried again") >= 1
+    assert caplog.text.count("rules could not be applied; trying again") >= 1
     assert "OSError: broken" in caplog.text
 
 

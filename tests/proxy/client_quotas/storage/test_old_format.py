@@ -65,7 +65,7 @@ def test_old_store_is_imported_once_and_kept(store: Path, caplog: pytest.LogCapt
 
     assert opened(store).rules == RULES
 
-    assert f"{store}/{DATABASE}: imports the quotas of 7 entities from an earlier version" in caplog.text
+    assert f"{store}/{DATABASE}: importing the quotas of 7 entities from an earlier version" in caplog.text
     aside = {path.name.removesuffix(".imported"): path.read_bytes() for path in store.glob("*.imported")}
     assert aside == {path.name: path.read_bytes() for path in OLD_STORE.iterdir()}
     assert sorted(path.suffix for path in store.iterdir()) == ["", ".db", *[".imported"] * 4]

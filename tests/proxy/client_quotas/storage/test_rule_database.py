@@ -141,7 +141,7 @@ def test_sizes_are_measured_after_each_write(tmp_path: Path) -> None:
 
 def test_second_process_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path) as (database, _):
-        with pytest.raises(OSError, match="another process has the quota store"):
+        with pytest.raises(OSError, match="another process uses the quota store"):
             RuleDatabase(tmp_path).open()
         database.write(CHANGES[0])
     write_rules(tmp_path, CHANGES[1])
@@ -225,7 +225,7 @@ def test_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path, harm: Cal
     harm(tmp_path)
     before = contents(tmp_path)
 
-    message = r"quotas\.db is damaged: .*; put a copy of it in its place, or"
+    message = r"quotas\.db is damaged: .*; replace it with a backup, or"
     with pytest.raises(UnusableStoreError, match=message):
         RuleDatabase(tmp_path).open()
     with pytest.raises(UnusableStoreError, match=message):
@@ -247,7 +247,9 @@ def test_database_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path
 def test_rule_that_this_version_does_not_know_is_refused(tmp_path: Path) -> None:
     keep_strange(tmp_path, ALICE)
 
-    with pytest.raises(UnusableStoreError, match=r"quotas\.db, .*strange-0.*'Mars/Olympus' is no time zone.*; start"):
+    with pytest.raises(
+        UnusableStoreError, match=r"quotas\.db, .*strange-0.*'Mars/Olympus' is not a known time zone.*; start"
+    ):
         RuleDatabase(tmp_path).open()
 
 
@@ -317,7 +319,7 @@ def test_copy_keeps_the_rules_that_are_understood(tmp_path: Path) -> None:
     with opened(tmp_path, is_copy=True) as (_, stored):
         assert (stored.rules, len(stored.not_understood), stored.damage) == ({ALICE: RULE, BOB: RULE}, 3, None)
         assert stored.left_out is not None
-        assert stored.left_out.endswith("; that rule alone is left out, and so are 2 others")
+        assert stored.left_out.endswith("; only that rule is left out, and so are 2 others")
     # The other three rules are removed, so that no older version of them returns.
     assert read_store(tmp_path).rules == {ALICE: RULE, BOB: RULE}
 

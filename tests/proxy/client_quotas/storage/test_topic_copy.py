@@ -115,8 +115,8 @@ async def test_rules_that_are_not_understood_are_counted_and_leave_the_copy(
         assert again == understood
         assert read_store(tmp_path).rules == understood
         put(one, again, ALICE, rule(2.0))
-    assert "20 of 21 quotas that were known last can be read" in caplog.text
-    assert "'Europe/Berlin' is no time zone that is known here" in caplog.text
+    assert "20 of the 21 last known quotas can be read" in caplog.text
+    assert "'Europe/Berlin' is not a known time zone" in caplog.text
     assert read_store(tmp_path).rules == {**understood, ALICE: rule(2.0)}
 
 
@@ -130,7 +130,7 @@ async def test_damaged_copy_is_read_as_far_as_possible_and_written_again(
     again: dict[Entity, StoredRule] = {}
     async with running(tmp_path, again):
         assert 0 < len(again) < 1_000
-    assert f"is damaged: database disk image is malformed; it is set aside, and of its quotas {len(again)} can" in (
+    assert f"is damaged: database disk image is malformed; it was set aside; {len(again)} of its quotas could" in (
         caplog.text
     )
     last: dict[Entity, StoredRule] = {}

@@ -315,11 +315,11 @@ async def test_failed_write_is_refused_with_its_reason() -> None:
             await one.set(ALICE, {P: 5.0})
         assert no.value.error_code == POLICY_VIOLATION
         log.error = NotWrittenError("no answer", may_be_there=True)
-        with pytest.raises(NotKeptError, match=r"may be in kafka://k:9092/store or not.*: no answer") as no:
+        with pytest.raises(NotKeptError, match=r"may be in kafka://k:9092/store and apply later: no answer") as no:
             await one.set(ALICE, {P: 5.0})
         assert no.value.error_code == REQUEST_TIMED_OUT
         await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
-        with pytest.raises(NotKeptError, match="a name has 32768 bytes; 32767 is the most") as no:
+        with pytest.raises(NotKeptError, match="a name has 32768 bytes; at most 32767 are allowed") as no:
             await one.set(Entity(user="a" * 32_768), {P: 5.0})
         assert no.value.error_code == POLICY_VIOLATION
 
@@ -331,14 +331,14 @@ async def test_change_that_is_not_read_back_has_an_unknown_outcome(monkeypatch: 
     log = TopicLog()
     async with bed(log) as one:
         log.is_reading = False
-        with pytest.raises(NotKeptError, match="at offset 0, and not in force at this proxy yet") as no:
+        with pytest.raises(NotKeptError, match="at offset 0, but does not apply at this proxy yet") as no:
             await one.set(ALICE, {P: 5.0})
         assert no.value.error_code == REQUEST_TIMED_OUT
         with pytest.raises(NotKeptError, match=r"No quota was changed: .* is behind"):
             await one.set(ALICE, {P: 6.0})
         log.is_reading, log.garbles = True, True
         await eventually(lambda: one.stored)
-        with pytest.raises(NotKeptError, match="at offset 1, and was not understood when it was read back"):
+        with pytest.raises(NotKeptError, match="at offset 1, but could not be read back"):
             await one.set(ALICE, {P: 6.0})
         assert one.stored == {ALICE: rule(**{P: 5.0})}
 
@@ -379,7 +379,7 @@ async def test_change_written_to_a_recreated_topic_has_an_unknown_outcome() -> N
         assert (no.value.error_code, no.value.may_hold) == (REQUEST_TIMED_OUT, True)
 
         # If this is noticed before the write, nothing is written.
-        with pytest.raises(NotKeptError, match="ends at offset 1, and was read up to 9 before; ask again") as no:
+        with pytest.raises(NotKeptError, match="ends at offset 1, and was read up to 9 before; try again") as no:
             await one.set(ALICE, {P: 5.0})
         assert (no.value.error_code, no.value.may_hold) == (KAFKA_STORAGE_ERROR, False)
         assert len(log.records) == 1
@@ -431,7 +431,7 @@ async def test_changes_that_could_not_be_applied_are_tried_again(caplog: pytest.
         one.fails = 2
         log.write(Setting(user="alice", key=P, value=5.0))
         await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
-    assert caplog.text.count("records of a topic could not be applied; they are read again") == 2
+    assert caplog.text.count("records of a topic could not be applied; reading them again") == 2
 
 
 @on_uvloop
@@ -462,7 +462,7 @@ async def test_others_changes_are_logged_with_their_offsets(caplog: pytest.LogCa
     [
         ({"cleanup.policy": "delete"}, "has cleanup.policy=delete, and quotas would expire with its retention"),
         ({"cleanup.policy": "compact,delete"}, "has cleanup.policy=compact,delete, and quotas would expire"),
-        ({"compression.type": "zstd"}, "has compression.type=zstd, which no proxy reads"),
+        ({"compression.type": "zstd"}, "has compression.type=zstd, which no proxy can read"),
         (None, "grant DESCRIBE_CONFIGS for the topic"),
         ({"cleanup.policy": "compact", "compression.type": "gzip"}, ""),
     ],
@@ -496,7 +496,7 @@ async def test_error_in_the_configuration_check_does_not_stop_the_store(caplog: 
             log.is_away = True
             await eventually(lambda: not one.store.is_connected)
             log.is_away = False
-            await eventually(lambda: f"store {NAME}: its configuration could not be looked at" in caplog.text)
+            await eventually(lambda: f"store {NAME}: its configuration could not be read" in caplog.text)
         log.config = None
         log.is_away = True
         await eventually(lambda: not one.store.is_connected)
@@ -513,6 +513,6 @@ async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
     log = TopicLog()
     async with bed(log, tmp_path):
         other = Bed(log, tmp_path)
-        with pytest.raises(OSError, match="another process has the quota store"):
+        with pytest.raises(OSError, match="another process uses the quota store"):
             await other.store.open()
         await other.store.close()

@@ -150,7 +150,7 @@ def test_shares_are_ignored_with_one_warning() -> None:
     reader = Reader().starts(share, share, News(published_ms=1, lease_ms=1_000))
 
     assert reader.settles() == []
-    assert reader.said() == ["has shares of proxies, which hold with quotas_from alone: they are passed over"]
+    assert reader.said() == ["has shares of proxies, which apply only with quotas_from: they are ignored"]
 
 
 def test_copy_holds_until_the_topic_is_read() -> None:
@@ -187,7 +187,7 @@ def test_recreated_topic_is_warned_of() -> None:
     assert reader.settles() == [Change(ALICE, None)]
     assert reader.said() == [
         "was created again: it ends at offset 0, and was read up to 2 before",
-        "has no quotas any more; those of 1 entity that were known are taken back",
+        "has no quotas any more; the known quotas of 1 entity are removed",
     ]
 
 
@@ -244,7 +244,7 @@ def test_number_of_entities_is_bounded() -> None:
     reader = Reader().starts(*(setting(P, 1.0, user=f"u{number}") for number in range(6)))
 
     assert len(reader.settles()) == 4
-    assert reader.said() == ["has more than 4 entities: those above it are passed over, from offset 4 on"]
+    assert reader.said() == ["has more than 4 entities: further ones are ignored, from offset 4 on"]
     assert reader.state.not_understood == 2
 
 
@@ -457,7 +457,7 @@ def test_limits_without_their_terms_do_not_apply_and_cannot_be_changed() -> None
         assert reader.settles() == []
         assert list(reader.state.sources) == [ALICE]
         (said,) = reader.said()
-        assert said.endswith("; none of the limits that were set for this entity hold here")
+        assert said.endswith("; none of the limits that were set for this entity apply")
 
         reader.takes(setting(C, 6.0), first=2)
         assert reader.settles() == []

@@ -193,7 +193,7 @@ async def test_any_error_of_the_library_is_reported(cluster: Cluster, monkeypatc
 @pytest.mark.parametrize(
     ("answer", "is_final", "message"),
     [
-        (TOO_LARGE, True, "the topic takes no batch of this size; ask for less at a time"),
+        (TOO_LARGE, True, "the topic accepts no batch of this size; change fewer quotas at once"),
         (DENIED, False, "this client needs the rights READ, WRITE and DESCRIBE for the topic"),
     ],
 )
@@ -212,7 +212,7 @@ async def test_batch_that_is_too_large_is_not_tried_again(
 async def test_a_topic_of_several_partitions_is_not_written(cluster: Cluster) -> None:
     cluster.partitions = 2
 
-    with pytest.raises(NotWrittenError, match="exactly one partition, it has 2"):
+    with pytest.raises(NotWrittenError, match="exactly one partition, but has 2"):
         await Writer(SETTINGS, "me").append(ONE)
 
 
@@ -223,7 +223,7 @@ async def test_topic_that_gains_partitions_is_no_longer_written(cluster: Cluster
     cluster.partitions = 2
 
     for _ in range(2):
-        with pytest.raises(NotWrittenError, match="exactly one partition, it has 2"):
+        with pytest.raises(NotWrittenError, match="exactly one partition, but has 2"):
             await writer.append(ONE)
 
     assert records_of(cluster) == [ONE]
@@ -242,7 +242,7 @@ async def test_large_request_is_one_readable_batch(cluster: Cluster) -> None:
     assert {type(one.record).__name__ for one in read} == {"Setting"}
     assert await Writer(SETTINGS, "me").append(many) == 0
     assert records_of(cluster) == [many]
-    with pytest.raises(NotWrittenError, match="ask for less at a time"):
+    with pytest.raises(NotWrittenError, match="change fewer quotas at once"):
         await Writer(SETTINGS, "me").append([(b"k" * 1_000_000, None)] * (MOST_DECOMPRESSED_BYTES // 1_000_000 + 1))
 
 

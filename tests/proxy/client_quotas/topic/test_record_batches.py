@@ -10,7 +10,7 @@ from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule
 from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, RecordBatches
 from tests.support.record_batches import batch, compressed, resealed
 
-OTHER_CODEC = "it is compressed by other means than gzip; write without compression, or with gzip"
+OTHER_CODEC = "it is compressed, but not with gzip; write without compression, or with gzip"
 
 
 def rule(number: int) -> Rule:

@@ -259,7 +259,7 @@ async def test_a_wrong_checksum_is_read_again(cluster: Cluster) -> None:
     [
         (3, 0, "there is no such topic"),
         (29, 0, "the cluster does not allow it: this client needs the right to READ and DESCRIBE the topic"),
-        (0, 2, "the topic must have exactly one partition, it has 2: create it again with one"),
+        (0, 2, "the topic must have exactly one partition, but has 2: create it again with one"),
         (5, 1, "[Error 5] LeaderNotAvailableError"),
     ],
 )
@@ -374,7 +374,7 @@ async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
 
     assert told[0] == ReadFailed(
         "its leader is reached at 127.0.0.1:9092, which is this proxy's own 0.0.0.0:9092: name a "
-        "listener of the brokers that no proxy is in front of",
+        "listener of the brokers that has no proxy in front",
         is_own_fault=True,
     )
     assert all(isinstance(request, MetadataRequest) for request in cluster.asked[: told.index(ReadingBegan())])
@@ -408,11 +408,11 @@ async def test_a_moved_leader_and_added_partitions_are_noticed_while_fetches_suc
         await until(lambda told: EndReached() in told)
         cluster.leader_id = 8
         await until(lambda told: isinstance(told[-1], EndReached) and told.count(EndReached()) == 2)
-        assert [one.reason for one in told if isinstance(one, ReadFailed)] == ["its leader is another broker by now"]
+        assert [one.reason for one in told if isinstance(one, ReadFailed)] == ["its leader is another broker now"]
 
         cluster.partitions = 3
         await until(lambda told: isinstance(told[-1], ReadFailed))
-        assert "exactly one partition, it has 3" in str(told[-1])
+        assert "exactly one partition, but has 3" in str(told[-1])
 
 
 @pytest.mark.usefixtures("_looks_often")
@@ -431,7 +431,7 @@ async def test_a_partitioned_broker_alone_does_not_change_the_leader(
         assert not any(isinstance(one, ReadFailed) for one in told)
 
         cluster.silent, cluster.mistaken = frozenset(BROKERS[2:]), frozenset(BROKERS[:2])
-        await until(lambda told: ReadFailed("its leader is another broker by now") in told)
+        await until(lambda told: ReadFailed("its leader is another broker now") in told)
 
 
 @pytest.mark.usefixtures("_looks_often")

@@ -205,8 +205,8 @@ def test_addresses_and_terms_are_counted_and_logged_as_for_stores() -> None:
     assert topic.rates() == {}
     assert topic.state.not_understood == 3  # the terms count too: alice has no limit that they could apply to
     assert topic.said()[0] == (
-        'warning: offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses hold where the topic is '
-        "the proxy's store"
+        'warning: offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses apply only if the topic '
+        "is the proxy's store"
     )
 
 
@@ -235,8 +235,8 @@ def test_settings_that_have_terms_do_not_hold_without_them() -> None:
     assert topic.rates() == {bob: 6.0}
     (said,) = topic.said()
     assert said == (
-        'warning: offset 2 was not understood: key of {"user":"alice","key":"terms"}: terms hold where the topic is '
-        "the proxy's store; here none of the limits that were set for this entity do"
+        'warning: offset 2 was not understood: key of {"user":"alice","key":"terms"}: terms apply only if the topic is '
+        "the proxy's store; none of the limits that were set for this entity apply"
     )
 
     topic.read(setting("producer_byte_rate", 7.0), terms)
@@ -257,7 +257,7 @@ def test_terms_that_could_not_be_written_again_are_counted() -> None:
 
     assert topic.rates() == {ALICE: 5.0}
     assert topic.state.not_understood == 1
-    assert "terms hold where the topic is the proxy's store" in topic.said()[0]
+    assert "terms apply only if the topic is the proxy's store" in topic.said()[0]
 
 
 def test_settings_with_terms_of_an_unknown_form_do_not_hold() -> None:
@@ -282,8 +282,8 @@ def test_the_file_overrules_the_topic_and_that_is_logged_once() -> None:
 
     assert topic.rates() == {}
     assert topic.said() == [
-        "there is news: 0 shares of this proxy hold",
-        "warning: has a limit for user 'filed', whose rule is in f.yaml:3: the file's holds, remove one",
+        "the topic has news: 0 shares of this proxy applied",
+        "warning: has a limit for user 'filed', whose rule is in f.yaml:3: the rule of the file applies; remove one",
     ]
     topic.read(Rule(user="filed", limits=produce(6.0)))
     assert topic.rates() == {}
@@ -347,9 +347,9 @@ def test_the_lease_ends_on_time_and_begins_again_with_the_next_news() -> None:
     topic.read(NEWS, now_ms=NOW_MS + 20_000, since_ms=NOW_MS + 19_700)
     assert (topic.rates(), topic.state.next_ms) == ({ALICE: 2.0}, NOW_MS + 29_700)
     assert topic.said() == [
-        "there is news: 1 share of this proxy hold",
-        "warning: no news for the time of the lease: 1 share of this proxy hold no longer, the rules for all do",
-        "there is news: 1 share of this proxy hold",
+        "the topic has news: 1 share of this proxy applied",
+        "warning: no news within the lease: 1 share of this proxy ended, and the rules for all proxies apply",
+        "the topic has news: 1 share of this proxy applied",
     ]
 
 
@@ -561,7 +561,7 @@ def test_the_number_of_entities_is_bounded() -> None:
 
     assert topic.rates() == {("u0", None): 2.0, ("u2", None): 1.0, ("u9", None): 3.0}
     assert topic.said() == [
-        "warning: has more than 3 entities: those above it are passed over, from offset 3 on",
+        "warning: has more than 3 entities: further ones are ignored, from offset 3 on",
     ]
     assert topic.state.not_understood == 2
 
@@ -775,6 +775,6 @@ def test_notices_are_returned_once() -> None:
     topic = Topic().started(NEWS)
 
     assert list(topic.state.notices) == [
-        Notice(is_warning=False, text="there is news: 0 shares of this proxy hold"),
+        Notice(is_warning=False, text="the topic has news: 0 shares of this proxy applied"),
     ]
     assert list(topic.state.notices) == []

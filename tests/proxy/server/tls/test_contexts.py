@@ -171,7 +171,7 @@ def test_without_a_name_to_check_the_signer_still_counts(tmp_path: Path, setting
     with pytest.raises(ssl.SSLCertVerificationError) as found:
         shake(server, upstream_side_context(tls))
 
-    assert "is not signed by any in" in broker_fault(found.value, TlsContext(tls), "b")
+    assert "is not signed by any certificate in" in broker_fault(found.value, TlsContext(tls), "b")
 
 
 # -- changed files --
@@ -325,7 +325,7 @@ def test_watch_reloads_changed_files(
 
     asyncio.run(until_replaced())
 
-    assert "is in force for new connections, until" in caplog.records[-1].message
+    assert "new connections use the changed certificates, until" in caplog.records[-1].message
 
 
 # -- texts of errors --
@@ -359,7 +359,7 @@ def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
     ("reason", "message"),
     [
         ("WRONG_VERSION_NUMBER", "b does not speak TLS there; use its TLS port, or remove upstream_tls"),
-        ("UNSUPPORTED_PROTOCOL", "b speaks no version of TLS from 1.2 on"),
+        ("UNSUPPORTED_PROTOCOL", "b does not support TLS 1.2 or later"),
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "b refuses the handshake (certificate required); if it asks"),
         ("SOMETHING_ELSE", "the TLS handshake with b failed: [SSL: SOMETHING_ELSE]"),
     ],
