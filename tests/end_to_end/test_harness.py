@@ -14,7 +14,7 @@ from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.crowds import Answer, Outcome
 from tests.end_to_end.support.frames import raw_client, record_batch
 from tests.end_to_end.support.kafka import DIRECT, PROXIED, Kafka
-from tests.end_to_end.support.processes import HarnessError, free_port, run
+from tests.end_to_end.support.processes import HarnessError, free_port, run, wait_until
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quick_java import class_archive, compiled, reading
 from tests.end_to_end.support.shares import fairness, shares
@@ -89,8 +89,12 @@ def test_killed_broker_restarts_with_its_ports_and_records(mortal_kafka: Kafka) 
     mortal_kafka.broker.kill()
     mortal_kafka.broker.restart()
 
-    with raw_client(port) as client:
-        assert b"kept" in client.fetch(topic, offset=0, max_bytes=1_000_000).records
+    def record_is_back() -> bool:
+        with raw_client(port) as client:
+            return b"kept" in client.fetch(topic, offset=0, max_bytes=1_000_000).records
+
+    # The broker answers before it leads the partition again.
+    wait_until(record_is_back, timeout_s=30, what="the record is read again")
 
 
 def test_second_proxy_of_a_cluster_names_the_first_in_its_error() -> None:
