@@ -1,1 +1,1 @@
-"""Keeps the limits on replication traffic, which come from the configuration file or from the cluster's own configs."""
+"""Determines the limits on replication traffic, from the configuration file or the cluster's own configs."""

@@ -1,4 +1,4 @@
-"""Reads replication throttles, topic ids and reassignments from the cluster."""
+"""Reads replication throttles, topic ids and reassignments from the cluster, as an admin client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IDENTIFY_TIMEOUT_MS: Final = 3_000
 
 
 class ClusterReader:
-    """Reads from one cluster, on connections that stay open between calls.
+    """Reads the state of one cluster, on connections that stay open between calls.
 
     Every method blocks, and only one thread at a time may read. After an exception, such as one of
     ``admin_client.ADMIN_ERRORS``, close this reader and create another.
@@ -41,7 +41,7 @@ class ClusterReader:
         self._client.close()
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Return the cluster's brokers, and the other data that the arguments request.
+        """Read the state of the cluster: always its brokers and their racks, and the rest as the arguments request.
 
         Args:
             has_topics: Whether to read topic ids.
@@ -59,11 +59,10 @@ class ClusterReader:
         )
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at ``upstream``; None if that broker has none of ``node_ids``.
+        """Return which of ``node_ids`` is that of the broker at ``upstream``; None if that broker has none of them.
 
-        A Metadata response does not show the node id if the brokers advertise addresses of a proxy. So the broker is
-        asked for the configs of all ``node_ids``. The broker answers for its own node id, and refuses the others
-        (INVALID_REQUEST).
+        A Metadata response does not show this if the brokers advertise addresses of a proxy. So the broker is asked for
+        the configs of all ``node_ids``. It answers for its own node id, and refuses the others (INVALID_REQUEST).
         """
         query = ConfigQuery(ConfigKind.BROKER, tuple(map(str, node_ids)), _RATES)
         with BrokerClient(self._settings, (upstream,), timeout_ms=_IDENTIFY_TIMEOUT_MS) as client:

@@ -1,4 +1,4 @@
-"""Computes the replication throttles that the cluster's own configs set, and drops those that seem to be forgotten.
+"""Computes the replication throttles that the cluster's own configs set, and drops any that seem to be forgotten.
 
 This module does no I/O and reads no clock.
 """
@@ -26,7 +26,9 @@ _MOST_NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """The state of the cluster on which limits on replication depend. It is empty until the cluster answers.
+    """Holds the part of the cluster's state from which the replication limits are computed.
+
+    Until the cluster first answers, it contains at most node ids from the configuration file.
 
     Rates are in bytes per second. A broker without a rate is unlimited, and a rate of 0 stops throttled replication. A
     topic without a list has no throttled replicas. Unless ``replication.from_cluster`` is set, there are no rates or
@@ -44,13 +46,13 @@ class ClusterView:
 
     @property
     def has_throttle(self) -> bool:
-        """Whether the cluster's configs have a rate or a list of throttled replicas."""
+        """Whether any broker has a replication rate, or any topic has a list of throttled replicas."""
         return bool(self.leader_rates or self.follower_rates or self.leader_replicas or self.follower_replicas)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """The cluster's answers to one poll. If a field is None, its last known value stays in force."""
+    """Holds what one poll read from the cluster. If a field is None, its last known value still applies."""
 
     racks: Mapping[int, str | None]  # by node id, of all brokers
     topic_names: Mapping[bytes, str] | None = None
@@ -76,7 +78,7 @@ def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
-    """Return ``before`` updated with ``readings``, and an error text for each invalid config value."""
+    """Return ``before`` with the changes in ``readings``, and an error text for each invalid config value."""
     unread: list[str] = []
     view = replace(
         before,
@@ -93,15 +95,15 @@ def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple
 
 
 def without_throttle(view: ClusterView) -> ClusterView:
-    """Return a copy of the view without any throttle."""
+    """Return a copy of the view that contains no rates and no lists of throttled replicas."""
     return replace(view, leader_rates={}, follower_rates={}, leader_replicas={}, follower_replicas={})
 
 
 class Lease:
-    """Drops a throttle that is still set ``lease_ms`` after the last reassignment has ended.
+    """Stops enforcing a throttle that the cluster still has ``lease_ms`` after the last reassignment ended.
 
-    The operator has probably forgotten such a throttle, which slows replicas down. If the throttle changes, the lease
-    begins again.
+    The operator has probably forgotten to remove such a throttle, which slows replicas down. If the throttle changes,
+    the lease begins again.
     """
 
     def __init__(self, lease_ms: int | None) -> None:
@@ -117,7 +119,7 @@ class Lease:
         return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return the view to enforce, and new messages for the operator."""
+        """Return the view to enforce, without the throttle if the lease is over, and warnings for the operator."""
         throttle = replace(view, topic_names={}, racks={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle

@@ -33,10 +33,10 @@ _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """The methods of ``ClusterReader`` that the watcher calls."""
+    """The methods of ``ClusterReader`` that the watcher uses. Tests pass another implementation."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Return the data that the arguments request. See ``ClusterReader.read``."""
+        """Read the state of the cluster. See ``ClusterReader.read``."""
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
         """Return the node id of the broker at ``upstream``. See ``ClusterReader.identify``."""
@@ -46,7 +46,9 @@ class ConfigReader(Protocol):
 
 
 class ReplicationWatcher:
-    """Polls the state of one cluster, and reports each change. Its public methods run on the event loop.
+    """Polls the state of one cluster, and reports each change of its ``ClusterView``.
+
+    Its public methods run on the event loop.
 
     Attributes:
         view: The view that was last passed to ``on_view``.
@@ -97,7 +99,10 @@ class ReplicationWatcher:
         return self._lease.is_orphaned
 
     def request(self) -> None:
-        """Request a poll soon that reads all topics too, for example to find a new topic id. May be called often."""
+        """Ask for a poll soon that also reads all topics, for example because a fetch names an unknown topic id.
+
+        Calls may be frequent, because polls are a minimum time apart.
+        """
         self._all_topics_from_ms = 0
         self._requested.set()
 
@@ -205,7 +210,10 @@ class ReplicationWatcher:
             self._report()
 
     def _close(self) -> None:
-        """Close the connection to the cluster, in a thread because closing may block. A reading in progress fails."""
+        """Close the connection to the cluster. A call that is in progress on it fails.
+
+        A thread does this, because closing may block.
+        """
         self._epoch += 1
         reader, self._reader = self._reader, None
         if reader is not None:

@@ -1,7 +1,7 @@
-"""Defines a record of the usage log, which is the use of one bucket in one interval, and encodes it as JSON.
+"""Data classes for the records of the usage log, and their encoding as JSON.
 
-A bucket holds the usage of one user, one client-id, or both together, for one kind of quota.
-``docs/reference/usage-log.md`` documents the format.
+A record tells how much one bucket was used in one interval. A bucket counts the usage of one user, one client-id, or
+both together, for one kind of quota. ``docs/reference/usage-log.md`` documents the format.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """Identifies the bucket to which a record belongs."""
+    """Identifies the bucket that a record describes, by its broker, kind of quota, user and client-id."""
 
     broker: int | None  # the node id, or None while it is unknown
     kind: str
@@ -24,10 +24,11 @@ class UsageKey(NamedTuple):
 
 
 class UsageCounts(NamedTuple):
-    """The use of a bucket in one interval, and the quota rule of the bucket.
+    """Holds how much a bucket was used in one interval, and the quota rule that applied to the bucket.
 
-    ``amount`` is what was charged: bytes (produce, fetch, replication), per cent of a thread times milliseconds
-    (request), requests, partitions or connections. It is negative if more was refunded than charged.
+    ``amount`` is the total charge. Its unit depends on the kind of quota: bytes (produce, fetch, replication), per cent
+    of a thread times milliseconds (request), requests, partitions or connections. It is negative if more was refunded
+    than charged.
     """
 
     amount: int
@@ -41,7 +42,7 @@ class UsageCounts(NamedTuple):
     connections: int | None = None  # how many connections share the bucket; None if unknown
 
     def plus(self, later: "UsageCounts") -> "UsageCounts":
-        """Return the sum of this use and a later use, with the limit and the rule of ``later``."""
+        """Return the sum of these counts and those of a later interval, with the limit and the rule of ``later``."""
         counts = [one.connections for one in (self, later) if one.connections is not None]
         return later._replace(
             connections=sum(counts) if counts else None,
@@ -54,7 +55,7 @@ class UsageCounts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Records of one interval, either all or a part of them."""
+    """Holds records of one interval. The records of an interval may be divided among several batches."""
 
     proxy: str
     start_ms: int  # Unix time
@@ -62,13 +63,13 @@ class Batch(NamedTuple):
     records: tuple[tuple[UsageKey, UsageCounts], ...]
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each record as a line of JSON in ASCII, without the line end."""
+        """Yield each record as one line of JSON in ASCII, without the line end."""
         head = _encode({"start_ms": self.start_ms, "interval_ms": self.interval_ms, "proxy": self.proxy})[:-1] + ","
         for identity, usage in self.records:
             yield (head + _encode(_fields(identity, usage))[1:]).encode("ascii")
 
     def keys(self) -> Iterator[bytes]:
-        """Yield the key under which each record is sent to a Kafka topic, as JSON."""
+        """Yield the key, as JSON, with which each record is sent to a Kafka topic. The order is that of ``lines``."""
         for identity, _ in self.records:
             yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
 

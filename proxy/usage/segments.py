@@ -34,7 +34,10 @@ _TAIL_BYTES: Final = 64 * 1024  # longer than any line, which has some 3 KB at m
 
 
 class Segments:
-    """Writes the usage log of one proxy to files. Call ``begin`` first. A call that has failed may be repeated."""
+    """Writes the usage log of one proxy to files, one after the other.
+
+    Call ``begin`` first. A call that has raised an error may be repeated.
+    """
 
     name = "files"
 
@@ -58,10 +61,12 @@ class Segments:
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
-        """Lock the files, and complete those that a crash has left behind. Return the last logged ``start_ms``, or 0.
+        """Lock this proxy's files, and complete any file that a crash has left unfinished.
+
+        Return the ``start_ms`` of the last record in the files, or 0 if there is none.
 
         Raises:
-            OSError: If the directory cannot be used, or another process uses it.
+            OSError: If the directory cannot be used, or another process has locked the files.
         """
         if fault := directory_fault(self._directory):
             raise OSError(fault)
@@ -139,7 +144,7 @@ class Segments:
         self._rotate_from_ms = now_ms + self._settings.rotate_interval_ms
 
     def _append(self, chunk: bytes) -> None:
-        """Append whole lines to the open file, either all of them or none."""
+        """Append a chunk of whole lines to the open file, either all of them or none."""
         view, written = memoryview(chunk), 0
         try:
             while written < len(chunk):
@@ -188,7 +193,7 @@ class Segments:
 
 
 def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines into chunks, so that one system call writes many lines."""
+    """Join lines into large chunks, so that one system call writes many lines."""
     some: list[bytes] = []
     size_bytes = 0
     for count, line in enumerate(lines, start=1):
@@ -204,7 +209,10 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _complete_leftover(path: Path) -> None:
-    """Complete a file that a crash has left behind. Cut off an incomplete last line."""
+    """Give a file that a crash has left unfinished its final name, after cutting off an incomplete last line.
+
+    A file without a whole line is removed.
+    """
     size_bytes = path.stat().st_size
     whole_bytes = _end_of_last_line(path, size_bytes)
     if not whole_bytes:

@@ -1,8 +1,8 @@
-"""Queues batches of the usage log, and writes them to files or to a topic in a thread.
+"""Queues batches of usage records, and writes them to files or to a topic in a thread.
 
-A failed write is retried until it succeeds. While the queue is full, no counters are read, and the current interval
-gets longer. So no record is lost. When the proxy stops, the writes have a time limit, and records that are still queued
-after it are dropped.
+A failed write is retried until it succeeds. While the queue is full, the caller does not end the current interval, so
+the interval gets longer and no usage is lost. When the proxy stops, the writes have a time limit, and records that are
+still queued after it are dropped.
 """
 
 import logging
@@ -23,7 +23,10 @@ _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """Writes batches to one destination. A sink calls it in a thread, and retries a method that raises an error."""
+    """Writes batches to one destination: files or a topic.
+
+    A sink calls the methods in its thread. If a method raises an error, the sink logs it and calls the method again.
+    """
 
     name: str
 
@@ -45,15 +48,17 @@ class Writer(Protocol):
 
 
 class Sink:
-    """Passes the batches in its queue to ``writer``, in a thread.
+    """Queues batches, and writes them with ``writer`` in a thread of its own.
 
     Attributes:
         written: The number of records that were written since the start.
-        dropped: The number of records that were not written before the time limit of a stop.
+        dropped: The number of records that could not be written before the proxy stopped.
         failures: The number of failed attempts to write.
         is_failing: Whether the last attempt to write failed.
         last_write_s: The Unix time at which the last batch was written, or 0 before the first batch.
-        last_start_ms: The result of ``Writer.begin``; None until the writer has begun.
+        queued: The number of records in the queue.
+        last_start_ms: The start of the last interval that was logged before this process started, or 0 if unknown. None
+            until ``Writer.begin`` has returned it.
     """
 
     def __init__(self, writer: Writer, *, retry_s: float = _RETRY_S, most: int = MAX_QUEUED_RECORDS) -> None:
@@ -82,7 +87,7 @@ class Sink:
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue accepts another batch, of any size."""
+        """Whether the queue holds fewer records than its limit. If so, it accepts another batch of any size."""
         return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
@@ -93,13 +98,13 @@ class Sink:
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask the thread to end when the queue is written or ``timeout_s`` has passed. Return at once."""
+        """Ask the thread to end once it has written the queue, or after ``timeout_s`` at the latest. Return at once."""
         with self._changed:
             self._ends_s = monotonic() + timeout_s
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the thread ends, or for ``timeout_s``. Records that are then still queued count as dropped."""
+        """Wait up to ``timeout_s`` for the thread to end. Records that are then still queued count as dropped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self.queued:
@@ -135,7 +140,7 @@ class Sink:
         self.last_write_s = time()
 
     def _next(self) -> Batch | None:
-        """Wait for the next batch and return it, or None after a stop. While waiting, complete files that are due."""
+        """Wait for the next batch and return it, or None after a stop. Meanwhile complete files that are due."""
         while True:
             due_ms = self._writer.rotate_from_ms
             if due_ms is not None and monotonic_ns() // 1_000_000 >= due_ms:
@@ -149,7 +154,7 @@ class Sink:
                 self._changed.wait(None if due_ms is None else max(0.0, due_ms / 1_000 - monotonic()))
 
     def _retried(self, work: Callable[[], None], what: str) -> bool:
-        """Call ``work`` until it succeeds. Return False if the time limit of a stop passes first."""
+        """Call ``work`` until it succeeds, and return True. Return False if the time limit of ``stop`` passes first."""
         while True:
             try:
                 work()
@@ -170,7 +175,7 @@ class Sink:
                 return True
 
     def _wait_to_retry(self) -> bool:
-        """Wait before the next attempt. Return False if the time limit of a stop has passed."""
+        """Wait before the next attempt. Return False if the time limit of ``stop`` has passed."""
         until_s = monotonic() + self._retry_s
         with self._changed:
             while (left_s := until_s - monotonic()) > 0:

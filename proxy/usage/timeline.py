@@ -1,4 +1,4 @@
-"""Determines the start of each interval of the usage log, in Unix time.
+"""Determines when each interval of the usage log started, in Unix time.
 
 Each start is later than the one before, even if the wall clock steps. If the wall clock steps forward, there is a gap
 between two intervals. If it steps back, each interval starts only half its length after the one before, so that
@@ -12,14 +12,17 @@ _JITTER_MS: Final = 20
 
 
 class Span(NamedTuple):
-    """An interval of the usage log."""
+    """Holds the start and the length of one interval of the usage log."""
 
     start_ms: int  # Unix time
     interval_ms: int  # at least 1
 
 
 class Timeline:
-    """Divides time into intervals. ``wall_ms`` is Unix time, and ``now_ms`` is the time on a monotonic clock."""
+    """Divides time into the consecutive intervals of the usage log.
+
+    In all methods, ``wall_ms`` is the current Unix time, and ``now_ms`` the current time of a monotonic clock.
+    """
 
     def __init__(self, *, wall_ms: int, now_ms: int) -> None:
         self._end_ms = wall_ms  # the end of the last interval
@@ -27,11 +30,11 @@ class Timeline:
         self._now_ms = now_ms
 
     def start_after(self, start_ms: int) -> None:
-        """Let the next intervals start after ``start_ms``, which is the last start that is already in the log."""
+        """Make all further intervals start after ``start_ms``, the start of the last interval in the log."""
         self._least_ms = max(self._least_ms, start_ms + 1)
 
     def roll(self, *, wall_ms: int, now_ms: int) -> Span:
-        """End the current interval, begin the next, and return the one that has ended."""
+        """End the current interval, begin the next, and return the one that ended."""
         interval_ms = max(now_ms - self._now_ms, 1)
         by_wall_ms = wall_ms - self._end_ms
         if abs(by_wall_ms - interval_ms) <= _JITTER_MS and by_wall_ms > 0:

@@ -1,8 +1,9 @@
 """Writes the usage log to a Kafka topic, with aiokafka's idempotent producer.
 
-The producer runs on an event loop of its own in the sink's thread, because its work would delay clients. This module is
-imported only if a topic is configured, because it loads aiokafka. If a failed write is retried, a new producer sends
-the records without an acknowledgement again. So a record may be in the topic twice, with the same key and start.
+The producer runs on an event loop of its own in the sink's thread, because its work would delay clients on the main
+one. This module is imported only if a topic is configured, because it loads aiokafka. After a failed write, a new
+producer sends the unacknowledged records again. The topic may therefore contain a record twice, with the same key and
+``start_ms``.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 
 class TopicWriter:
-    """Writes the batches of a sink to one topic."""
+    """A ``Writer`` that sends each record of the usage log to one topic, as a message of its own."""
 
     name = "topic"
     rotate_from_ms = None
@@ -41,7 +42,7 @@ class TopicWriter:
         self._left: list[tuple[bytes, bytes]] = []  # keys and values of its unsent records
 
     def begin(self) -> int:
-        """Connect to the cluster. Return 0, because the last logged interval is not read from the topic.
+        """Connect to the cluster. Return 0, which means that the last logged interval is unknown.
 
         Raises:
             Exception: If the cluster cannot be reached, or a password or certificate file cannot be used.
@@ -53,7 +54,7 @@ class TopicWriter:
         """Send all records of a batch. After a failure, call it again with the same batch to send the rest.
 
         Raises:
-            Exception: If the broker has not acknowledged some records in time.
+            Exception: If the cluster cannot be reached, or some records were not acknowledged in time.
         """
         if batch is not self._batch:
             self._batch, self._left = batch, list(zip(batch.keys(), batch.lines(), strict=True))
@@ -61,7 +62,7 @@ class TopicWriter:
         self._batch = None
 
     def complete(self) -> None:
-        """Do nothing, because a topic has no open file."""
+        """Do nothing: there is no file to complete."""
 
     def end(self) -> None:
         """Disconnect from the cluster."""
