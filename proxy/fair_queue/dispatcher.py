@@ -1,18 +1,18 @@
-"""The queue and the slots of one broker, with separate ones for control requests.
+"""Decides which requests one broker gets now, which wait in a queue, and which are refused.
 
-A ticket is a connection's place in the queue. A lane is a queue with its own slots. The methods of ``Dispatcher`` move
-a ticket through these states:
+A slot allows a connection to have a request at the broker. A ticket is a connection's place in the queue. A lane is a
+queue with slots of its own. The methods of ``Dispatcher`` move a ticket through these states:
 
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
           └─> a refusal              └─> park ──> done
 
 Each connection has one ticket, with which it asks for a slot for its oldest unanswered request. A freed slot goes to
-the next waiting ticket at once. ``granted`` returns the tickets that got a slot, so that the caller can wake their
-connections.
+the next waiting ticket at once. ``granted`` returns the tickets that received a slot after waiting, so that the caller
+can wake their connections.
 
-Control requests are heartbeats, commits and the like. They have a lane of their own, so that they do not wait behind
-other requests. Users take turns in this lane.
+Control requests are heartbeats, offset commits and the like. They have a lane of their own, so that they do not wait
+behind other requests. Within this lane, users take turns.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _NO_BOUND: Final = 2**31 - 1
 
 
 class State(Enum):
-    """The state of a ticket."""
+    """What a ticket is doing: whether it has a request, waits for a slot, or has one."""
 
     IDLE = auto()  # it has no request
     WAITING = auto()  # it is queued, or waits for room in the queue
@@ -44,9 +44,10 @@ _WAITING: Final = State.WAITING
 class Ticket:
     """A connection's place in the queue of one broker, used for each of the connection's requests in turn.
 
-    The caller sets ``owner``, ``identity``, ``level`` and ``is_control``, but only while the ticket is idle. The
-    dispatcher sets the time of the last ``ask`` (``arrived_us``), the time at which the ticket got its slot
-    (``started_us``), and ``state``.
+    The caller sets these attributes, but only while the ticket is idle: ``owner`` (whatever the caller needs to find
+    the connection again), ``identity`` (the user or client that takes turns with others), ``level`` (the priority
+    level) and ``is_control``. The dispatcher sets ``arrived_us`` (the time of the last ``ask``), ``started_us`` (the
+    time at which the ticket received its slot) and ``state``.
     """
 
     __slots__ = ("arrived_us", "identity", "is_control", "level", "owner", "started_us", "state")
@@ -62,7 +63,7 @@ class Ticket:
 
 
 class Answer(Enum):
-    """The decision about a request that asks for a slot."""
+    """The dispatcher's answer to a ticket that asks for a slot."""
 
     RUN = auto()  # the request has a slot
     WAIT = auto()  # the request waits until `granted` returns its ticket; the connection is not read meanwhile
@@ -82,13 +83,13 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatcherOptions:
-    """How requests wait for one broker.
+    """The settings of a ``Dispatcher``.
 
     Attributes:
-        queue: The shape of the queue.
+        queue: The settings of the queue for all requests that are not control requests.
         is_backoff_enabled: Whether a request that finds no room in the queue is refused. Otherwise it waits.
         disconnects_when_slow: Whether a refusal because of slow responses also closes the connection, as in Hadoop.
-        control_slots: How many control requests the broker gets at a time.
+        control_slots: How many control requests may be at the broker at a time.
     """
 
     queue: QueueOptions = field(default_factory=QueueOptions)
@@ -98,7 +99,10 @@ class DispatcherOptions:
 
 
 class Lane:
-    """A queue of tickets with its own slots. ``in_flight`` is the number of slots in use."""
+    """A queue of tickets with its own slots.
+
+    ``limit`` says how many slots there are, and ``in_flight`` how many are in use.
+    """
 
     __slots__ = ("in_flight", "limit", "queue")
 
@@ -109,7 +113,10 @@ class Lane:
 
 
 class Dispatcher:
-    """The two lanes of one broker. ``normal`` is the lane of all requests that are not control requests."""
+    """Gives the slots of one broker to tickets.
+
+    ``normal`` is the lane of all requests that are not control requests.
+    """
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
 
@@ -144,14 +151,16 @@ class Dispatcher:
 
     @property
     def limit(self) -> int:
-        """The number of slots of the normal lane."""
+        """The number of slots of the normal lane, in use or free."""
         return self.normal.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
         """Ask for a slot for an idle ticket.
 
-        The request is refused if it finds no room in the queue, or if ``is_slow`` says that responses of its level are
-        slow. It waits instead if it is a control request, if ``may_refuse`` is False, or if backoff is disabled.
+        If ``is_slow`` says that responses to requests of the ticket's level are slow, the request is refused.
+        Otherwise, the ticket receives a free slot at once. If no slot is free, the ticket waits in the queue, or its
+        request is refused if the queue has no room. No request is refused if backoff is disabled, if ``may_refuse`` is
+        False, or if it is a control request: such a request receives a slot or waits.
 
         Raises:
             ValueError: If the ticket is not idle.
@@ -179,10 +188,10 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """End the request of a running or parked ticket. If the ticket has a slot, the next ticket gets the slot.
+        """End the request of a running or parked ticket. If the ticket has a slot, the next ticket receives the slot.
 
-        Returns True if ``granted`` has to be called. ``is_sample`` says whether the limit may learn from the time since
-        the ticket got its slot.
+        Returns True if the caller must call ``granted``. ``is_sample`` says whether an adaptive limit may learn from
+        the time for which the ticket had its slot.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
@@ -197,9 +206,9 @@ class Dispatcher:
         return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
-        """Give the slot of a running ticket to the next ticket, while its request stays at the broker.
+        """Give the slot of a running ticket to the next waiting ticket before the broker has answered the request.
 
-        Returns as ``done`` does.
+        Returns True if the caller must call ``granted``.
         """
         if ticket.state is not _RUNNING:
             return bool(self._granted)
@@ -207,9 +216,11 @@ class Dispatcher:
         return self._free(self._lane(ticket), ticket, now_us)
 
     def leave(self, ticket: Ticket, now_us: int) -> bool:
-        """Drop the request of a ticket in any state. Returns as ``done`` does.
+        """Drop the request of a ticket in any state.
 
-        Do not call this while the broker works on the request, because the next ticket gets the slot.
+        If the ticket has a slot, the next waiting ticket receives the slot. Do not call this while the broker works on
+        the request, because the broker would then have more requests than slots. Returns True if the caller must call
+        ``granted``.
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
@@ -219,7 +230,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
-        """Return the tickets that waited and have got a slot since the last call, in the order of their slots."""
+        """Return the tickets that waited and have received a slot since the last call, in the order of the slots."""
         if not self._granted:
             return []
         granted = list(self._granted)
@@ -227,7 +238,10 @@ class Dispatcher:
         return granted
 
     def update(self, options: DispatcherOptions, limit: Limit, now_us: int) -> None:
-        """Change the options and the limit on slots. Waiting and running tickets keep their state."""
+        """Apply new settings and a new limit on slots.
+
+        Waiting tickets stay queued, unless there is now a free slot for them.
+        """
         if options.queue != self.options.queue:
             queue = CallQueue[Ticket](options.queue)
             queue.take_over(self.normal.queue)
@@ -261,7 +275,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def _fill(self, lane: Lane, now_us: int) -> None:
-        """Give the free slots of a lane to its waiting tickets."""
+        """Give the free slots of a lane to its waiting tickets, in the order of the lane's queue."""
         poll, granted, slots = lane.queue.poll, self._granted, lane.limit.limit
         while lane.in_flight < slots and (ticket := poll()) is not None:
             lane.in_flight += 1

@@ -1,10 +1,13 @@
-"""Decides which level of the queue has the next turn, by weights (``WeightedRoundRobinMultiplexer`` in Hadoop)."""
+"""Decides which priority level of a queue is served next, by weights.
+
+Source: ``WeightedRoundRobinMultiplexer`` of Hadoop.
+"""
 
 from collections.abc import Sequence
 
 
 def default_weights(levels: int) -> tuple[int, ...]:
-    """Return the weights 2^(n-1), ..., 2, 1. With these each level has twice as many turns as the next one."""
+    """Return the weights 2^(n-1), ..., 2, 1, which give each level twice as many turns as the level after it."""
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 
 
@@ -29,7 +32,7 @@ class WeightedRoundRobinMultiplexer:
         self._left = self.weights[0]
 
     def next(self) -> int:
-        """Return the level that has this turn, and go on to the next turn."""
+        """Return the level that is served now, and move on to the next turn."""
         current = self._current
         self._left -= 1
         if not self._left:

@@ -28,7 +28,7 @@ class QueueStats:
         self.parked: dict[int, int] = {}
 
     def serve(self, level: int, queue_us: int, taken_us: int) -> None:
-        """Count an answered request, with its microseconds in the queue and at the broker."""
+        """Count a request that the broker answered after ``queue_us`` in the queue and ``taken_us`` at the broker."""
         served = self.served.get(level)
         if served is None:
             served = self.served[level] = [0, 0, 0]

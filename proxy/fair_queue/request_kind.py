@@ -1,4 +1,4 @@
-"""Derives from a request's API how the request is queued, and whether the broker may wait before it answers.
+"""Classifies requests by their API: how they are queued, and whether the broker may wait before it answers them.
 
 Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedJoin`` of Apache Kafka.
 """
@@ -74,10 +74,10 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 
 
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
-    """Return whether the broker may wait before it answers, for example for data or for followers.
+    """Return whether the broker may hold back its response, for example until a topic has data to fetch.
 
-    ``is_patient`` says whether the ``max_wait_ms`` of a Fetch is above 0, and ``wants_data`` whether its ``min_bytes``
-    is above 0.
+    ``acks`` matters only for a Produce request, and the next two only for a Fetch: ``is_patient`` says whether its
+    ``max_wait_ms`` is above 0, and ``wants_data`` whether its ``min_bytes`` is above 0.
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0
@@ -88,19 +88,19 @@ def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestKind:
-    """A kind of request.
+    """What the fair call queue needs to know about a request.
 
     Attributes:
         api_key: The API key of the request.
         has_answer: Whether the broker sends a response. A Produce with acks=0 has none.
-        may_wait: Whether the broker may wait before it answers.
+        may_wait: Whether the broker may wait before it answers, for any reason (see the function ``may_wait``).
         is_poll: Whether the request is a Fetch or ShareFetch.
         waits_for_data: Whether the broker may wait for data before it answers.
         is_gathering: Whether the broker waits for the other members of a group before it answers.
-        may_park: Whether the request may give its slot back before the response.
+        may_park: Whether the request may give its slot back before the broker answers it.
         is_control: Whether the request waits in the queue for control requests.
         is_free: Whether the request needs no slot, because it begins a connection and costs the broker nothing.
-        is_refusable: Whether its API has a response that refuses the request.
+        is_refusable: Whether the proxy can refuse the request with a response that its client understands.
     """
 
     api_key: int
@@ -119,7 +119,7 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return the kind of a request. For ``is_patient`` and ``wants_data`` see ``may_wait``."""
+    """Return the kind of a request. For ``acks``, ``is_patient`` and ``wants_data``, see ``may_wait``."""
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

@@ -1,4 +1,4 @@
-"""Makes the parts of the fair call queue from the ``fair_call_queue`` section of the configuration file."""
+"""Builds the parts of the fair call queue from the ``fair_call_queue`` section of the configuration file."""
 
 from functools import lru_cache
 from math import inf
@@ -36,7 +36,7 @@ _REMEMBERED: Final = 10_000
 
 
 def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
-    """Return the options of a broker's dispatcher."""
+    """Return the options for the dispatcher of each broker."""
     is_hadoop = settings.mode is FairCallQueueMode.HADOOP
     is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
     goes_first = settings.capacity_remainder is CapacityRemainder.FIRST
@@ -54,7 +54,7 @@ def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
 
 
 def decay_options(settings: FairCallQueue) -> DecayOptions:
-    """Return the options of a listener's decay scheduler."""
+    """Return the options for the decay scheduler of a listener, which assigns users to priority levels."""
     is_decay = settings.scheduler_impl is SchedulerImpl.DECAY
     return DecayOptions(
         levels=settings.levels,
@@ -76,17 +76,18 @@ def decay_options(settings: FairCallQueue) -> DecayOptions:
 
 
 def limit(settings: FairCallQueue) -> Limit:
-    """Return a new limit on the number of requests that a broker gets at a time."""
+    """Return a new limit on how many requests may be at a broker at a time. It is fixed or adaptive, as configured."""
     if settings.max_in_flight is not None:
         return FixedLimit(settings.max_in_flight)
     return VegasLimit(minimum=settings.min_in_flight, maximum=settings.most_in_flight)
 
 
 def identities(settings: FairCallQueue) -> Identify:
-    """Return the function that finds the identity to charge for a request.
+    """Return the function that determines the identity to which the cost of a request is charged.
 
-    Principals that the configuration folds into one user share an identity. A client without a login may claim any
-    client-id, so its identity is its client-id and its host.
+    An identity is a user, or a user with a client-id, or whatever the operator's own function returns. Principals that
+    the configuration folds into one user share an identity. By default, a client without a login is identified by its
+    client-id and its host, because it may claim any client-id.
 
     Raises:
         ValueError: If the configuration names a function that cannot be imported.
@@ -109,7 +110,7 @@ def identities(settings: FairCallQueue) -> Identify:
 
 
 def cost(settings: FairCallQueue) -> CostModel:
-    """Return the model that computes what a request costs."""
+    """Return the model that computes the cost of a request, by which users are compared."""
     match settings.cost_provider:
         case CostProvider.DEFAULT:
             return RequestCount(0 if settings.mode is FairCallQueueMode.HADOOP else 1)

@@ -1,19 +1,23 @@
-"""Takes slots back at their deadlines. A request without a response by then probably waits at the broker."""
+"""Takes a slot back from a request that has no response by its deadline, so that other requests can use the slot.
+
+Such a request is probably not being worked on. For example, the broker holds back a fetch until there is data.
+"""
 
 from typing import Protocol
 
 
 class SlotHolder(Protocol):
-    """A connection that has a slot."""
+    """A connection that has a slot at a broker, and must give it back when its deadline has passed."""
 
     def park(self, now_us: int) -> None:
-        """Give the slot back before the response comes."""
+        """Give the slot back before the response arrives."""
 
 
 class SlotTimeouts:
-    """The deadlines of one broker's slots. ``park_due`` has to be called at ``soonest_us``, unless that is None.
+    """The deadlines by which the connections to one broker must give their slots back.
 
-    ``soonest_us`` may be too early, because removing a deadline does not change it.
+    The caller must call ``park_due`` at the time ``soonest_us``, unless that is None. There may be nothing to do at
+    that time, because removing a deadline leaves ``soonest_us`` unchanged.
     """
 
     __slots__ = ("_at_us", "soonest_us")
@@ -39,7 +43,10 @@ class SlotTimeouts:
         self._at_us.pop(holder, None)
 
     def park_due(self, now_us: int) -> int | None:
-        """Take back each slot that is past its deadline. Returns the new ``soonest_us``."""
+        """Take back each slot whose deadline has passed.
+
+        Return the soonest remaining deadline, or None if there is none.
+        """
         for holder in [holder for holder, at_us in self._at_us.items() if at_us <= now_us]:
             del self._at_us[holder]
             holder.park(now_us)

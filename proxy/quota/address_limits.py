@@ -1,4 +1,4 @@
-"""Keeps the rules that say how many connections per second each IP address may create."""
+"""Holds the limits on how many connections per second each IP address may create."""
 
 from collections.abc import Iterable, Iterator
 from ipaddress import IPv6Address, ip_address
@@ -12,7 +12,7 @@ UNLIMITED_RATE: Final = 2**31 - 1
 
 
 def canonical(host: str) -> str:
-    """Return an IP address in the spelling that is used to look up rules, or a host name unchanged.
+    """Return an IP address in its standard spelling, so that each address has one entry, or a host name unchanged.
 
     An IPv4 address that is mapped to IPv6 becomes an IPv4 address.
     """
@@ -26,7 +26,10 @@ def canonical(host: str) -> str:
 
 
 class AddressLimits:
-    """The limits of IP addresses in connections per second. Callers must pass each ``host`` through ``canonical``."""
+    """The limits on new connections per second for each address.
+
+    Callers must pass each ``host`` through ``canonical``.
+    """
 
     def __init__(self, rules: Iterable[IpRule]) -> None:
         self._limits: dict[str, float] = {}
@@ -40,9 +43,10 @@ class AddressLimits:
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def change(self, changes: IpChanges) -> dict[str, bool]:
-        """Change rules.
+        """Add, replace or remove some of the rules.
 
-        Return True for each address that got a rule of its own, and False for each address that lost such a rule.
+        Return True for each address that now has a rule of its own but had none, and False for each address that lost
+        its rule.
         """
         named: dict[str, bool] = {}
         for ip, rule in changes.items():
@@ -74,6 +78,6 @@ class AddressLimits:
         return self._limits.get(host, self._default)
 
     def rules(self) -> list[tuple[str, float]]:
-        """Return the address and the limit of each rule. The address of the default rule is ``<default>``."""
+        """Return each rule as an address and its limit. The address of the default rule is ``<default>``."""
         default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
         return [*self._limits.items(), *default]

@@ -1,4 +1,4 @@
-"""Keeps the quotas of one broker: the buckets of all kinds of quota, and the user that each principal counts as.
+"""Holds the quotas that apply at one broker, and finds the buckets that a connection's requests are charged to.
 
 Kafka's quotas apply to each broker separately. All listeners in front of one broker share one ``BrokerQuotas``.
 """
@@ -25,7 +25,10 @@ _METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
-    """Finds the user that each principal counts as. Several principals may count as one user."""
+    """Determines which user each principal counts as.
+
+    Several principals may count as one user, and share its quotas.
+    """
 
     def __init__(self, principals: Principals) -> None:
         patterns = ((compile_linear(fold.match), fold.to) for fold in principals.fold)
@@ -34,7 +37,10 @@ class PrincipalRules:
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
-        """Return the user that ``principal`` counts as, and whether this user is exempt from quotas."""
+        """Return the user that ``principal`` counts as, and whether quotas do not apply to this user.
+
+        If quotas do not apply, the user is ``principal`` itself.
+        """
         for pattern, to in self._folds:
             found = match_whole(pattern, principal)
             if found:
@@ -56,13 +62,13 @@ class BrokerQuotas:
         rules: The rules, which other brokers may share. By default these are the rules of ``config``.
 
     Attributes:
-        generation: Increases whenever connections must look up their buckets again.
-        lines: The lines of requests that wait in front of the buckets.
-        limits_requests: Whether any rule limits the time or the number of requests.
-        request_time_scale: See ``request_time.charged_ns``.
-        num_partitions: The number of partitions of a new topic that asks for the broker's default.
-        arrivals: Limits on how fast connections are created.
-        connections: Limits on how many connections are open.
+        generation: A counter that increases whenever connections must look up their buckets again.
+        lines: All the lines in which requests wait for their buckets.
+        limits_requests: Whether any rule limits the thread time or the number of requests.
+        request_time_scale: The factor for estimates of thread time (see ``request_time.charged_ns``).
+        num_partitions: How many partitions a new topic has if its request asks for the broker's default.
+        arrivals: The limits on how fast connections are created.
+        connections: The limits on how many connections are open.
     """
 
     def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: RuleTables | None = None) -> None:
@@ -81,7 +87,7 @@ class BrokerQuotas:
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
-        """The managers of all kinds of quota."""
+        """The managers of all kinds of quota. Each manages the buckets of one kind."""
         return self._managers.values()
 
     @property
@@ -95,7 +101,7 @@ class BrokerQuotas:
         return self._managers[QuotaKind.FETCH]
 
     def manager(self, kind: QuotaKind) -> ClientQuotaManager:
-        """Return the manager of one kind of quota."""
+        """Return the manager of the buckets of one kind of quota."""
         return self._managers[kind]
 
     def limits(self, kind: QuotaKind) -> bool:
@@ -105,9 +111,9 @@ class BrokerQuotas:
     def update(
         self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
     ) -> None:
-        """Apply new settings and changed rules. The recorded usage stays.
+        """Apply new settings and changed rules. The recorded usage is kept.
 
-        ``shaping`` is as in the constructor. If ``changed`` is None, any rule may have changed.
+        ``shaping`` has the same meaning as in the constructor. If ``changed`` is None, any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -133,7 +139,7 @@ class BrokerQuotas:
         )
 
     def rules_changed(self, changed: RuleTableChanges) -> None:
-        """Apply changed rules from the next request on."""
+        """Apply rules that have changed in ``rules``, from the next request on."""
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
@@ -144,9 +150,9 @@ class BrokerQuotas:
             self.limits_requests = self._limits_requests()
 
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
-        """Take over the state of ``other``, which belongs to the same broker and is no longer used.
+        """Take over the usage and counts of ``other``, which belongs to the same broker and is no longer used.
 
-        Later charges to buckets of ``other`` count in this object.
+        Connections may still hold buckets of ``other``. What they charge to these buckets counts here.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -157,29 +163,33 @@ class BrokerQuotas:
     def renew(self, *, beyond: int = 0) -> None:
         """Make every connection look up its buckets again, and wake all waiting requests.
 
-        If connections come from another ``BrokerQuotas``, ``beyond`` is its generation. The new generation is higher.
+        Connections look up their buckets when ``generation`` changes. If some connections used another ``BrokerQuotas``
+        until now, pass its generation as ``beyond``: the new generation is higher than both.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()
 
     def line(self, bucket: Bucket) -> Line:
-        """Return the line in front of ``bucket``. Creates the line at the first call."""
+        """Return the line of requests that wait for ``bucket``. The first call creates it."""
         if bucket.line is None:
             bucket.line = Line(self.lines)
         return bucket.line
 
     def is_broker(self, principal: str) -> bool:
-        """Return whether this principal is a broker. Only a broker's ``replica_id`` is trusted."""
+        """Return whether this principal is a broker.
+
+        A ``replica_id`` in a request is trusted only if a broker sent it.
+        """
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the buckets to charge for requests of ``principal``, one for each kind in ``BUCKET_KINDS``."""
+        """Return the buckets to which requests of this client are charged, one for each kind in ``BUCKET_KINDS``."""
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
 
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
-        """Return the bucket of one kind of quota to charge for requests of ``principal``.
+        """Return the bucket that requests of this client are charged to for one kind of quota.
 
         A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
         """
@@ -191,20 +201,26 @@ class BrokerQuotas:
         return bucket
 
     def hold(self, bucket: Bucket) -> None:
-        """Add a holder, which is a connection that keeps ``bucket``. A bucket with holders is not evicted."""
+        """Count one more connection that keeps ``bucket`` and charges it without a look-up.
+
+        A held bucket is not evicted.
+        """
         bucket.holders += 1
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Remove a holder from ``bucket``. Must be called once for each ``hold``."""
+        """Undo one ``hold`` of ``bucket``. Each connection that called ``hold`` must call this once."""
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
-        """Remove the buckets and addresses that had no traffic for an hour."""
+        """Remove the buckets and the IP addresses that had no traffic for an hour."""
         for _ in self.expire_slices(now_ms=now_ms):
             pass
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove the buckets and addresses that had no traffic for an hour. Yields now and then for other tasks."""
+        """Remove the buckets and the IP addresses that had no traffic for an hour, in slices.
+
+        Yields after each slice, so that the event loop can run other tasks.
+        """
         for manager in self.managers:
             for removed in manager.expire_slices(now_ms=now_ms):
                 if removed:
@@ -223,9 +239,9 @@ class BrokerQuotas:
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return the longest throttle time of a response, or None if there is no bound.
+        """Return the longest throttle time that a response may tell a client, or None if there is no bound.
 
-        For request time it is at most one window, as in Kafka.
+        For quotas on request time, the bound is at most one window, as in Kafka.
         """
         most_ms = config.max_throttle_time_ms
         if kind is not QuotaKind.REQUEST:
@@ -234,14 +250,21 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return the shaping, and the burst in ms. Controller mutations always have a token bucket, as in Kafka."""
+        """Return how limits of this kind apply, and the milliseconds of unused quota that an idle client may save up.
+
+        Limits on controller mutations always apply to a token bucket, as in Kafka.
+        """
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka
             return Shaping.PACED, kafka.controller_quota_window_num * kafka.controller_quota_window_size_seconds * 1_000
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return ``kafka``, with another number and length of windows for controller mutations."""
+        """Return the settings for the windows in which usage of this kind is measured.
+
+        They are those of ``kafka``, except for controller mutations: these are limited by a token bucket, and their
+        rate is only a metric, so it is measured in the windows of Kafka's metrics.
+        """
         if kind is not QuotaKind.MUTATION:
             return kafka
         # A token bucket limits mutations. Their rate is only a metric (ControllerMutationQuotaManager).
