@@ -1,4 +1,8 @@
-"""The top-level keys of the configuration file, and the keys of listeners. ``config.model`` has the defaults."""
+"""Tables that define the keys of the configuration file at its top level, and the keys of a listener.
+
+A table says how each key is read and checked. ``config.sections`` reads the file by these tables. The defaults are in
+``config.model``.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -71,7 +75,7 @@ def _tls_version(value: object) -> TlsVersion:
 
 
 def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
-    """Read one element of ``principal_mapping_rules``, which may have several rules, separated by commas."""
+    """Read one element of ``principal_mapping_rules``, which may contain several rules, separated by commas."""
     rules = parse_rules(read.text("a rule: DEFAULT or RULE:pattern/replacement/")(value))
     if not rules:
         raise ValueError("holds no rule; write DEFAULT or RULE:pattern/replacement/")

@@ -1,6 +1,7 @@
-"""Describes the sections of a configuration file as tables of keys, and reads the file by these tables.
+"""Describes the sections of a configuration file as tables of keys, and reads a file according to these tables.
 
-The reader reports every unknown key, missing key and wrong value with its line and its remedy.
+Every unknown key, missing key and invalid value is reported with its line in the file and with advice on how to correct
+it.
 """
 
 import difflib
@@ -20,7 +21,10 @@ _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 
 
 class TextWantedError(ValueError):
-    """A value is a number, boolean or date where text is needed, often because YAML reads ``007`` or ``NO`` as such."""
+    """Raised if a value of another type, such as a number or a list, appears where text is expected.
+
+    A common cause is that YAML reads an unquoted ``007`` as a number and an unquoted ``NO`` as false.
+    """
 
     def __init__(self, expected: str, *, quotable: bool) -> None:
         super().__init__(expected)
@@ -30,7 +34,13 @@ class TextWantedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """Describes a list. ``read`` reads each element, and ``collect`` makes the collection for ``config.model``."""
+    """Describes a list in the configuration file.
+
+    Attributes:
+        read: Reads one element: a function, or the section that each element consists of.
+        collect: Makes the collection for ``config.model`` from the elements. By default a tuple.
+        needs_one: Whether an empty list is an error.
+    """
 
     read: "Read | Section"
     collect: Callable[[Iterable[Any]], Any] = tuple
@@ -39,7 +49,14 @@ class ListOf:
 
 @dataclass(frozen=True, slots=True)
 class MappingOf:
-    """Describes a mapping with keys that the operator chooses. ``noun`` is what an error message calls these keys."""
+    """Describes a mapping whose keys the operator chooses, such as names of topics.
+
+    Attributes:
+        read_key: A function that reads one key.
+        read: A function that reads one value.
+        noun: What error messages call the keys, such as "topics".
+        example: A valid mapping, for error messages.
+    """
 
     read_key: Read
     read: Read
@@ -53,11 +70,12 @@ class Key:
 
     Attributes:
         read: A function that reads the value, or the description of a section, list or mapping.
-        field: The name of the field in ``config.model``. By default it is the key with ``_`` for ``.`` and ``-``.
-        missing: The remedy to report if the key is missing, or None if the key is optional.
+        field: The name of the field in ``config.model``. By default it is the key, with ``_`` in place of ``.`` and
+            ``-``.
+        missing: What to advise the operator if the key is missing. None if the key is optional.
         is_path: Whether the value is a path. A relative path starts from the directory of the configuration file.
         takes_null: Whether null means the same as leaving the key out.
-        expand: Turns the short form of a section into a mapping, or into None if it stands for no section.
+        expand: Turns a short form of the section, such as ``false``, into a mapping, or into None for no section.
     """
 
     read: "Read | Section | ListOf | MappingOf"
@@ -72,10 +90,10 @@ class Section:
     """Describes a section of the configuration file, which is a mapping with known keys.
 
     Args:
-        build: Makes an object of ``config.model`` from the values, or raises ValueError if they do not fit
-            together.
+        build: Receives the values as keyword arguments, and returns an object of ``config.model``. Raises ValueError if
+            the values do not fit together.
         keys: The keys that the section may have, in the order in which the documentation lists them.
-        has_source: Whether ``build`` also gets ``source``, which is FILE:LINE of the section.
+        has_source: Whether ``build`` also receives ``source``, the place of the section as ``FILE:LINE``.
     """
 
     def __init__(self, build: Callable[..., Any], keys: Mapping[str, Key], *, has_source: bool = False) -> None:
@@ -94,7 +112,10 @@ class Section:
 
 
 class SectionReader:
-    """Reads a configuration file section by section, as the tables of keys say, and collects its ``faults``."""
+    """Reads a configuration file section by section, according to the tables of keys.
+
+    ``faults`` contains the errors that the reader has found.
+    """
 
     def __init__(self, document: Document, root: Section) -> None:
         self.faults: list[Fault] = []

@@ -1,4 +1,4 @@
-"""Settings of TLS and SASL, for listeners and for the Kafka clients that the proxy itself runs."""
+"""The TLS and SASL settings of listeners, and of the Kafka clients that the proxy itself runs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class ClientAuth(Enum):
 
 
 class TlsVersion(Enum):
-    """The oldest version of TLS that is accepted."""
+    """The oldest TLS version that a connection may use."""
 
     TLS_1_2 = "1.2"
     TLS_1_3 = "1.3"
 
 
 class SecurityProtocol(Enum):
-    """How a Kafka client of the proxy itself connects to brokers (Kafka's ``security.protocol``)."""
+    """How the proxy's own Kafka clients connect to brokers (Kafka's ``security.protocol``)."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -38,12 +38,12 @@ class SecurityProtocol(Enum):
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client logs in by SASL."""
+        """Whether the client logs in with SASL."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class SaslMechanism(Enum):
-    """How a Kafka client of the proxy itself logs in (Kafka's ``sasl.mechanism``)."""
+    """How the proxy's own Kafka clients log in (Kafka's ``sasl.mechanism``)."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -52,14 +52,17 @@ class SaslMechanism(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """How the proxy finds the user in the logins that clients send through a listener."""
+    """How the proxy determines the user from the SASL login that a client sends through a listener."""
 
     oauthbearer_claim: str = "sub"  # the claim of a token that has the user; Kafka's sasl.oauthbearer.sub.claim.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientTls:
-    """TLS between clients and a listener, with paths of PEM files, relative to the working directory."""
+    """The TLS settings for connections from clients to a listener.
+
+    Paths are those of PEM files, and are relative to the working directory.
+    """
 
     certificate: str  # the listener's own certificate, then intermediate ones
     key: str  # the private key, not encrypted
@@ -71,9 +74,9 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTls:
-    """TLS between the proxy and brokers, with paths of PEM files as in ``ClientTls``.
+    """The TLS settings for connections from the proxy to brokers, with paths as in ``ClientTls``.
 
-    ``certificate`` and ``key`` are the proxy's own. Either both are set, or both are None.
+    ``certificate`` and ``key`` are those that the proxy presents to brokers. Either both are set, or both are None.
     """
 
     ca: str | None = None  # the authorities that sign broker certificates; None: those that the system trusts

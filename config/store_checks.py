@@ -1,6 +1,6 @@
-"""Checks ``store`` and the keys that allow changes of quotas.
+"""Checks the section ``store``, and the settings that say who may change the quotas in the store.
 
-Warns of an administrator's name that any client could claim.
+Also reports ``ANONYMOUS`` and ``UNKNOWN`` as names of administrators, because they stand for any client.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ _TOKEN: Final = ("admin", "quotas_token_file")
 
 
 def check_store(file: UncheckedFile) -> None:
-    """Report faults of ``store`` that concern more than one key, and administrators' names that anyone could claim."""
+    """Report faults of ``store`` that concern several keys, and administrators whose name any client could have."""
     admins = file.list_at(*_ADMINS)
     has_topic = "quotas_from" in file.top
     _check_admins(file, admins)

@@ -1,4 +1,4 @@
-"""Reads JSON strictly, which means that duplicate keys, NaN and infinities are errors."""
+"""Reads JSON strictly: duplicate keys, NaN and infinities are errors."""
 
 import json
 from typing import NoReturn
@@ -7,11 +7,11 @@ from kafka_quota_proxy.config.units import shown
 
 
 class StrictJsonError(ValueError):
-    """The bytes are not valid JSON, or have duplicate keys, NaN or infinities. ``str`` says where and why."""
+    """Raised if the bytes are not valid JSON, or contain duplicate keys, NaN or infinities. The message says where."""
 
 
 def parse_json(data: bytes) -> object:
-    """Return the value of JSON in UTF-8. Raises StrictJsonError if ``data`` is not valid."""
+    """Parse JSON text in UTF-8 and return its value. Raises StrictJsonError if ``data`` is not valid."""
     try:
         return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except StrictJsonError:

@@ -1,6 +1,8 @@
-"""Reads and writes instants, schedules and ramps in the form that operators write.
+"""Converts instants, schedules and ramps from the form in which operators write them, and back to that form.
 
-In all functions, ``at`` is the path from the rule to the value. A ``TermsError`` has the path to the value at fault.
+A schedule says at what times a quota rule applies. A ramp changes limits gradually. In all functions, ``at`` is the
+path of keys from the rule to the value, such as ``("ramp", "begins")``. The path in a ``TermsError`` leads to the value
+that is not valid.
 """
 
 import re
@@ -53,7 +55,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str, object]:
-    """Return ``value`` if it is a mapping without unknown keys. Otherwise raise TermsError."""
+    """Return ``value`` if it is a mapping that has only keys in ``known``. Otherwise raise TermsError."""
     if not isinstance(value, dict):
         raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
     unknown = next((key for key in value if key not in known), None)
@@ -63,7 +65,7 @@ def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str
 
 
 def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
-    """Return the member of an Enum that has this value. Raises TermsError if there is no such member."""
+    """Return the member of the Enum ``choices`` whose value is ``value``. Raises TermsError if there is none."""
     names = [str(choice.value) for choice in choices]
     if not isinstance(value, str) or value not in names:
         raise TermsError(at, f"must be {', '.join(names[:-1])} or {names[-1]}, not {shown(value)}")
@@ -71,7 +73,10 @@ def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
 
 
 def parse_instant_ms(value: object, at: _At = ()) -> int:
-    """Return the Unix time in ms of an instant with a time zone. Raises TermsError if it is not valid."""
+    """Return the Unix time in ms of an instant such as ``2026-12-01T00:00:00Z``.
+
+    Raises TermsError if ``value`` is not an instant with a time zone.
+    """
     text = _text(at, value, _INSTANT_HELP)
     match = _INSTANT.fullmatch(text)
     try:
@@ -127,14 +132,14 @@ def parse_ramp(value: object) -> Ramp:
 
 
 def written_instant(unix_ms: int) -> str:
-    """Return a Unix time in milliseconds in the form of the configuration file, in UTC."""
+    """Format a Unix time in milliseconds as the configuration file writes it, in UTC: ``2026-12-01T00:00:00Z``."""
     seconds, ms = divmod(unix_ms, 1_000)
     text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{ms:03}Z" if ms else f"{text}Z"
 
 
 def written_duration(duration_ms: int) -> str:
-    """Return a duration above 0 in the form of the configuration file, with the largest exact unit."""
+    """Format a duration above 0 as in the configuration file, in the largest unit that gives a whole number: ``2h``."""
     unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
     return f"{duration_ms // factor}{unit}"
 
@@ -175,7 +180,7 @@ def _zone(at: _At, value: object) -> str:
 
 
 def _minutes(at: _At, value: object) -> tuple[int, int]:
-    """Read hours such as ``08:00-18:00``. Return the minutes of the day at which they begin and end."""
+    """Read a range of hours such as ``08:00-18:00``. Return its begin and its end, in minutes after midnight."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
         raise TermsError(at, f"{shown(value)} is not a range of hours; write {_HOURS_HELP}")
@@ -201,7 +206,7 @@ def _days(at: _At, value: object) -> frozenset[int]:
 
 
 def _limits(at: _At, value: object) -> tuple[tuple[str, float], ...]:
-    """Return the limits in a mapping as pairs of key and limit, in the order of ``QuotaKind``."""
+    """Return the limits in a mapping as pairs of key and value, in the order of ``QuotaKind``."""
     given = known_mapping(at, value, KIND_OF_KEY)
     if not given:
         raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or remove this")

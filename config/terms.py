@@ -1,7 +1,7 @@
-"""The terms of a quota rule, which are its enforcement, shaping, expiry, schedule and ramp.
+"""Reads and writes the terms of a quota rule, which say when and how its limits apply.
 
-This module reads terms from mappings, and writes them as mappings. The configuration file, the store and requests to
-the admin port have such mappings in YAML or JSON::
+The terms are enforcement, shaping, expiry, schedule and ramp. They are written as a mapping, in YAML in the
+configuration file, and in JSON in the store and in requests to the admin port::
 
     enforcement: observe
     shaping: paced
@@ -12,8 +12,8 @@ the admin port have such mappings in YAML or JSON::
     ramp:                                                 from old limits to the rule's own, in equal steps
       {from: {producer_byte_rate: 50MiB}, begins: 2026-11-22T20:00:00Z, over: 2h, steps: 8}
 
-Instants have a time zone, ``Z`` or an offset such as ``+01:00``, and are always written with ``Z``. Reading written
-terms gives the same terms. ``proxy.quota.rule_terms`` applies terms to rules.
+An instant needs a time zone, which is ``Z`` or an offset such as ``+01:00``. This module always writes ``Z``. Terms
+that are written and read again are the same. ``proxy.quota.rule_terms`` applies terms to rules.
 """
 
 from collections.abc import Callable, Collection
@@ -76,14 +76,14 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """A change of a rule's terms. It sets the terms in ``given``, and removes those with the keys in ``removed``."""
+    """A requested change to the terms of a rule: the new terms, and the keys of those to remove."""
 
     given: Terms = NO_TERMS
     removed: frozenset[str] = frozenset()
 
 
 def replacement(terms: Terms) -> TermsChange:
-    """Return a change that sets these terms and removes all others."""
+    """Return a change after which a rule has exactly these terms."""
     return TermsChange(given=terms, removed=frozenset(TERMS) - written_terms(terms).keys())
 
 
@@ -109,7 +109,7 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
 def read_terms(given: object) -> Terms:
     """Return the terms that a mapping describes. Raises TermsError if the mapping is not valid.
 
-    ``check_terms`` checks whether the terms also fit a rule.
+    Whether the terms suit a particular rule must be checked with ``check_terms``.
     """
     values = known_mapping((), given, TERMS)
     return Terms(**{term.field: term.read(values[key]) for key, term in _TERMS.items() if key in values})
@@ -118,7 +118,7 @@ def read_terms(given: object) -> Terms:
 def read_terms_change(given: object) -> TermsChange:
     """Return the change of terms that a mapping describes. Raises TermsError if the mapping is not valid.
 
-    A key with the value None removes the term. None instead of a mapping removes all terms.
+    A key whose value is None removes that term. If ``given`` itself is None, all terms are removed.
     """
     if given is None:
         return replacement(NO_TERMS)
@@ -128,10 +128,10 @@ def read_terms_change(given: object) -> TermsChange:
 
 
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
-    """Raise TermsError if terms do not fit a rule.
+    """Raise TermsError if terms do not suit a rule. For example, a ramp cannot change a limit that the rule lacks.
 
-    ``limits`` has the keys of the rule's limits. ``allowed`` has the keys of all limits that a rule for its entity may
-    have.
+    ``limits`` contains the keys of the rule's limits. ``allowed`` contains the keys of all limits that a rule for the
+    same entity could have.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:
@@ -150,7 +150,10 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
 
 
 def check_kept(terms: Terms) -> None:
-    """Raise TermsError if writing these terms and reading them again would not give the same terms."""
+    """Raise TermsError if these terms would be lost or changed by writing them and reading them again.
+
+    Stored terms must pass this check, because the proxy would not start with a stored rule that it cannot read.
+    """
     if terms == NO_TERMS:
         return
     written = written_terms(terms)
@@ -163,7 +166,7 @@ def check_kept(terms: Terms) -> None:
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
-    """Return terms as a mapping that ``read_terms`` reads. It has only text, numbers, lists and mappings."""
+    """Return terms as a mapping that ``read_terms`` reads. It contains only text, numbers, lists and mappings."""
     values = ((key, term, getattr(terms, term.field)) for key, term in _TERMS.items())
     return {key: term.write(value) for key, term, value in values if value is not None}
 

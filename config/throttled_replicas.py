@@ -1,13 +1,14 @@
 """Reads the lists of replicas to which a replication throttle applies.
 
-Kafka has them in the topic configs ``leader.replication.throttled.replicas`` and
+Kafka keeps these lists in the topic configs ``leader.replication.throttled.replicas`` and
 ``follower.replication.throttled.replicas``. Their syntax is::
 
     value := "*" | item ("," item)*      blanks around the value and around items, and empty items, are ignored
     item  := partition ":" broker        both in digits; "-" instead of ":", as in the text of KIP-73, is read as well
 
 This module accepts all that Kafka's ``ThrottledReplicaListValidator`` accepts, even values on which Kafka's
-``ConfigHandler`` fails later. There is no keyword ``none``. To throttle no replica, the value is empty or not set.
+``ConfigHandler`` fails later. There is no keyword ``none``: to throttle no replica, the
+value is left empty or unset.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class ThrottledReplicas:
     def holds(self, partition: int, broker: int) -> bool:
         """Return whether the replica of a partition on a broker is throttled.
 
-        For the leaders' list, ``broker`` is the leader of the partition. For the followers' list, it is the follower.
+        If this is the list for leaders, ``broker`` is the leader of the partition. If it is the list for followers,
+        ``broker`` is the follower.
         """
         return self.is_all or partition in self.partitions.get(broker, ())
 
@@ -45,7 +47,7 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Return the replicas in a value. Raises ThrottledReplicasError if Kafka would refuse the value."""
+    """Read a value strictly, and return its replicas. Raises ThrottledReplicasError if Kafka would refuse the value."""
     replicas, unread = read(text)
     if unread:
         raise ThrottledReplicasError(f"{shown(unread[0])} is not a replica; {_HELP}")
@@ -55,7 +57,7 @@ def parse(text: str) -> ThrottledReplicas:
 
 
 def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
-    """Read a value from a cluster's configs. Return the replicas, and the items that cannot be parsed."""
+    """Read a value from a cluster's configs. Return its replicas, and the items that cannot be parsed."""
     partitions: dict[int, set[int]] = {}
     unread: list[str] = []
     items = _items(text)

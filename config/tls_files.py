@@ -1,7 +1,7 @@
 """Loads certificates and private keys from files into an ``SSLContext``, and reports faults of these files.
 
-OpenSSL's error for a file that is not valid often only says "PEM lib". So this module also reads the file itself, to
-name the reason and the file in the error.
+For a malformed file, OpenSSL's error often says no more than "PEM lib". So this module also reads the file itself, and
+its errors name the file and the reason.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
 
 
 def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    """Let a context trust all certificates in the file ``ca``. Raises TlsFileError if the file cannot be used.
+    """Make a context trust all certificates in the file ``ca``. Raises TlsFileError if the file cannot be used.
 
-    ``key`` is the configuration key that names the file. The error reports it.
+    ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error.
     """
     _certificates(key, ca)
     try:
@@ -65,7 +65,7 @@ def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 def expiry_of(certificate: str) -> datetime:
-    """Return the time at which the first certificate in a file expires. Raises TlsFileError if it cannot be read."""
+    """Return when the first certificate in a file expires. Raises TlsFileError if the certificate cannot be read."""
     try:
         return validity_of(_certificates("certificate", certificate)[0])[1]
     except CertificateError as error:
@@ -73,7 +73,7 @@ def expiry_of(certificate: str) -> datetime:
 
 
 def check_expiry(certificate: str, *, now: datetime) -> None:
-    """Raise TlsFileError if the first certificate in a file has expired or cannot be read."""
+    """Raise TlsFileError if the first certificate in a file has expired, or if it cannot be read."""
     not_after = expiry_of(certificate)
     if now > not_after:
         message = f"{certificate} has expired on {not_after:%Y-%m-%d %H:%M:%S} UTC, so that peers refuse it; renew it"
@@ -81,7 +81,10 @@ def check_expiry(certificate: str, *, now: datetime) -> None:
 
 
 def check_files(file: UncheckedFile, directory: Path, *, now: datetime) -> None:
-    """Report faults of all TLS and password files in the configuration. Relative names start from ``directory``."""
+    """Report faults of all TLS and password files that the configuration names.
+
+    Relative paths start from ``directory``.
+    """
     for at, listener in file.elements("listeners"):
         for key in _SECTIONS:
             section = listener.get(key)
@@ -114,7 +117,7 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
 
 
 def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
-    """Report files of the proxy's own Kafka clients that cannot be read."""
+    """Report files that the settings of the proxy's own Kafka clients name, but that cannot be read."""
     for section in _ADMIN_CLIENTS:
         settings = file.mapping_at(*section) or {}
         for key in _ADMIN_CLIENT_FILE_KEYS:
@@ -128,7 +131,7 @@ def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
 
 
 def _certificates(key: str, path: str) -> list[bytes]:
-    """Return the certificates in a PEM file, each as DER. Raises TlsFileError if there is none."""
+    """Return the certificates in a PEM file, each in DER. Raises TlsFileError if the file contains none."""
     try:
         certificates = certificates_of(_read(key, path))
     except CertificateError as error:

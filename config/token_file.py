@@ -1,4 +1,4 @@
-"""Reads the file with the token that a client of the admin port must know to change quotas."""
+"""Reads the file that contains the token with which clients of the admin port may change quotas."""
 
 import stat
 from pathlib import Path
@@ -15,7 +15,7 @@ _MAKE_ONE: Final = "make one with: openssl rand -hex 32"
 
 
 def read_token(path: str | Path) -> str:
-    """Return the token, which is the first line of the file without spaces around it.
+    """Return the token: the first line of the file, without leading and trailing spaces.
 
     Raises TokenFileError if the file cannot be read or the token is too short, too long or not printable ASCII.
     """
@@ -33,7 +33,10 @@ def read_token(path: str | Path) -> str:
 
 
 def check_token_file(file: UncheckedFile, directory: Path) -> None:
-    """Report faults of the file ``admin.quotas_token_file``. A relative name starts from ``directory``."""
+    """Report if the file ``admin.quotas_token_file`` has no valid token, or if every user of the machine can read it.
+
+    A relative path starts from ``directory``.
+    """
     name = (file.mapping_at(_AT[0]) or {}).get(_AT[1])
     if not isinstance(name, str) or not name:
         return

@@ -1,9 +1,9 @@
-"""Reads and writes sizes, rates, numbers and durations in the form that operators write.
+"""Converts sizes, rates, numbers and durations from the form in which operators write them, and back to that form.
 
 A size or a rate is a number with one of the units ``B``, ``kB`` or ``KB``, ``MB``, ``GB``, ``TB`` (powers of 1,000) or
 ``KiB``, ``MiB``, ``GiB``, ``TiB`` (powers of 1,024). A number without a unit means bytes. A duration is a number with
-``ms``, ``s``, ``m`` or ``h``. The unit is required, because some readers would take a bare number for seconds. Sizes
-and durations may have a decimal point if the result is a whole number of bytes or milliseconds.
+``ms``, ``s``, ``m`` or ``h``. Its unit is required, because an operator who leaves it out might mean seconds. Sizes and
+durations may have a decimal point if the result is a whole number of bytes or milliseconds.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1
 
 
 def parse_size(value: str | float) -> int:
-    """Return a size of 0 or more in whole bytes. Raises UnitError if ``value`` is not such a size."""
+    """Return a size such as ``10MiB`` in bytes. Raises UnitError if it is not a whole number of bytes, 0 or more."""
     return _whole(_amount(value, _BYTES_PER_UNIT, kind="a size", help_text=_SIZE_HELP), value, unit="bytes")
 
 
 def parse_rate(value: str | float) -> float:
-    """Return a byte rate in bytes per second, above 0 and at most the largest int64.
+    """Return a byte rate such as ``10MiB/s`` in bytes per second. The ``/s`` is optional.
 
-    The text may end with ``/s``. Raises UnitError if ``value`` is not such a rate.
+    Raises UnitError if ``value`` is not a rate above 0 and at most the largest int64.
     """
     text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
     rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
@@ -68,8 +68,8 @@ def parse_rate(value: str | float) -> float:
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
     """Return a number without a unit, above 0 and at most the largest int32.
 
-    The number may be 0 if ``allows_0``. ``kind``, such as "a percentage", and ``example`` are used in the error
-    message. Raises UnitError if ``value`` is not such a number.
+    If ``allows_0``, the number may also be 0. ``kind`` names the quantity in error messages, such as "a percentage",
+    and ``example`` is a valid value for them. Raises UnitError if ``value`` is not such a number.
     """
     number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
     if number > INT32_MAX:
@@ -81,12 +81,12 @@ def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool 
 
 
 def parse_duration_ms(value: str | float) -> int:
-    """Return a duration of 0 or more in whole milliseconds. Raises UnitError if ``value`` is not such a duration."""
+    """Return a duration such as ``30s`` in ms. Raises UnitError if it is not a whole number of ms, 0 or more."""
     return _whole(_amount(value, _MS_PER_UNIT, kind="a duration", help_text=_DURATION_HELP), value, unit="milliseconds")
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
-    """Return a number of 0 or more, multiplied by the factor of its unit. Raises UnitError for other values."""
+    """Return a number of 0 or more, multiplied by the factor of its unit. Raises UnitError if it is anything else."""
     # Arithmetic overflows with a million digits, and Python refuses to print a whole number of some thousand digits.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):
@@ -125,7 +125,7 @@ def shown(value: object) -> str:
 
 
 def described_size(size_bytes: int) -> str:
-    """Return a size in bytes and, from 1 KiB on, also in a larger unit: ``2048 bytes (2 KiB)``."""
+    """Describe a size for a message: in bytes and, from 1 KiB on, also in a larger unit: ``2048 bytes (2 KiB)``."""
     for unit in ("GiB", "MiB", "KiB"):
         factor = _BYTES_PER_UNIT[unit]
         if size_bytes >= factor:
@@ -134,7 +134,7 @@ def described_size(size_bytes: int) -> str:
 
 
 def written_rate(rate: float) -> str:
-    """Return a byte rate as text that ``parse_rate`` reads as the same rate, with the largest exact unit."""
+    """Format a byte rate in the largest unit that gives a whole number. ``parse_rate`` reads it as the same rate."""
     if rate != int(rate):
         return written_number(rate)
     # As a float, Kafka's "no limit" is rounded up.
@@ -144,5 +144,5 @@ def written_rate(rate: float) -> str:
 
 
 def written_number(value: float) -> str:
-    """Return a number in plain digits without an exponent, so that YAML reads it as a number."""
+    """Format a number in plain digits, without an exponent, so that YAML reads it as a number."""
     return f"{Decimal(repr(value)):f}".removesuffix(".0")

@@ -1,6 +1,6 @@
 """Gives access to a configuration file before validation, for checks that concern more than one key.
 
-A value of the wrong type counts as missing, because the schema reports it.
+A value of the wrong type is treated as missing here, because the schema already reports it.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class UncheckedFile:
-    """A configuration file before validation, and the ``faults`` that the checks have found so far."""
+    """A configuration file before validation. ``faults`` contains what the checks have found so far."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -28,15 +28,15 @@ class UncheckedFile:
         self.faults: list[Fault] = []
 
     def error(self, location: Location, message: str) -> None:
-        """Report an error at a key. The configuration cannot be used with it."""
+        """Report an error at a key. The proxy cannot use a configuration with errors."""
         self.faults.append(fault_at(self.document, location, message))
 
     def warn(self, location: Location, message: str) -> None:
-        """Report a warning at a key. The configuration can still be used."""
+        """Report a warning at a key. The configuration can be used nevertheless."""
         self.faults.append(fault_at(self.document, location, message, Severity.WARNING))
 
     def line(self, location: Location) -> int:
-        """Return the line on which a key stands in the file."""
+        """Return the number of the line at which a key is in the file."""
         return self.document.line(location)
 
     def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:
@@ -56,7 +56,10 @@ class UncheckedFile:
         return value if isinstance(value, dict) else None
 
     def check_null(self, location: Location, example: str) -> None:
-        """Report a key without a value. Null has a meaning for this key, so it must be written out."""
+        """Report an error if a key has no value. For such a key null has a meaning, so it must be written explicitly.
+
+        ``example`` says in the error message what to write.
+        """
         *path, key = location
         section = self._at(path)
         if isinstance(section, dict) and section.get(key, key) is None and not self.document.text(location):
@@ -73,7 +76,7 @@ class UncheckedFile:
 
 
 def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
-    """Return the value that ``parse`` reads from a text, or None if the text is not valid."""
+    """Return the value that ``parse`` reads from a text, or None if ``value`` is not a text that it accepts."""
     try:
         return parse(value) if isinstance(value, str) else None
     except ValueError:
@@ -81,7 +84,7 @@ def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
 
 
 def addresses_of(value: object) -> tuple[Address, ...]:
-    """Return the addresses in a text or in a list of texts, or an empty tuple if one of them is not an address."""
+    """Return the addresses in a list, or in text with commas, or an empty tuple if one of them is not an address."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, value) or ()
@@ -93,23 +96,23 @@ def address_of(value: object) -> Address | None:
 
 
 def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
-    """Return the addresses of brokers that a listener has under ``upstream`` and ``bootstrap_servers``."""
+    """Return the broker addresses that a listener has under ``upstream`` and ``bootstrap_servers``."""
     return frozenset(addresses_of(listener.get("upstream")) + addresses_of(listener.get("bootstrap_servers")))
 
 
 def leads_to(address: Address, bind: Address) -> bool:
-    """Whether a connection to ``address`` reaches a listener on ``bind``, judged without looking up host names."""
+    """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
 
 def share_host(one: str, other: str) -> bool:
-    """Whether two bind addresses overlap: their hosts are equal, or one of them means all addresses."""
+    """Whether listeners on these two hosts would overlap: the hosts are equal, or one of them means all addresses."""
     return one == other or not ANY_HOST.isdisjoint((one, other))
 
 
 def small_rate(value: object) -> str | None:
-    """Return a warning if a byte rate has no unit and is so low that its unit seems to be missing."""
+    """Return a warning if a byte rate has no unit and is so low that the unit was probably forgotten."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # A rate with a unit, such as 500B, is not a mistake.
     if not is_number and not (isinstance(value, str) and value.isdigit()):

@@ -1,4 +1,4 @@
-"""Checks ``usage_log`` for keys that need other keys, and warns of fields that would be null in its records."""
+"""Checks the section ``usage_log`` for keys that require others, and warns if a field of its records would be null."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
-"""Readers for kinds of values that occur in several sections of the configuration file.
+"""Readers for kinds of values that appear in several sections of the configuration file.
 
-A reader takes a value from YAML and returns a value for ``config.model``, or raises ValueError with the remedy. Some
-functions of this module are readers, the others return one.
+A reader takes a value from YAML and returns a value for ``config.model``, or raises ValueError with advice for the
+operator. Functions of this module that take a ``value`` are readers. The others return a reader.
 """
 
 import math
@@ -28,7 +28,7 @@ _T = TypeVar("_T")
 def text(expected: str) -> Callable[[object], str]:
     """Return a reader of text that is not empty.
 
-    Here and in the functions below, ``expected`` tells the operator in an error message what to write.
+    Here and in the functions below, ``expected`` is the part of an error message that tells the operator what to write.
     """
 
     def read(value: object) -> str:
@@ -42,7 +42,7 @@ def text(expected: str) -> Callable[[object], str]:
 
 
 def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
-    """Return a reader of text that ``parse`` converts."""
+    """Return a reader that converts text with ``parse``."""
 
     def read(value: object) -> _T:
         if not isinstance(value, str):
@@ -60,9 +60,9 @@ def quantity(
     most: float = math.inf,
     otherwise: str = "",
 ) -> Callable[[object], Any]:
-    """Return a reader of a number, or of text with a number and a unit, which ``parse`` converts.
+    """Return a reader that converts a number, or text with a number and a unit, with ``parse``.
 
-    ``otherwise`` is the error message for a quantity that is not from ``least`` to ``most``.
+    ``otherwise`` is the error message for a quantity below ``least`` or above ``most``.
     """
 
     def read(value: object) -> float:
@@ -82,7 +82,7 @@ def or_null(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
 
 
 def one_of(*names: str) -> Callable[[object], str]:
-    """Return a reader that accepts only these words."""
+    """Return a reader that accepts only the words in ``names``."""
     expected = f"{', '.join(names[:-1])} or {names[-1]}"
 
     def parse(value: str) -> str:
@@ -94,7 +94,7 @@ def one_of(*names: str) -> Callable[[object], str]:
 
 
 def member_of(choices: type[_E]) -> Callable[[object], _E]:
-    """Return a reader that takes the value of a member of an Enum and returns the member."""
+    """Return a reader that converts text to the member of an Enum with this value."""
     read = one_of(*(str(choice.value) for choice in choices))
     return lambda value: choices(read(value))
 
@@ -111,7 +111,7 @@ def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int
 
 
 def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
-    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, ``low`` and ``high`` are not valid."""
+    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, these two numbers are not valid."""
 
     def read(value: object) -> float:
         is_edge = is_open and value in (low, high)
@@ -124,7 +124,7 @@ def number_between(low: float, high: float, *, is_open: bool) -> Callable[[objec
 
 
 def positive_duration(expected: str) -> Callable[[object], int]:
-    """Return a reader of a duration above 0, which returns milliseconds."""
+    """Return a reader of a duration above 0. The reader returns milliseconds."""
     otherwise = f"must be above 0 and at most {INT32_MAX}ms, an int32; write a duration such as 1s"
     return quantity(parse_duration_ms, expected, least=1, most=INT32_MAX, otherwise=otherwise)
 
@@ -137,7 +137,7 @@ def boolean(value: object) -> bool:
 
 
 def user_name(value: object) -> str:
-    """Read the name of a single user, which cannot be ``<default>``."""
+    """Read the name of a single user. ``<default>`` is not accepted."""
     name = text("a user's name")(value)
     if name == DEFAULT.value:
         raise ValueError("<default> cannot be used here; list each user by name")
@@ -145,7 +145,7 @@ def user_name(value: object) -> str:
 
 
 def bootstrap_servers(value: object) -> tuple[Address, ...]:
-    """Read addresses from a list or from text with commas."""
+    """Read broker addresses from a list, or from text with commas."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, "HOST:PORT,HOST:PORT, such as broker1:9092,broker2:9092")(value)

@@ -1,4 +1,4 @@
-"""Warns of keys that make limits ineffective, such as trust in what clients claim, or limits that are only observed."""
+"""Warns of settings that make limits ineffective, such as trusting what clients claim, or only observing."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -31,7 +31,7 @@ _MAY: Final = {
 
 
 def check_weak_limits(file: UncheckedFile) -> None:
-    """Warn of each key that makes limits ineffective."""
+    """Warn of every setting that makes limits ineffective."""
     _warn_of_trust(file)
     for key, may in _MAY.items():
         for index, name in enumerate(file.list_at("principals", key)):
@@ -44,7 +44,7 @@ def check_weak_limits(file: UncheckedFile) -> None:
 
 
 def _warn_of_trust(file: UncheckedFile) -> None:
-    """Warn of listeners at which any client on another machine can pass as a broker, or can claim any address."""
+    """Warn of listeners at which any client on another machine can pretend to be a broker, or to have any address."""
     for at, listener in file.elements("listeners"):
         bind = address_of(listener.get("bind"))
         if bind is None or _is_loopback(bind.host):
@@ -93,7 +93,7 @@ def _warn_of_windows(file: UncheckedFile) -> None:
 
 
 def _warn_of_observing(file: UncheckedFile) -> None:
-    """Warn if all limits are only observed and none is enforced."""
+    """Warn if every limit is only observed, so that no client is ever slowed."""
     of_file = file.top.get("enforcement", Enforcement.RESPOND.value)
     of_listeners = [listener.get("enforcement", of_file) for _, listener in file.elements("listeners")]
     of_rules = [
@@ -108,7 +108,7 @@ def _warn_of_observing(file: UncheckedFile) -> None:
 
 
 def _first_observed(file: UncheckedFile, of_file: object) -> Location:
-    """Return the location of the first key ``enforcement`` with the value ``observe``."""
+    """Return the location of the first ``enforcement`` key with the value ``observe``."""
     places = (at for section in ("listeners", "quotas") for at, one in file.elements(section) if _observes(one))
     return ("enforcement",) if of_file == _OBSERVE else (*next(places, ()), "enforcement")
 

@@ -11,8 +11,8 @@ do not copy them, so the time for a frame does not grow with its records.
     field_reader       reads a whole frame field by field, with a limit on its elements
     field_writer       writes a whole frame field by field
     produce            reads the acks of a request, and finds throttle_time_ms in a response
-    fetch              reads the limits and replica_id of a request, and computes the charge of a response
-    share_fetch        reads the limits of a request, and computes the charge of a response
+    fetch              reads the limits and replica_id of a request, and computes the bytes to charge for a response
+    share_fetch        reads the limits of a request, and computes the bytes to charge for a response
     replica_fetch      reads a follower's Fetch, and rewrites it with fewer partitions or fewer records
     record_batches     finds the ends of record batches
     api_versions       lowers the versions that a broker advertises to those that the proxy can read
@@ -30,7 +30,7 @@ do not copy them, so the time for a frame does not grow with its records.
 
 In all modules:
 
-* ``frame`` is one whole frame, with its size field. ``data`` has the bytes that have arrived on a connection.
+* ``frame`` is one whole frame, with its size field. ``data`` contains the bytes that have arrived on a connection.
 * ``offset``, ``position`` and ``start`` are indices into ``data``. Other frames may follow the ``end`` of a frame.
 * A function that takes ``data`` returns None if more bytes are needed.
 * ``api_key`` and ``api_version`` are those of the request, even in a function for responses. An unknown newer version

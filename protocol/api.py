@@ -36,7 +36,7 @@ class ApiKey(IntEnum):
         first_throttle_time: int = NEVER,
         first_client_throttle: int = NEVER,
     ) -> "ApiKey":
-        """Make a member from its api_key and its attributes."""
+        """Make a member from its api_key and the attributes of its versions."""
         api = int.__new__(cls, key)
         api._value_ = key
         api.highest_version = highest_version
@@ -155,7 +155,7 @@ def is_flexible(api_key: int, api_version: int) -> bool:
 def response_header_version(api_key: int, api_version: int) -> int:
     """Return the version of a response's header: 0, or 1 if the header has tags.
 
-    It is always 0 for ApiVersions, because a client reads this response before it knows the versions of the broker
-    (KIP-511).
+    It is always 0 for ApiVersions, because a client reads this response before it knows which versions the broker
+    supports (KIP-511).
     """
     return int(is_flexible(api_key, api_version) and api_key != ApiKey.API_VERSIONS)
