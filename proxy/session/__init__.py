@@ -1,7 +1,7 @@
 """Decides what is forwarded on one client's connection, and when. No I/O, no clock.
 
-A bucket is the limit of one entity (a user, a client-id, or both). Requests that wait for a bucket form its line. While
-a client is muted, none of its requests is forwarded.
+A bucket records the usage of one entity (a user, a client-id, or both) and applies the limit on it. The requests that
+wait until a bucket has room form its line. While a client is muted, none of its requests is forwarded.
 
 session          the interface to the server, which hands over bytes and the time, and does all I/O
 request_stream   decides which of the client's requests are forwarded to the broker

@@ -1,7 +1,7 @@
-"""Replaces the addresses of brokers in responses by addresses of this proxy.
+"""Replaces the addresses of brokers in responses with addresses of this proxy.
 
-A client must never get a broker's own address. So a response that cannot be read raises ``ProtocolError``, which closes
-the connection.
+A client must never receive a broker's own address, because it would then connect to the broker directly. If a response
+cannot be read, ``ProtocolError`` is raised, which closes the connection.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,8 +29,8 @@ READABLE: Final[Mapping[int, int]] = {**CEILINGS, **{key: HIGHEST_VERSION[key] f
 class Addresses:
     """Replaces brokers' addresses in the responses to the clients of one listener.
 
-    ``advertised`` maps the node id of each broker to the host and port that clients get. The server keeps it up to
-    date.
+    ``advertised`` maps the node id of each broker to the host and port at which clients reach that broker through the
+    proxy. The server keeps this mapping up to date.
     """
 
     __slots__ = ("_see", "advertised")
@@ -42,7 +42,8 @@ class Addresses:
     def change(self, data: bytes, position: int, api_key: int, api_version: int) -> Edit | None:
         """Return the edit that replaces the addresses in a list of brokers, or None if more bytes are needed.
 
-        A Metadata, DescribeCluster or FindCoordinator response begins at ``position`` in ``data``.
+        The list is in a Metadata, DescribeCluster or FindCoordinator response, which begins at ``position`` in
+        ``data``.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -73,7 +74,8 @@ class Addresses:
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
         """Return the edit that replaces the addresses of partitions' new leaders in a whole Produce or fetch response.
 
-        The returned edit includes ``change``, the edit of the throttle time.
+        If a partition has moved, such a response contains the address of its new leader (KIP-951). ``change`` is the
+        edit of the response's throttle time. The returned edit includes it.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -105,8 +107,9 @@ def may_name_leaders(api_key: int, api_version: int) -> bool:
 
 
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
-    """Return whether a response is edited as it arrives.
+    """Return whether the addresses in a response are edited piece by piece, as the response arrives.
 
-    False for a response that has arrived as a whole, and for a short Produce response, which is collected first.
+    False for a response that has already arrived as a whole, and for a short Produce response, which is collected
+    before it is edited.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

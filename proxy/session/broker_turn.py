@@ -27,7 +27,9 @@ _REFUSED_BEHIND_MS: Final = 50
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Decides when a request with a ``RequestCharge`` is forwarded, and charges it.
+    """Applies the fair call queue and the quotas on requests to one connection.
+
+    Decides when each request that has a ``RequestCharge`` is forwarded, and charges it.
 
     Attributes:
         queued: The connection's place in the fair call queue, or None if the broker has no such queue.
@@ -49,7 +51,11 @@ class BrokerTurn:
     # -- before a request is forwarded --
 
     def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
-        """Use ``line`` as the broker's fair call queue from the next request on. None means that there is no queue."""
+        """Use ``line`` as the broker's fair call queue from now on, or no queue if ``line`` is None.
+
+        While requests are pending, a queue that is already in use is kept. ``come_bytes`` sets the attribute of that
+        name.
+        """
         self.come_bytes = come_bytes
         if self.queued is not None and self.queued.line is not line and not self._state.in_flight:
             self.leave()
@@ -58,7 +64,7 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity to charge in the fair call queue, or None if there is no queue."""
+        """Return the identity that the fair call queue charges for the client's requests, or None without a queue."""
         if self.queued is None:
             return None
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
@@ -67,7 +73,8 @@ class BrokerTurn:
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
         """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
 
-        While the broker's responses are not read, requests wait, because the broker's time for them cannot be measured.
+        While the client does not read its responses, the proxy does not read the broker's responses either. New
+        requests then wait, because the broker's time for them could not be measured.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -135,7 +142,10 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Note that a request was forwarded as a whole. ``oldest`` is the oldest pending request."""
+        """Note that a request was forwarded as a whole.
+
+        Unless ``oldest``, the oldest pending request, is already being timed, its time at the broker begins now.
+        """
         state, queued = self._state, self.queued
         if oldest.charge is None:
             return
@@ -146,7 +156,7 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Note that a request that will have no response was forwarded as a whole."""
+        """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -156,13 +166,16 @@ class BrokerTurn:
     def settle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
-        """Charge a request as its ``RequestCharge`` says, when its response begins.
+        """Charge a request as its ``RequestCharge`` says: in the fair call queue, and to buckets.
 
-        ``bucket`` was already charged for the request's bytes, and this has caused the wait ``wait_ms``.
+        Call this when the response begins.
+
+        ``bucket`` is the bucket that was already charged for the request's bytes, or None. ``wait_ms`` is the wait that
+        this charge has caused.
 
         Returns:
-            Of all charged buckets, the one with the longest wait, and this wait in milliseconds. It is ``(None, 0)`` if
-            there is no wait.
+            The charged bucket with the longest wait, and this wait in milliseconds, or ``(None, 0)`` if there is no
+                wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:
@@ -187,7 +200,7 @@ class BrokerTurn:
         return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
-        """Keep the slot for the next pending request, or give the slot back if there is none.
+        """Use the slot for the connection's next pending request, or give the slot back if there is no such request.
 
         Call this when the oldest pending request has been answered.
         """
@@ -206,7 +219,10 @@ class BrokerTurn:
             queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
 
     def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
-        """In the fair call queue, charge a request that will have no response."""
+        """Charge a request in the fair call queue although it will have no response.
+
+        ``service`` is the time that the broker has taken for the request.
+        """
         if self.queued is not None and charge.identity is not None:
             self.queued.unanswered(charge.kind, charge.identity, service)
 
@@ -227,7 +243,7 @@ class BrokerTurn:
         return NO_TIME if service is None else service[3].end(service, now_ns=self._state.now_ns)
 
     def restart_service(self) -> None:
-        """Time the oldest pending request from now on, because the connection to the broker was opened only now."""
+        """Start timing the oldest pending request anew, because the connection to the broker was only opened now."""
         if self._service is not None:
             self.end_service()
             self.begin_service()

@@ -1,4 +1,4 @@
-"""A connection's place in the line of requests that wait for a bucket."""
+"""Decides whether a request has to wait for its bucket, and keeps the connection's place in the bucket's line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BucketTurn:
     Attributes:
         place: The connection's place in the line, or None.
         is_waiting: Whether the client's next request waits in the line. False if something else holds it back.
-        look_at_ms: When to check again whether the request may be forwarded. With 0, the line wakes the connection.
+        look_at_ms: When to check again whether the request may be forwarded. 0 if the line will wake the connection.
     """
 
     __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
@@ -25,7 +25,10 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request that will cost about ``amount`` of ``bucket`` may be forwarded. If not, block it."""
+        """Return whether a request may be forwarded now. If not, block it.
+
+        The request will be charged to ``bucket``, and ``amount`` is the expected charge.
+        """
         state = self._state
         line, place = bucket.line, self.place
         if state.account.observes(bucket) or now_ms < state.broker_turn.refuses_until_ms:
@@ -50,7 +53,7 @@ class BucketTurn:
         return False
 
     def look_by(self, at_ms: int) -> None:
-        """Check at ``at_ms`` or earlier whether the waiting request may be forwarded."""
+        """Check again no later than ``at_ms`` whether the waiting request may be forwarded."""
         self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
 
     def step_aside(self, *, back_ms: int) -> None:

@@ -21,7 +21,10 @@ from kafka_quota_proxy.proxy.session.counters import Counters
 
 
 class RequestBuckets(NamedTuple):
-    """The buckets charged for a request's time, and for the request itself. None for a limit that no rule sets."""
+    """The bucket charged for a request's time at the broker, and the one charged 1 for each request.
+
+    Either is None if no rule sets such a limit.
+    """
 
     time: Bucket | None  # the bucket of QuotaKind.REQUEST
     rate: Bucket | None  # the bucket of QuotaKind.REQUEST_RATE
@@ -33,7 +36,7 @@ IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
 
 class Policy(NamedTuple):
-    """The settings of a listener for its connections."""
+    """The settings of a listener that determine how its connections are handled."""
 
     max_frame_size_bytes: int
     enforcement: Enforcement
@@ -45,7 +48,7 @@ class Policy(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class ConnectionContext:
-    """What the connections of one listener to one broker share.
+    """Holds what all connections of one listener to one broker share, for example quotas and counters.
 
     Attributes:
         policy: The listener's settings, which a reload replaces.
@@ -55,9 +58,9 @@ class ConnectionContext:
         leader: The limits on replication from the broker to its followers, or None without such limits.
         queue: The fair call queue in front of the broker, or None without such a queue.
         service: Estimates how long the broker works on each request.
-        finds_ids: Whether the broker's Metadata API finds topics by id.
-        on_metadata: Is called with each Metadata response while the node id of the broker is unknown. The arguments are
-            the bytes, the offset at which the response begins, and its API version.
+        finds_ids: Whether the broker's Metadata API can look topics up by id.
+        on_metadata: A function that is called with each Metadata response while the broker's node id is unknown. Its
+            arguments are the received bytes, the offset at which the response begins, and the response's API version.
     """
 
     policy: Policy
@@ -73,7 +76,7 @@ class ConnectionContext:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ClientAccount:
-    """The client of one connection.
+    """Holds the identity of a connection's client and the buckets to charge, and throttles the client.
 
     Attributes:
         context: What this connection shares with others.
@@ -82,7 +85,8 @@ class ClientAccount:
         broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request.
         is_counted: Whether ``count_connection`` was called.
         refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
-        stale_buckets: The buckets of earlier client-ids or rules. Each is held until no pending request needs it.
+        stale_buckets: Buckets that were looked up for earlier client-ids or rules. Each is kept until no pending
+            request needs it.
     """
 
     context: ConnectionContext
@@ -118,7 +122,7 @@ class ClientAccount:
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets charged for the time of every request with this client-id, and for the request itself."""
+        """Return the buckets that are charged for the time, and for the number, of requests with this client-id."""
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
