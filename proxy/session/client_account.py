@@ -136,16 +136,17 @@ class ClientAccount:
         return self._request_buckets
 
     def mutation_bucket(self, client_id: bytes, now_ms: int) -> Bucket:
-        """Return the bucket that is charged for requests to create, grow or delete topics."""
+        """Return the bucket that is charged for the partitions that requests create or delete (KIP-599)."""
         self._use_client_id(client_id)
         if self._mutation_bucket is None:
             self._mutation_bucket = self._look_up(QuotaKind.MUTATION, client_id, now_ms)
         return self._mutation_bucket
 
     def count_connection(self, client_id: bytes) -> bool:
-        """Count the connection for its principal and client-id. Returns False if a limit does not allow it.
+        """Count the connection towards the limits on open connections. Returns False if it exceeds a limit.
 
-        ``refusal`` is then the reason. Connections of brokers are not counted. Call this once for each connection.
+        ``refusal`` then contains the reason. Connections of brokers are not counted. Call this once for each
+        connection, when the client's principal and client-id are known.
         """
         self.is_counted = True
         if self.believes_replicas():
@@ -165,12 +166,15 @@ class ClientAccount:
         return True
 
     def log_in(self, principal: str) -> None:
-        """Charge the buckets of ``principal`` from the next request on."""
+        """Note that the client has logged in as ``principal``, whose buckets are charged from the next request on."""
         self.principal = principal
         self._client_id = None
 
     def enforcement(self, bucket: Bucket) -> Enforcement:
-        """Return the enforcement of a bucket's rule, or the listener's enforcement if the rule has none."""
+        """Return how the limit of a bucket is enforced: as its rule says, or else as the listener's settings say.
+
+        After ``release``, all limits are only observed.
+        """
         if self._slows_nothing:
             return Enforcement.OBSERVE
         return bucket.enforcement or self.context.policy.enforcement
@@ -180,14 +184,15 @@ class ClientAccount:
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether a fetch with a ``replica_id`` on this connection counts as a follower's fetch."""
+        """Return whether the client may be a broker. Its fetches with a ``replica_id`` then count as a follower's."""
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
         """Throttle the client because ``bucket`` is over its limit, and return the throttle time for the response.
 
-        For ``wait_ms``, no request is forwarded for which the bucket would be charged. ``has_answer`` is False if there
-        is no response to delay. The client is then muted even with the enforcement ``delay``.
+        For the next ``wait_ms`` milliseconds, no request is forwarded that would be charged to the bucket.
+        ``has_answer`` is False if there is no response that could be delayed. The client is then muted even if the
+        enforcement is ``delay``.
 
         Returns:
             The throttle time in milliseconds, or 0 if the bucket is only observed.
@@ -221,7 +226,7 @@ class ClientAccount:
         return wait_ms
 
     def release(self) -> None:
-        """Unmute the client, and throttle nothing any more."""
+        """Unmute the client, and do not throttle it any more."""
         self.muted_until_ms = 0
         self._slows_nothing = True
 
@@ -231,11 +236,14 @@ class ClientAccount:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
     def holds(self, bucket: Bucket) -> bool:
-        """Return whether ``bucket`` is charged for the client's Produce requests or fetches now."""
+        """Return whether ``bucket`` is the one that is now charged for the client's Produce requests or fetches."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release the stale buckets that are not in ``in_flight``, the buckets to charge for pending requests."""
+        """Release all buckets in ``stale_buckets`` except for those in ``in_flight``.
+
+        ``in_flight`` contains the buckets that will be charged for pending requests.
+        """
         kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:
             if bucket in in_flight and bucket not in kept:

@@ -27,8 +27,8 @@ class Counters:
         logins: The number of logins by mechanism and result.
         observed_connections: The number of connections that went over a limit that is only observed.
         newly_throttled: The buckets that went over their limits since the log was last written.
-        newly_unknown: Mechanisms whose user names the proxy could not read, until the log has reported them. Each is
-            reported once.
+        newly_unknown: The SASL mechanisms with user names that the proxy could not read, as far as the log has not
+            reported them yet. Each is reported only once.
     """
 
     frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))

@@ -1,4 +1,4 @@
-"""Edits requests and responses on their way: caps fetches, and writes throttle times and offered API versions."""
+"""Computes how to edit requests and responses: caps fetches, and sets throttle times and offered API versions."""
 
 from collections.abc import Mapping
 from struct import Struct
@@ -30,7 +30,7 @@ def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
 
 
 def without_session(data: bytes, edit: Edit, session: fetch.FetchSession) -> Edit:
-    """Return ``edit`` (from ``capped_fetch``), extended so that a full fetch opens no session at the broker."""
+    """Return ``edit`` (from ``capped_fetch``), extended so that a full fetch opens no fetch session at the broker."""
     at = session.epoch_offset
     epoch = _INT32.pack(fetch.WITHOUT_SESSION)
     if not edit:
@@ -49,14 +49,14 @@ def response_edit(
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
     own: Mapping[int, api_versions.VersionRange] | None = None,
 ) -> Edit | None:
-    """Return the edit of a response's throttle time. For ApiVersions it also edits the offered versions.
+    """Return the edit that sets the throttle time in a response and, for ApiVersions, the offered API versions.
 
-    The new throttle time is the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` has the highest
-    version to offer of each API. ``own`` has the versions of the APIs that the proxy answers itself.
+    The new throttle time is the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` contains the highest
+    version to offer of each API. ``own`` contains the versions of the APIs that the proxy answers itself.
 
     Returns:
         The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit, or if the response
-        cannot be read.
+            cannot be read.
     """
     try:
         if throttle_time.is_in_front(api_key):

@@ -5,7 +5,7 @@ table            the handler of each API
 produce          handles Produce
 fetch            handles Fetch and ShareFetch of consumers
 follower_fetch   handles Fetch of followers
-login            handles SaslHandshake, SaslAuthenticate and bare tokens
+login            handles SaslHandshake, SaslAuthenticate and SASL tokens without a Kafka header
 topic_mutations  handles CreateTopics, CreatePartitions and DeleteTopics
 quota_requests   handles DescribeClientQuotas and AlterClientQuotas
 api_versions     handles ApiVersions

@@ -23,14 +23,14 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 
 
 class ApiVersionsHandler(OtherHandler):
-    """Handles ApiVersions, and edits the versions that each response offers."""
+    """Handles ApiVersions requests, and edits the API versions that each response offers to the client."""
 
     __slots__ = ()
 
     edits_every_response = True
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Record a forwarded request, so that its response is edited."""
+        """Add a forwarded request to the pending requests, so that its response is edited."""
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
@@ -60,7 +60,10 @@ class ApiVersionsHandler(OtherHandler):
         return VERSIONS if is_answered else None
 
     def _learn_versions(self, response: BegunResponse, data: bytes, position: int) -> None:
-        """Note whether the broker's Metadata API finds topics by id, if the response lists the broker's APIs."""
+        """Note whether the broker's Metadata API can look topics up by id, if the whole response has arrived.
+
+        The response lists the API versions that the broker supports.
+        """
         end = position + response.frame_bytes
         if end <= len(data):
             with suppress(ProtocolError):  # a response that cannot be read is not edited

@@ -1,7 +1,7 @@
 """Handles Fetch and ShareFetch of consumers.
 
-A fetch may ask for no more bytes than its bucket has room for, and is charged for the size of its response. A new API
-of this kind needs a row in ``FETCH_APIS`` and a row in ``table``.
+A fetch may ask for no more bytes than its bucket has room for, and is charged for the size of its response. To handle
+another fetch API, add it to ``FETCH_APIS`` here and to ``HANDLERS`` in ``table``.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FetchApi(NamedTuple):
-    """How one fetch API differs from the others.
+    """Describes how one fetch API differs from the others.
 
     Attributes:
         read_limits: Reads max_bytes, min_bytes and max_wait_ms of a request.
         charged_bytes: Returns the bytes to charge for a response, from its size in bytes and its API version.
-        is_answered_here: Whether the proxy itself answers a request that has waited for too long. Otherwise the request
-            is forwarded, edited so that its response has no records. A ShareFetch is forwarded because it may
-            acknowledge records.
+        is_answered_here: Whether the proxy itself answers a request that has waited in line for too long. Otherwise the
+            request is forwarded, edited so that its response has no records. A ShareFetch has to be forwarded, because
+            it may acknowledge records.
         has_followers: Whether followers use this API, too.
     """
 
@@ -169,7 +169,7 @@ class FetchHandler(Handler):
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
-        """Return ``edit``, extended so that a full Fetch opens no session at the broker."""
+        """Return ``edit``, extended so that a full Fetch opens no fetch session at the broker."""
         session = fetch.read_session(data, limits, profile.api_version) if profile.api_key == _FETCH else None
         if session is None or session.epoch != fetch.OPENS_SESSION:
             return edit
@@ -178,7 +178,7 @@ class FetchHandler(Handler):
     def _pass_empty(
         self, profile: RequestProfile, limits: FetchLimits, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Forward a fetch, edited so that its response has no records. Its place in the bucket's line is kept."""
+        """Forward a fetch, edited so that its response has no records. The connection keeps its place in the line."""
         state, charge = self._state, profile.charge
         if charge is not None:
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
