@@ -1,6 +1,7 @@
-"""Determines which limits of IP addresses are in force. A store may also have limits for host names.
+"""Works out which of the stored limits apply to each IP address. A limit may also be set for a host name.
 
-A host may have several addresses, and an address several names. The cost of a change does not depend on the number of
+A limit for a host name applies to all addresses of the host. A host may have several addresses, and an address several
+names. Of several limits for one address, the lowest applies. The cost of a change does not depend on the number of
 rules.
 """
 
@@ -28,11 +29,13 @@ def literal(name: str) -> str | None:
 
 
 class EffectiveIpRules:
-    """The limits that a store has for addresses and hosts. ``name`` is the name of the store.
+    """Holds the limits that are set for addresses and host names, and the rules for addresses that result from them.
+
+    ``name`` is the name of the store. Each rule shows it as its source.
 
     Attributes:
-        rules: The rules that are in force, by address.
-        unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
+        rules: The rules that apply, by address.
+        unknown_hosts: The hosts whose limit applies to no address, because no address of the host is known.
     """
 
     def __init__(self, *, name: str) -> None:
@@ -45,15 +48,22 @@ class EffectiveIpRules:
         self._names: dict[Ip, set[Ip]] = {}  # address -> the names of it that have a limit
 
     def follow_file(self, addresses: Collection[Ip]) -> None:
-        """Set which addresses have rules in the configuration file. These rules hide the stored ones."""
+        """Set which addresses have rules in the configuration file.
+
+        A stored limit does not apply to these addresses.
+        """
         touched = {*self._of_file} ^ {*addresses}
         self._of_file = addresses
         self._settle(touched)
 
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
-        """Set the limit of an address or host. Return the rules of all its addresses, whether they change or not.
+        """Set the limit of an address or host name.
 
-        A ``rate`` of None removes the limit. A host that is not in ``known`` keeps its last known addresses.
+        Return the new rule of each address concerned, even if it is unchanged.
+
+        A ``rate`` of None removes the limit. In the result, None stands for an address without a rule, and addresses
+        with a rule in the configuration file are left out. ``known`` contains the addresses of hosts. A host that is
+        not in ``known`` keeps its last known addresses.
         """
         before = self._addresses_of(name)
         if rate is None:
@@ -64,7 +74,10 @@ class EffectiveIpRules:
         return self._move(name, before, _spelled(name) or found or before)
 
     def update_addresses(self, known: Addresses) -> IpChanges:
-        """Set the addresses of hosts, and return the rules that change. Hosts without a limit are ignored."""
+        """Set the addresses of hosts, and return the new rules of their old and new addresses.
+
+        Ignore hosts without a limit.
+        """
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():
             changes |= self._move(host, self._hosts[host], known[host])
@@ -77,7 +90,10 @@ class EffectiveIpRules:
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
 
     def _move(self, name: Ip, before: Iterable[Ip], addresses: tuple[Ip, ...]) -> IpChanges:
-        """Apply the limit of a name to ``addresses`` and no longer to ``before``. Return the rules of both."""
+        """Apply the limit of a name to ``addresses`` and no longer to ``before``.
+
+        Return the new rules of all these addresses.
+        """
         if isinstance(name, str) and not _spelled(name):
             self._hosts.pop(name, None)
             self.unknown_hosts.discard(name)
@@ -92,7 +108,10 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Update the rules of the ``touched`` addresses. Return those rules that no rule of the file hides."""
+        """Update the rules of the ``touched`` addresses.
+
+        Return the new rules of those that have no rule in the file.
+        """
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
             rule = self._rule(address)
@@ -117,6 +136,9 @@ class EffectiveIpRules:
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return the address ``name`` in canonical form, or no address for a host. The default is returned unchanged."""
+    """Return the address ``name`` in canonical form, as a tuple. The tuple is empty if ``name`` is a host name.
+
+    The default entity is returned unchanged.
+    """
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

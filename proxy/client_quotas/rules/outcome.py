@@ -1,4 +1,4 @@
-"""Defines the outcome of a change of quotas, and the client that asked for it."""
+"""Data classes for the outcome of a requested quota change, and for the client that requested it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -21,13 +21,13 @@ RESULTS: Final = (APPLIED, VALIDATED, UNCHANGED, REFUSED, UNKNOWN)
 
 
 class Origin(NamedTuple):
-    """The client that asks for a change.
+    """The client that requests a change of quotas, as recorded in the log of changes.
 
     Attributes:
         principal: The user, or ``token@ADDRESS`` for a client of the admin port that has a token.
         listener: The name of the listener, or ``ADMIN`` for the admin port.
-        sees_hidden: Whether the client sees rules that the configuration file hides, as clients of the admin port
-            do.
+        sees_hidden: Whether the client can see stored rules that a rule of the configuration file hides. This is true
+            for clients of the admin port.
     """
 
     principal: str
@@ -42,15 +42,16 @@ NOBODY: Final = Origin("")
 
 
 class Outcome(NamedTuple):
-    """The outcome of a change for one entity.
+    """The outcome of a requested quota change for one entity.
 
     Attributes:
-        asked: The limits that the request sets. The value None removes a limit.
+        asked: The keys and limits that the request sets. A limit of None removes the key.
         asked_terms: The terms that the request sets or removes, or None if the request has no terms.
         old: The rule before the change.
-        new: The rule that the change gives, even if a dry run does not store it. If the change is refused, this is
-            ``old``.
-        is_unknown: Whether the outcome is unknown. The rule may be ``old`` or ``new``, or become ``new`` later.
+        new: The rule after the change, or the rule that a dry run would have stored. The same as ``old`` if the change
+            was refused.
+        is_unknown: Whether it is unknown if the change was stored. The stored rule may be ``old`` or ``new``, or become
+            ``new`` later.
     """
 
     entity: EntityParts
@@ -63,7 +64,7 @@ class Outcome(NamedTuple):
     is_unknown: bool = False
 
     def result(self, *, is_dry_run: bool) -> str:
-        """Return the outcome as one of ``RESULTS``."""
+        """Return the outcome as one of ``RESULTS``, such as ``APPLIED`` or ``REFUSED``."""
         if self.is_unknown:
             return UNKNOWN
         # As in Kafka, an entity that comes twice has an error although its first change is made.
@@ -79,9 +80,10 @@ def outcomes(
     rules: Mapping[Entity, StoredRule],
     terms: Mapping[Entity, TermsChange],
 ) -> tuple[Outcome, ...]:
-    """Return the outcome for each entity, in the order of the request. An entity that comes twice has one outcome.
+    """Return the outcome for each entity of a request, in the order of the request.
 
-    ``changes`` are those that are made, or that a dry run would make. ``rules`` are the rules before the changes.
+    An entity that appears twice in the request has one outcome. ``changes`` contains the changes that were made, or
+    that a dry run would make. ``rules`` contains the rules before the changes.
     """
     results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)

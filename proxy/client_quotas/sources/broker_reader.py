@@ -1,4 +1,4 @@
-"""Reads all quotas of a cluster from one of its brokers. Each call blocks, so it runs in a thread."""
+"""Reads all client quotas of a cluster from one of its brokers. The calls block, so they are made in a thread."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,7 +18,7 @@ _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """Reads quotas from one of several brokers: the first that answers. Call ``close`` after any error.
+    """Reads client quotas from the first of ``servers`` that answers. Call ``close`` after any error.
 
     ``read`` may raise ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
@@ -33,11 +33,15 @@ class BrokerReader:
         return self._client.server
 
     def close(self) -> None:
-        """Close the connection. A call of ``read`` that is running in another thread fails."""
+        """Close the connection. If ``read`` is running in another thread, that call fails."""
         self._client.close()
 
     def read(self) -> ParsedQuotas | None:
-        """Return the quotas, or None if they have not changed. Raise ``RefusedError`` if the broker refuses."""
+        """Return the quotas, or None if they are the same as at the last call.
+
+        Raises:
+            RefusedError: The broker refuses to return its quotas, or its response is malformed.
+        """
         try:
             frame = self._client.ask(AllClientQuotasRequest())
         except IncompatibleBrokerVersion:

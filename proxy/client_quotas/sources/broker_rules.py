@@ -18,7 +18,10 @@ _NO_LIMIT: Final = float(UNLIMITED)
 
 
 class RefusedError(Exception):
-    """Raised if a broker does not return its quotas. If ``is_lasting``, only the operator can remove the cause."""
+    """Raised if a broker refuses to return its quotas, or if its response cannot be used.
+
+    If ``is_lasting`` is true, the error continues until the operator removes the cause, such as a missing permission.
+    """
 
     def __init__(self, message: str, *, is_lasting: bool = False) -> None:
         super().__init__(message)
@@ -26,14 +29,21 @@ class RefusedError(Exception):
 
 
 class ParsedQuotas(NamedTuple):
-    """The quotas of a broker: a rule for each entity, and a text for each kind of quota that was skipped."""
+    """The quotas of a broker: a rule for each entity.
+
+    ``passed_over`` has a message for each kind of quota that was skipped.
+    """
 
     rules: Mapping[Entity, StoredRule]
     passed_over: tuple[str, ...]
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Return the rules in a broker's response, but at most ``most``. Raise ``RefusedError`` if it contains an error."""
+    """Convert a broker's DescribeClientQuotas response to rules for at most ``most`` entities.
+
+    Raises:
+        RefusedError: The response contains an error.
+    """
     if response.error_code != NONE:
         raise _refusal(response)
     rules: dict[Entity, StoredRule] = {}
@@ -69,7 +79,10 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def in_force(value: float) -> float:
-    """Return the limit to apply for a broker's value. Infinity and NaN become the highest limit."""
+    """Return the limit that the proxy applies for a broker's value.
+
+    Infinity and NaN become the highest possible limit.
+    """
     return value if math.isfinite(value) else _NO_LIMIT
 
 
@@ -99,7 +112,7 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the valid limits of an entity. Add a text to ``passed_over`` for each value that is skipped."""
+    """Yield the valid limits of an entity. Add a message to ``passed_over`` for each value that is skipped."""
     known = keys_of(entity)
     # Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
     for key, value in values:

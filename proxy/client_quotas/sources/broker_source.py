@@ -1,4 +1,4 @@
-"""Applies the brokers' own quotas on the event loop.
+"""Makes the proxy apply the quotas that are set at the brokers themselves (``quotas_from: broker``).
 
 The quotas are read every few seconds, and at once when a client has changed one through the proxy.
 """
@@ -48,7 +48,10 @@ _MOST_WARNINGS: Final = 100
 
 
 class QuotaReader(Protocol):
-    """Reads a broker's quotas, as ``broker_reader.BrokerReader`` does. The caller closes it after any exception."""
+    """The interface of ``broker_reader.BrokerReader``, which reads a broker's quotas.
+
+    The caller closes it after any exception.
+    """
 
     @property
     def server(self) -> Address:
@@ -62,14 +65,20 @@ class QuotaReader(Protocol):
 
 
 class _HeldAnswer(NamedTuple):
-    """The answer to a change of quotas. It is held until the broker shows the change."""
+    """A broker's answer to a client that changed quotas. It is held until a reading shows the changes in ``changed``.
+
+    The bytes of the answer are in the ticket.
+    """
 
     changed: tuple[Alteration, ...]
     until_s: float  # on the clock of the event loop
 
 
 class _Reading(NamedTuple):
-    """One reading of the brokers' quotas. ``quotas`` is None if nothing has changed since the last reading."""
+    """The result of reading the brokers' quotas once.
+
+    ``quotas`` is None if nothing has changed since the last reading.
+    """
 
     server: Address
     quotas: ParsedQuotas | None
@@ -77,15 +86,16 @@ class _Reading(NamedTuple):
 
 
 class BrokerSource:
-    """A ``QuotaSource`` that reads the quotas of one cluster from its brokers.
+    """A ``QuotaSource`` that reads the quotas of one cluster from its brokers. Use it on the event loop.
 
-    Use it on the event loop. ``connect`` is called in a thread, and returns the reader.
+    ``connect`` is called in a thread to make a reader. The reader is kept until it fails.
 
     Attributes:
         rules: The rules in force, from the configuration file and from the brokers.
-        readings: The number of readings that succeeded.
-        unconfirmed: How many held answers were sent although the broker had not shown the change in time.
-        last_read_s: The Unix time of the last reading that succeeded, or NaN before the first.
+        readings: How many times the quotas were read successfully.
+        unconfirmed: How many held answers were sent because their time was up, although no reading had shown the
+            change.
+        last_read_s: The Unix time of the last successful reading, or NaN before the first.
         server: The broker that answered last.
     """
 
@@ -124,7 +134,10 @@ class BrokerSource:
     # -- called by the server --
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield each rule that no other rule hides, with its source. May be called from any thread."""
+        """Yield each entity, its rule and the source of the rule, except for rules that another rule hides.
+
+        May be called from any thread.
+        """
         for one in self.rules.listed():
             if one.shadowed_by is None:
                 yield one.entity, one.rule, one.source
@@ -151,14 +164,17 @@ class BrokerSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Use the rules of a changed configuration file, and return the changes. Does not call ``on_changes``."""
+        """Replace the rules of the configuration file, and return the rules that change.
+
+        Does not call ``on_changes``.
+        """
         changes = self._applier.follow_file(config)
         self._warned = {one for one in self._warned if one in self.rules.sources or isinstance(one, str)}
         self._warn_of_overruled(entity for entity in self.rules.sources if entity in self._rules)
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold ``answer`` until the broker shows the change. See ``forwarded_alter.AlterConfirmer``."""
+        """Hold a broker's ``answer`` until a reading shows ``changed``. See ``forwarded_alter.AlterConfirmer``."""
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._held_answers) >= _MOST_WAITING:
             ticket.answer = answer
@@ -240,7 +256,7 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        """Put changes in force. If ``on_changes`` fails, it is called again after the next reading."""
+        """Apply changed rules of the brokers. If ``on_changes`` fails, it is called again after the next reading."""
         hosts = hosts_in(changes)
         named = [change for change in changes if change.entity.ip in hosts]
         try:
@@ -254,7 +270,7 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer whose change is in force, except those about the hosts in ``but_for``."""
+        """Send each held answer whose change now applies here, except changes for the hosts in ``but_for``."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
@@ -322,7 +338,7 @@ class BrokerSource:
         return True
 
     def _ask(self) -> _Reading:
-        """Ask a broker for its quotas. Runs in a thread, one call at a time."""
+        """Read the quotas from a broker and compare them with the known rules. Runs in a thread, one call at a time."""
         is_kept = self._reader is not None
         try:
             reader, quotas = self._read_once()
@@ -353,7 +369,7 @@ class BrokerSource:
 def broker_source(
     config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
 ) -> BrokerSource | None:
-    """Return the source for ``quotas_from: broker``, or None if this is not configured."""
+    """Return the source that reads the brokers' quotas, or None if ``quotas_from: broker`` is not configured."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None

@@ -1,6 +1,6 @@
-"""Holds the broker's answer to a change of quotas until this proxy applies the change.
+"""Holds a broker's response to an AlterClientQuotas request until this proxy applies the change.
 
-Otherwise the old limit could still apply to the client's next request.
+Otherwise the proxy could still apply the old limit to the client's next request.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,22 +27,29 @@ MAX_BYTES: Final = MAX_REFUSED_BYTES
 
 
 class AlterConfirmer(Protocol):
-    """Finds out when this proxy applies a change that a broker has acknowledged."""
+    """The interface for waiting until this proxy applies a change that a broker has acknowledged."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Return a ticket that gets ``answer`` once this proxy applies the changes in ``changed``.
+        """Return a ticket that receives ``answer`` once this proxy applies the changes in ``changed``.
 
-        The wait ends after some seconds in any case. The ``owner`` is woken when the ticket has the answer.
+        If this takes longer than a few seconds, the ticket receives the answer anyway. The ``owner``, which is the
+        client's connection, is woken as soon as the ticket has the answer.
         """
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Return whether a request is received in full before it is forwarded, so that its answer can be held."""
+    """Return whether a request about quotas is received in full before it is forwarded, so that its answer can be held.
+
+    This is so if the proxy can parse the version of the request, and the request is not too large.
+    """
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
 class ForwardedAlter:
-    """A request to change quotas that is forwarded to the broker (see ``proxy.session.handlers.whole_request``)."""
+    """An AlterClientQuotas request that is forwarded to the broker.
+
+    It is the ``Exchange`` for this request in ``proxy.session.handlers.whole_request``.
+    """
 
     api_key = ALTER
 
@@ -51,11 +58,14 @@ class ForwardedAlter:
         self._request = _read(frame)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the broker's answer as it is."""
+        """Return the broker's response unchanged."""
         return data[position : position + frame_bytes]
 
     def await_change(self, answer: bytes, owner: object) -> Ticket | None:
-        """Return a ticket that gets the answer once this proxy applies the change, or None if nothing was changed."""
+        """Return a ticket that receives ``answer`` once this proxy applies the change.
+
+        Return None if the broker changed nothing.
+        """
         changed = self._changed(answer)
         return self._authority.await_change(changed, answer, owner) if changed else None
 
@@ -72,7 +82,10 @@ class ForwardedAlter:
 
 
 def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
-    """Return whether ``rules`` show all changes: each key that was set has its value, and a removed key has none."""
+    """Return whether ``rules`` contain all changes.
+
+    Each key that was set must have its new value, and a removed key none.
+    """
     expected: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:
         names = dict(entity)

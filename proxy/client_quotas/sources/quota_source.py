@@ -13,8 +13,8 @@ class QuotaSource(Protocol):
     Attributes:
         name: The name of the source, for the log.
         has_read: Set once all rules have been read for the first time.
-        may_serve: Set once all rules have been read, or once reading fails for a reason that only the operator can
-            remove. Clients may then be served.
+        may_serve: Set once the proxy may serve clients. This is when all rules have been read, or when reading fails
+            for a reason that only the operator can remove.
         is_connected: Whether the last attempt to read succeeded.
         failures: The number of attempts to read that failed.
     """
@@ -26,7 +26,10 @@ class QuotaSource(Protocol):
     failures: int
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
-        """Use the rules of a changed configuration file. Return the changes, or None if any rule may have changed."""
+        """Replace the rules of the configuration file.
+
+        Return the rules that change, or None if any rule may have changed.
+        """
 
     def detail(self) -> dict[str, object]:
         """Return the state of this source, for the response to ``/readyz``."""

@@ -1,6 +1,7 @@
-"""Applies the rules of a quota topic on the event loop.
+"""Makes the proxy apply the rules that a publisher writes to a Kafka topic (``quotas_from``).
 
-A share is this proxy's part of an entity's quota. The publisher of the topic renews all shares with news records.
+The topic may also give each proxy a share: the part of an entity's quota that this proxy may use. Shares expire unless
+the publisher renews them all with a news record from time to time.
 """
 
 import asyncio
@@ -43,8 +44,8 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 class TopicSource:
     """A ``QuotaSource`` that reads one topic. Use it on the event loop.
 
-    ``proxy`` is the name of this proxy in records of shares. ``on_changes`` is called with the changed rules by entity,
-    where None stands for a removed rule.
+    ``proxy`` is the name by which records of shares refer to this proxy. ``on_changes`` is called with the changed
+    rules by entity, where None stands for a removed rule.
     """
 
     def __init__(
@@ -70,7 +71,7 @@ class TopicSource:
 
     @property
     def rules(self) -> tuple[QuotaRule, ...]:
-        """The rules of the topic that are in force."""
+        """The rules of the topic that this proxy applies now."""
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
@@ -90,7 +91,7 @@ class TopicSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> None:
-        """Use the rules of a changed configuration file, which hide the topic's rules of the same entities."""
+        """Replace the rules of the configuration file. They hide the topic's rules of the same entities."""
         # All rules of the file, even those that are not in force at this time, hide rules of the topic.
         self.state.follow_file(config.quotas)
         self.state.changes()
@@ -101,7 +102,10 @@ class TopicSource:
         self._bridge.start()
 
     async def run(self) -> None:
-        """Apply changes, and end the shares of this proxy if no news record renews them. Runs until cancelled."""
+        """Apply changed rules, and stop applying the shares if no news record renews them in time.
+
+        Runs until cancelled.
+        """
         while True:
             next_ms = self.state.next_ms
             with suppress(TimeoutError):
@@ -138,7 +142,10 @@ class TopicSource:
         await self._apply_changes()
 
     async def _apply_changes(self) -> None:
-        """Apply changes, but only between batches, because the rest of a batch may have the terms of a limit."""
+        """Apply changed rules, unless only part of a record batch has been read.
+
+        The rest may contain the terms of a limit.
+        """
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
@@ -177,7 +184,7 @@ class TopicSource:
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
-    """Return the source for the topic that is configured, or None if no topic is configured."""
+    """Return the source that reads the configured topic, or None if ``quotas_from`` names no topic."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None

@@ -1,6 +1,6 @@
-"""Stores the quotas that clients set through the proxy, after the quota manager has accepted a change.
+"""Stores the quotas that clients set through the proxy, once the quota manager has accepted a change.
 
-store              the interfaces of a store, and of the writer of a topic
+store              the interfaces of a store, and of the writer for a store that is a topic
 directory_store    keeps the rules in a directory of this proxy
 rule_database      the SQLite database in that directory
 old_format         reads the files of versions that did not use SQLite yet
