@@ -3,8 +3,9 @@
 The event loop reads the head of each request. It answers probes (health checks) itself, and starts a thread for any
 other request. So a probe waits neither for idle connections nor for clients that read a response slowly.
 
-The event loop closes a connection that it has kept for ``_WAIT_TIMEOUT_S``. It keeps at most ``MAX_WAITING``, and
-closes the oldest to make room. At most ``MAX_REQUESTS`` threads run at a time, each for at most ``_DEADLINE_S``.
+Connections stay on the event loop while it reads a head or answers a probe, for at most ``_WAIT_TIMEOUT_S``. There are
+at most ``MAX_WAITING`` of them; the oldest is closed to make room for a new one. At most ``MAX_REQUESTS`` threads run
+at a time, each for at most ``_DEADLINE_S``.
 """
 
 import asyncio
@@ -54,11 +55,11 @@ _TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are bei
 
 
 class AdminPort:
-    """Listens on one address, and answers HTTP requests after a call of ``open``. Use it on the event loop's thread.
+    """Listens on one address, and answers HTTP requests once ``open`` is called. Use it on the event loop's thread.
 
     Args:
         bind: The address to listen on.
-        location: Where the configuration file sets this address (a path of keys), for error messages.
+        location: The path of keys that leads to this address in the configuration file, for error messages.
         application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
         probes: The paths of the probes, which the application must answer without I/O.
 
@@ -131,7 +132,7 @@ class AdminPort:
             self._continue(one)  # most requests have arrived by the time their connections are accepted
 
     def _continue(self, one: "_Waiting") -> None:
-        """Read more of a request, or write more of its response."""
+        """Read more of a request, or write more of its response, because the socket of the connection is ready."""
         try:
             if one.answer:
                 self._write(one)
@@ -222,7 +223,7 @@ class AdminPort:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A connection on the event loop. Its request is not complete yet, or its response is not fully sent."""
+    """A connection that the event loop serves. Its request is not complete yet, or its response is not fully sent."""
 
     connection: socket.socket
     peer: str
@@ -232,7 +233,7 @@ class _Waiting:
 
 
 class _RestOfRequest(io.RawIOBase):
-    """Reads a request: first the bytes that the event loop has received, then the rest from the socket."""
+    """Reads a request in a thread: first the bytes that the event loop has already received, then the socket."""
 
     def __init__(self, head: bytes, connection: socket.socket) -> None:
         self._head = io.BytesIO(head)
@@ -246,7 +247,7 @@ class _RestOfRequest(io.RawIOBase):
 
 
 class _Request(WSGIRequestHandler):
-    """Runs the application for one request, which it reads from ``incoming``. Writes the response to ``outgoing``."""
+    """Runs the WSGI application for one request. It reads from ``incoming`` and writes the response to ``outgoing``."""
 
     def __init__(
         self, site: SimpleNamespace, incoming: BinaryIO | io.BufferedReader, outgoing: BinaryIO, peer: str
@@ -257,10 +258,10 @@ class _Request(WSGIRequestHandler):
         self.wfile = outgoing  # type: ignore[assignment]
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Do nothing, because a line for each scrape of the metrics would flood the log."""
+        """Do nothing, because a log line for each scrape of the metrics would flood the log."""
 
     def get_stderr(self) -> io.StringIO:
-        """Return a stream for wsgiref's tracebacks. Nothing reads it."""
+        """Return a stream that takes wsgiref's tracebacks and that nothing reads."""
         return io.StringIO()
 
 

@@ -1,7 +1,7 @@
 """Answers the requests to the admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-Only ``/quotas`` can change the state of the proxy. ``admin.metrics_bind`` is a second address, which serves metrics and
-probes only.
+Only ``/quotas`` can change the state of the proxy. ``admin.metrics_bind`` configures a second address, which serves
+only metrics and probes.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ class Health:
     def readiness(self) -> dict[str, object]:
         """Return the body of the response to ``/readyz``.
 
-        The proxy is ready if clients can connect and the brokers can be reached. The body also shows faults of the
-        configuration file, of the quota source and of the store. The proxy is ready despite such faults.
+        The proxy is ready if clients can connect and the brokers can be reached. The body also shows problems with the
+        configuration file, the quota source and the store of quotas, but the proxy is ready despite them.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -116,8 +116,8 @@ class Health:
 class _Application:
     """The WSGI application of the admin port. If ``quotas_api`` is None, it serves metrics and probes only.
 
-    ``hosts`` holds the names that the Host header may contain, in lower case. None allows any name. The check of the
-    header prevents DNS rebinding, where another web site points its own host name to the admin port.
+    ``hosts`` contains the names that a request's Host header may contain, in lower case. None allows any name. Checking
+    the header prevents DNS rebinding, in which a hostile web site points its own host name at the admin port.
     """
 
     def __init__(
@@ -170,7 +170,7 @@ class _Application:
                 return _json("200 OK" if readiness["state"] == "ready" else "503 Service Unavailable", readiness)
 
     def _is_allowed_host(self, host: str) -> bool:
-        """Return whether the Host header is missing, an IP address, localhost or a configured name."""
+        """Return whether a Host header is empty, an IP address, localhost or an allowed name."""
         if self._hosts is None or not host:
             return True
         found = _HOST.fullmatch(host)

@@ -1,4 +1,4 @@
-"""Runs the TLS handshakes of a listener's clients, and logs each client in as the user in its certificate."""
+"""Runs the TLS handshakes of a listener's clients. The user of each client is derived from its certificate."""
 
 import logging
 import ssl
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class TlsHandshakes:
-    """The TLS handshakes of one listener. ``pending`` holds the transports with an unfinished handshake."""
+    """Creates and tracks the TLS handshakes of one listener. ``pending`` contains those that have not ended."""
 
     def __init__(self, listener: ListenerState, settings: ClientTls, context: TlsContext) -> None:
         self.pending: set[TlsTransport] = set()
@@ -24,7 +24,7 @@ class TlsHandshakes:
         self._context = context
 
     def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
-        """Return the protocol of a new connection. See ``ListenerState.new_protocol``."""
+        """Return the protocol of a new TLS connection. ``ListenerState.new_protocol`` explains the arguments."""
 
         def welcome(tls: ssl.SSLObject) -> ClientConnection:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)

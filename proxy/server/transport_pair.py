@@ -1,4 +1,4 @@
-"""Manages the two transports of one client's connection: to the client and, once it is dialled, to the broker."""
+"""Manages the two transports of a client's connection: one to the client and, once it is connected, one to a broker."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ _LINGER_MS: Final = 30_000
 
 
 class TransportPair:
-    """Holds both transports, and knows which are being read and which have a full write buffer."""
+    """Holds both transports, and records which of them are being read and which have a full write buffer."""
 
     __slots__ = ("broker", "client", "is_broker_full", "is_client_full", "reads_broker", "reads_client")
 
@@ -38,7 +38,7 @@ class TransportPair:
         return sum(one.get_write_buffer_size() for one in (self.client, self.broker) if one is not None)
 
     def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
-        """Read from each side if its argument is True, and pause reading from that side otherwise."""
+        """Read from the client and the broker if their arguments are True. Pause reading from each one otherwise."""
         if reads_client is not self.reads_client and self.client is not None:
             self.reads_client = reads_client
             _set_reading(self.client, reads_client)
@@ -47,7 +47,10 @@ class TransportPair:
             _set_reading(self.broker, reads_broker)
 
     def close(self, *, keeps_broker: bool) -> None:
-        """Flush and close both transports, or only the client's if ``keeps_broker``. This takes a limited time."""
+        """Flush and close both transports, or only the client's if ``keeps_broker`` is True.
+
+        This call does not wait. A peer that does not read the remaining bytes is disconnected after ``_LINGER_MS``.
+        """
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():
                 with suppress(OSError):
@@ -58,7 +61,7 @@ class TransportPair:
 
 
 def write(transport: asyncio.Transport, pieces: list[bytes]) -> None:
-    """Write all ``pieces``, and empty the list."""
+    """Write all ``pieces`` to the transport, and empty the list."""
     if len(pieces) == 1:
         transport.write(pieces[0])
     else:

@@ -4,7 +4,7 @@ A bucket records the usage of one entity (a user, a client-id, or both). Clients
 number of buckets. At most ``MAX_BUCKETS`` have series of their own. The usage of all others is added up in one series
 named ``other``.
 
-No counter ever falls, even if a bucket is evicted, because Prometheus takes a falling counter for a restart.
+No counter ever decreases, even if a bucket is evicted, because Prometheus would take the decrease for a restart.
 """
 
 from collections.abc import Iterable
@@ -27,9 +27,9 @@ OTHER: Final = Tags("other", "other")
 
 
 class Row(NamedTuple):
-    """The state of one entity's buckets, one at each broker.
+    """The combined state of one entity's buckets, of which each broker has one.
 
-    Rates and usage are summed over the brokers. Each broker applies the limit separately. So utilisation and throttle
+    Rates and usage are sums over the brokers. Each broker applies the limit separately, so utilisation and throttle
     time are the highest of any broker, and tokens are the lowest.
     """
 
@@ -45,7 +45,11 @@ class Row(NamedTuple):
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
-    """Return a row for each entity that was charged. ``managers`` holds the manager of each broker."""
+    """Return a row for each entity that has been charged.
+
+    ``managers`` contains the quota manager of each broker, all for the same kind of quota. ``rest`` is called after
+    every few buckets to let the event loop run.
+    """
     rows: dict[Tags, Row] = {}
     for manager in managers:
         for bucket in paced(manager, rest):
@@ -87,7 +91,7 @@ def _together(one: Row, other: Row) -> Row:
 
 
 class Names:
-    """Remembers which buckets of one kind of quota have time series of their own."""
+    """Chooses the buckets of one kind of quota that have time series of their own, and remembers what they showed."""
 
     def __init__(self, most: int = MAX_BUCKETS) -> None:
         self._most = most
@@ -109,8 +113,8 @@ class Names:
         """Return the rows of the buckets with their own series, and the total usage of all other buckets.
 
         The total is None if every bucket so far has had its own series. ``gone`` is the total usage of removed buckets.
-        The caller must read ``gone`` before ``rows``, because otherwise a bucket could count twice. After every few
-        rows, ``rest`` is called to let the event loop run.
+        The caller must read ``gone`` before it reads ``rows``. Otherwise a bucket that is removed in between would
+        count twice. After every few rows, ``rest`` is called to let the event loop run.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:

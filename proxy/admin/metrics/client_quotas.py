@@ -41,11 +41,11 @@ class ClientQuotaMetrics:
         self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in BUCKET_KINDS}
 
     def collect(self, quotas: Sequence[BrokerQuotas], rest: Rest, *, now_ms: int, has_values: bool) -> Iterator[Family]:
-        """Yield the metrics of client quotas. ``quotas`` holds the quotas of each broker.
+        """Yield the metrics of client quotas. ``quotas`` contains the quotas of each broker.
 
-        ``rest`` is called after every few rows, so that the event loop can run. If ``has_values`` is true (Kafka's
-        setting ``client.quota.metric.value.enable``), each limit is also a metric with the name that exporters give to
-        Kafka's own.
+        ``rest`` is called after every few rows, so that the event loop can run. ``has_values`` is Kafka's setting
+        ``client.quota.metric.value.enable``: if it is True, each limit is also yielded under the name that Prometheus
+        exporters give to Kafka's own metric of the limit.
         """
         # The first broker is enough, because all brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
@@ -81,7 +81,10 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
 
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
-    """Return whether to show a kind of quota. Byte rates are always shown, other kinds once a rule has set a limit."""
+    """Return whether to show the metrics of a kind of quota.
+
+    Byte rates are always shown, other kinds once a rule has set a limit.
+    """
     if kind.spec.is_always_shown:
         return True
     return any(len(manager.table) or len(manager) or manager.departed_usage.requests for manager in managers)

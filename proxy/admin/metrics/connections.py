@@ -51,7 +51,7 @@ _OF_REFUSED: Final[tuple[Metric[ListenerState], ...]] = (
 
 
 def connection_metrics(brokers: Sequence[Named], listeners: Sequence[ListenerState], now_ms: int) -> Iterator[Family]:
-    """Yield the metrics of connection quotas. ``brokers`` holds the name and the quotas of each broker."""
+    """Yield the metrics of connection quotas. ``brokers`` contains the address and the quotas of each broker."""
     yield from _of_listeners(
         [
             (labels(listener=listener.name, upstream=name), listener)

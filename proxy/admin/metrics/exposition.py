@@ -26,7 +26,10 @@ Rest = Callable[[], None]
 
 
 class Family(NamedTuple):
-    """A metric and its samples. A sample is the text after the metric's name, such as the labels, and the value."""
+    """A metric and its samples.
+
+    A sample contains the text that follows the metric's name on the line, such as the labels, and the value.
+    """
 
     name: str  # the name of a counter ends in _total
     type: str  # counter, gauge or histogram

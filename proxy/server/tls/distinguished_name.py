@@ -1,7 +1,8 @@
 """Formats the subject of a certificate as Java does, by RFC 2253.
 
-Kafka's rules and quotas use this text, so every character must be as in Java. Unlike the RFC, Java reads every value as
-UTF-8, whatever its string type, and escapes carriage returns at either end like spaces.
+Kafka matches its mapping rules against this text and may use it as the name of a user in quotas, so every character
+must be the same as in Java. Java departs from the RFC in two ways: it reads every value as UTF-8, whatever its string
+type, and at either end of a value it escapes carriage returns as well as spaces.
 
 Source: ``X500Principal.getName()``, which is ``sun.security.x509.AVA.toRFC2253String``, in Java 17.
 """
@@ -45,10 +46,11 @@ def rfc2253_name(subject: Element) -> str:
     r"""Return a subject as text, last part first, such as ``CN=Duke,OU=Java\, Software,C=US``.
 
     Args:
-        subject: An X.501 ``Name``: a SEQUENCE of SETs of SEQUENCEs of an OID and any value.
+        subject: An X.501 ``Name``: a SEQUENCE of SETs of SEQUENCEs, each of which contains an OID and a value of any
+            type.
 
     Raises:
-        CertificateError: If the subject has another structure.
+        CertificateError: If the subject does not have this structure.
     """
     _expect(subject, _SEQUENCE)
     return ",".join(_relative_name(part) for part in reversed(children(subject)))

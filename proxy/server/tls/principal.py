@@ -18,11 +18,11 @@ from kafka_quota_proxy.proxy.server.tls.distinguished_name import rfc2253_name
 
 
 def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
-    """Return the name of a client's user, without ``User:``, from the client's certificate.
+    """Return the user name that Kafka derives from a client's certificate, without the prefix ``User:``.
 
     Args:
-        der: The certificate (X.509 in DER). If it is None, the client presented none, and the user is ``ANONYMOUS``.
-        rules: The listener's mapping rules. The first rule that matches the whole name applies.
+        der: The certificate (X.509 in DER), or None if the client presented none. The user is then ``ANONYMOUS``.
+        rules: The listener's mapping rules. The first rule whose pattern matches the whole subject applies.
 
     Raises:
         MalformedCertificate: If the certificate is not X.509, or if Java could not read its subject.
@@ -38,7 +38,7 @@ def user_of_certificate(der: bytes | None, rules: Iterable[MappingRule]) -> str:
 
 
 def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
-    """Return the user's name for a distinguished name, by the first rule that matches.
+    """Return the user name to which the first matching rule maps a distinguished name.
 
     Raises:
         NoMatchingRule: If no rule matches.
@@ -54,12 +54,18 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
 
 
 def _can_be_matched(name: str) -> bool:
-    """Return False if Java might match the name differently. In Java, ``$`` also matches before a final line end."""
+    """Return whether Python and Java are sure to agree on which patterns match a name.
+
+    They may differ if the name is too long, or if it ends in a line end, before which Java's ``$`` also matches.
+    """
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
-    """Replace every match as Java's ``String.replaceAll`` does. For example, ``.*`` matches again at the end."""
+    """Replace every match as Java's ``String.replaceAll`` does.
+
+    For example, ``.*`` matches twice: first the whole text, and then the empty string at its end.
+    """
     parts: list[str] = []
     at = 0
     for found in _finds(text, pattern):

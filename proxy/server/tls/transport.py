@@ -1,11 +1,11 @@
 """Implements a TLS transport, which lies between a plain transport (below) and a protocol (above).
 
-This module replaces the event loop's own TLS for three reasons. It sends the alert that says why a handshake failed,
-without which clients retry for ever. All connections share one read buffer, which saves memory. And it decrypts at
-twice the speed.
+This module replaces the TLS of the event loop for three reasons. When a handshake fails, it sends the alert that names
+the cause, without which Kafka clients would retry for ever. All its connections share one read buffer, which saves
+memory. And it decrypts twice as fast.
 
-``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that has sent
-``close_notify`` first still gets its responses.
+``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that was the
+first to send ``close_notify`` still receives the responses to its requests.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _PLAIN: Final = memoryview(bytearray(512 * 1024))
 
 
 class SaidNothingError(ConnectionResetError):
-    """The peer has disconnected without sending a byte, as health checks do."""
+    """The peer has disconnected during the TLS handshake without sending a byte, as health checks do."""
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
@@ -38,8 +38,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     Args:
         context: Holds the certificate to present, and the certificates to trust.
         server_hostname: The name or address that the broker's certificate must be for; None if the proxy is the server.
-        welcome: Returns the protocol above after the handshake. If it raises a ``ProtocolError``, the handshake fails.
-        fail: Called once if an error ends the connection. If ``is_up`` is False, the handshake has failed.
+        welcome: Called after the handshake to create the protocol above. If it raises a ``ProtocolError``, the
+            handshake counts as failed.
+        fail: Called once, with this transport and the error, if an error ends the connection. If the transport's
+            ``is_up`` is False at that time, the handshake has failed.
     """
 
     __slots__ = (
@@ -108,7 +110,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self.data_received(_WIRE[:nbytes])
 
     def data_received(self, data: bytes | memoryview) -> None:
-        """Go on with the handshake or, after it, decrypt the bytes and pass them to the protocol above."""
+        """Continue the handshake or, after it, decrypt the bytes and pass them to the protocol above."""
         if self._is_closing or self._has_peer_ended:
             return
         if self.is_up and self._reads:
@@ -121,7 +123,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def eof_received(self) -> bool:
-        """Stay open only if the peer has sent ``close_notify``. Otherwise an attacker may have cut the stream."""
+        """Return True, which keeps the connection open, only if the peer has sent ``close_notify``.
+
+        Without ``close_notify``, an attacker may have cut the stream.
+        """
         if not self.is_up:
             self._end_with(self._hung_up())
         return self._has_peer_ended and not self._is_closing
@@ -144,7 +149,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._end_above(exc)
 
     def fail(self) -> None:
-        """Abort the connection after an internal error. May be called again."""
+        """Abort the connection after an internal error. This may be called more than once."""
         self.abort()
         self._end_above(RuntimeError(INTERNAL_ERROR))
 
@@ -179,11 +184,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._below.write(self._outgoing.read())
 
     def can_write_eof(self) -> bool:
-        """Return True, because each side of the connection can be closed alone."""
+        """Return True, because each direction of a TLS connection can be closed on its own."""
         return True
 
     def write_eof(self) -> None:
-        """Flush what was written, close the proxy's side, and go on reading."""
+        """Flush what was written, and close the direction towards the peer. Reading continues."""
         if self._is_closing or self._has_ended:
             return
         with suppress(ssl.SSLError):  # raised if the peer's close_notify has not come
@@ -197,7 +202,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._above = cast(asyncio.Protocol, protocol)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Encrypt all pieces as one, because separate pieces would become separate TLS records."""
+        """Encrypt all pieces together, because separate pieces would become separate TLS records."""
         self.write(b"".join(list_of_data))
 
     def pause_reading(self) -> None:
@@ -214,7 +219,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             asyncio.get_running_loop().call_soon(self._catch_up)
 
     def close(self) -> None:
-        """Flush what was written, then close the connection. May be called again."""
+        """Flush what was written, then close the connection. This may be called more than once."""
         if self._is_closing:
             return
         self._is_closing = True
@@ -257,12 +262,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _catch_up(self) -> None:
-        """Decrypt the bytes that arrived while reading was paused, and pass them to the protocol above."""
+        """Decrypt the bytes that arrived with the handshake or while reading was paused, for the protocol above."""
         if self._reads and not self._is_closing:
             self._decrypt(b"")
 
     def _decrypt(self, data: bytes | memoryview) -> None:
-        """Decrypt the records that ``data`` completes, and pass them to the protocol above as one piece."""
+        """Decrypt all records that are now complete, and pass their content to the protocol above."""
         size = 0
         error: ssl.SSLError | None = None
         for at in range(0, len(data) or 1, _SLICE_BYTES):
@@ -282,7 +287,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self.close()
 
     def _read_records(self, size: int) -> tuple[int, ssl.SSLError | None]:
-        """Decrypt into the shared buffer after its first ``size`` bytes. Return the new size, and an error or None."""
+        """Decrypt into the shared buffer, after the ``size`` bytes that it already holds.
+
+        Return how many bytes the buffer then holds, and the error that stopped the decryption, or None.
+        """
         incoming = self._incoming
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment] # typeshed: bytes
         try:
@@ -316,7 +324,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _end_with(self, error: Exception) -> None:
-        """Close the connection after an error. During the handshake, send the alert that tells the peer the cause."""
+        """Close the connection after an error. During the handshake, first send the alert that names the cause."""
         if self._is_closing:
             return
         self._is_closing = True
