@@ -222,7 +222,7 @@ class ReplicationWatcher:
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
     ) -> Readings:
-        """Read the requested data from the cluster, and connect first if needed. Runs in a thread."""
+        """Read the requested data from the cluster, and connect first if necessary. Runs in a thread."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(settings, self._fallback)

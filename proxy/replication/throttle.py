@@ -1,7 +1,7 @@
-"""Finds the quotas to which a partition is charged when a follower fetches it from a leader.
+"""Determines to which replication quotas a partition is charged when a follower fetches it from a leader.
 
-A process has one ``Throttle``. Each broker behind the proxy has a ``Leader``, which returns ``Limits`` for each
-follower. ``Limits`` are valid until ``Throttle.generation`` changes.
+A process has one ``Throttle``. Each broker behind the proxy has a ``Leader``, which creates a ``Limits`` object for
+each follower that fetches from the broker. A ``Limits`` object is valid until ``Throttle.generation`` changes.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
@@ -28,7 +28,10 @@ Listing = tuple[Lists, int | None]
 
 
 class Path(NamedTuple):
-    """A path from leaders to followers that has a rate of its own. A field that is None matches any broker or rack."""
+    """Identifies a replication path: traffic from leaders to followers that has a rate in the configuration file.
+
+    A field that is None matches any broker or rack.
+    """
 
     leader: int | None
     follower: int | None
@@ -37,7 +40,7 @@ class Path(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A quota to which a fetched partition is charged, and how much of the response is charged."""
+    """A quota to which a fetched partition is charged, and what part of the response counts towards it."""
 
     quota: ReplicationQuota
     counts_all: bool  # whether in-sync replicas are charged too, as Kafka does if replicas are listed
@@ -45,7 +48,7 @@ class Charge(NamedTuple):
 
 
 class Throttle:
-    """Holds all limits on replication of this process."""
+    """Holds all the replication limits that this process enforces, with the usage that is counted against them."""
 
     def __init__(self, replication: Replication | None, kafka: KafkaSettings) -> None:
         self.replication = replication
@@ -62,23 +65,29 @@ class Throttle:
         self.paths: dict[Path, ReplicationQuota] = {}
 
     def update(self, replication: Replication | None, *, now_ms: int) -> None:
-        """Enforce the limits of a reloaded configuration file from the next fetch on. Usage is kept."""
+        """Enforce the limits of a reloaded configuration file from the next fetch on. Usage counted so far is kept."""
         self.replication = replication
         self._refresh(now_ms)
 
     def see(self, view: ClusterView, *, now_ms: int) -> None:
-        """Enforce the limits of the cluster's own configs from the next fetch on. Usage is kept."""
+        """Enforce the limits of the cluster's own configs from the next fetch on. Usage counted so far is kept."""
         self.view = view
         self._refresh(now_ms)
 
     def leader(self, address: Address, node_id: int | None = None) -> "Leader":
-        """Add a broker and return its ``Leader``. If ``node_id`` is None, the node id is looked up by ``address``."""
+        """Add a broker and return its ``Leader``.
+
+        If ``node_id`` is None, the ``Leader`` looks up its node id by ``address`` in the latest ``ClusterView``.
+        """
         leader = Leader(self, address, node_id)
         self.leaders.append(leader)
         return leader
 
     def next_ticket(self) -> int:
-        """Return a ticket for a waiting fetch. When a quota has room, the fetch with the lowest ticket goes first."""
+        """Return the next number for a fetch that has to wait.
+
+        When a quota has room again, the waiting fetch with the lowest number goes first.
+        """
         self._last_ticket += 1
         return self._last_ticket
 
@@ -109,7 +118,7 @@ class Throttle:
         return quota
 
     def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
-        """Yield the quota of each path in the configuration file that leads from ``leader`` to ``follower``."""
+        """Yield the quota of each configured path that covers fetches of ``follower`` from ``leader``."""
         for path in self.replication.paths if self.replication else ():
             if self._leads(path, leader, follower):
                 key = _key_of(path)
@@ -119,7 +128,7 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the lists of throttled replicas: first those for leaders, then those for followers."""
+        """Return the lists of throttled replicas in force: first those for leaders, then those for followers."""
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -137,7 +146,7 @@ class Throttle:
         )
 
     def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
-        """Return a new quota, with the number and length of windows that ``replication.quota.window.*`` set."""
+        """Return a new quota whose windows have the number and length set by Kafka's ``replication.quota.window.*``."""
         return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
 
     def _refresh(self, now_ms: int) -> None:
@@ -150,7 +159,10 @@ class Throttle:
 
 
 class Leader:
-    """A broker behind the proxy from which followers fetch. One quota limits what it sends to all of them together."""
+    """A broker behind the proxy, from which followers fetch.
+
+    One quota limits what the broker sends to all followers together.
+    """
 
     __slots__ = ("_address", "_node_id", "absorbed_by", "known_quota", "throttle")
 
@@ -183,7 +195,7 @@ class Leader:
         return self.known_quota
 
     def absorb(self, other: "Leader", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which has turned out to be the same broker."""
+        """Take over the usage of ``other``, which has turned out to stand for the same broker."""
         if self._node_id is None:
             self._node_id = other._node_id  # noqa: SLF001 - another one of the same class
         if self.known_quota is None:
@@ -195,12 +207,12 @@ class Leader:
         self.throttle.generation += 1
 
     def limits(self, follower: int, *, now_ms: int) -> "Limits":
-        """Return the limits on what one follower fetches from this leader."""
+        """Return a new ``Limits`` object for what one follower fetches from this leader."""
         return Limits(self, follower, now_ms=now_ms)
 
 
 class Limits:
-    """Finds the quotas to which each partition is charged when one follower fetches from one leader."""
+    """Determines to which quotas each partition is charged when one follower fetches from one leader."""
 
     __slots__ = ("_sides", "_throttle", "follower", "generation", "is_active", "known", "leader_id")
 
@@ -218,7 +230,7 @@ class Limits:
         )
 
     def charges(self, topic: bytes, partition: int, *, is_id: bool) -> tuple[Charge, ...]:
-        """Return the quotas to which a partition is charged. The tuple is empty if the partition is not throttled.
+        """Return the quotas to which a partition is charged, or an empty tuple if the partition is not throttled.
 
         ``topic`` is the topic's id if ``is_id`` is True, and otherwise its name in UTF-8.
         """
@@ -246,7 +258,7 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Add each throttled partition of ``partitions`` to ``found``, with the quotas to which it is charged."""
+        """Find the throttled ones of ``partitions``, and add them to ``found`` with the quotas to charge."""
         known = self.known
         for key in partitions:
             charges = known.get(key)
@@ -257,7 +269,7 @@ class Limits:
 
     @property
     def quotas(self) -> Iterator[ReplicationQuota]:
-        """All quotas to which a partition may be charged."""
+        """All quotas to which a partition may be charged, whether or not any partition is listed as throttled."""
         return (charge.quota for charge, _ in self._sides)
 
     def name_of(self, topic: bytes, *, is_id: bool) -> str | None:

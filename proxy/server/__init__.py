@@ -1,4 +1,4 @@
-"""Does all I/O on the path of a client's bytes: sockets, TLS, timers, listeners, brokers and reloads.
+"""The running proxy: does all I/O between clients and brokers, and handles reloads and the shutdown.
 
 server, active_rules, known_brokers   the running proxy; the rules in force; the brokers that listeners lead to
 acceptor, tls_handshake               new connections, up to their first byte of Kafka's protocol

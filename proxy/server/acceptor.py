@@ -1,7 +1,7 @@
-"""Accepts connections from a listening socket, within limits, and finds out the address of each client.
+"""Accepts connections on a listening socket, enforces connection limits, and finds out the address of each client.
 
 Unlike asyncio's own servers, this module closes a connection above a limit before it allocates anything for the
-connection. It reads a PROXY protocol header from the socket before a transport, plain or TLS, reads the first byte.
+connection. It reads a PROXY protocol header directly from the socket, before the plain or TLS transport is created.
 
 If a quota on new connections (``proxy.quota.connections``) pauses the listener, the connection that exceeded the quota
 is held until the pause is over. Later connections wait in the system's backlog.
@@ -69,14 +69,14 @@ def bind(address: Address) -> list[socket.socket]:
 
 
 def cannot_listen(address: Address, error: OSError) -> str:
-    """Return an error text that names the address, the cause, and a remedy."""
+    """Return the text of an error about binding ``address``. It names the address, the cause, and a remedy."""
     hint = _HINTS.get(error.errno or 0, "use an address of this machine")
     # create_server repeats the address.
     return f"cannot listen on {address}: {(error.strerror or str(error)).partition(' (while ')[0]}; {hint}"
 
 
 class Arrival(NamedTuple):
-    """An accepted connection, and the quota on new connections to which it was charged."""
+    """An accepted connection that is not admitted yet, and the quota on new connections to which it was charged."""
 
     client: socket.socket
     source: tuple[str, int]
@@ -87,8 +87,8 @@ class Arrival(NamedTuple):
 class Acceptor:
     """Accepts the clients of one listening socket until ``close`` is called.
 
-    ``accept`` returns the protocol of a new connection. ``quota`` returns the quota on new connections, and is called
-    for each connection, because a port may later lead to another broker.
+    ``accept`` returns the protocol that serves a new client. ``quota`` returns the quota to which a new connection is
+    charged. It is called for each connection, because a port may later lead to another broker.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Acceptor:
         self._loop.add_reader(bound, self._take)
 
     def close(self) -> None:
-        """Accept no more connections, and close those that have not sent their PROXY protocol header yet."""
+        """Stop accepting connections. Close those that are held or have not sent their PROXY protocol header yet."""
         for task in self._awaiting_header:
             task.cancel()
         if self._resume_timer is not None:
@@ -145,7 +145,7 @@ class Acceptor:
                 return
 
     def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
-        """Charge a new connection to the listener's quota. Hold the connection if the quota pauses the listener."""
+        """Charge a new connection to the listener's quota. If this pauses the listener, hold the connection."""
         client.setblocking(False)
         now_ms = monotonic_ns() // 1_000_000
         arrival = Arrival(client, source, self._quota(), now_ms)
@@ -193,7 +193,7 @@ class Acceptor:
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
     async def _admit(self, arrival: Arrival, counted: CountedConnection) -> None:
-        """Find out the client's address. Then create the transport, or refuse the client."""
+        """Find out the client's address, and check it. Then create the transport, or refuse the client."""
         listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
@@ -228,7 +228,7 @@ class Acceptor:
     async def _source_of(
         self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
     ) -> tuple[tuple[str, int], str | None]:
-        """Return the client's address, and the cause of a refusal. The cause is None if the client is accepted."""
+        """Read the client's address from a PROXY protocol header. Return it, and the cause of a refusal or None."""
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
         timeout_ms = self._listener.settings.login_timeout_ms
@@ -260,12 +260,16 @@ def _abandon(client: socket.socket, counted: CountedConnection) -> None:
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
-    """Charge a connection to its client's address. Return 0 if accepted, or after how many ms to close it."""
+    """Charge a new connection to the quota of its client's IP address. Return 0 if the quota allows it.
+
+    Otherwise return for how many milliseconds to keep the refused socket open, so that the client does not retry at
+    once.
+    """
     return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
-    """Read a PROXY protocol header, and no byte after it. Return the client's address; None if the header has none."""
+    """Read a PROXY protocol header, and no byte after it. Return the client's address; None if it contains none."""
     received = b""
     is_readable = asyncio.Event()
     loop.add_reader(client, is_readable.set)

@@ -1,4 +1,4 @@
-"""Keeps the configuration in force, which combines the configuration file with the quota rules of other sources."""
+"""Combines the configuration file with quota rules of other sources: stored rules, a quota topic, or brokers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,10 +16,10 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 
 
 class ActiveRules:
-    """The rules in force, and the sources that change them.
+    """Holds the configuration and the quota rules in force, and the sources that change them.
 
     ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
-    the changes when a source has changed single rules.
+    the changes whenever a source other than the file has changed some rules.
 
     Attributes:
         config: The configuration as of the last reload. Its rules may be older than those in ``tables``.
@@ -41,7 +41,7 @@ class ActiveRules:
         self.tables = RuleTables(self.config)
 
     def apply(self, file: ProxyConfig) -> RuleTableChanges | None:
-        """Enforce the rules of a reloaded file. Return the changed rules; None if any rule may have changed."""
+        """Enforce the rules of a reloaded file. Return which rules have changed; None if any may have changed."""
         # These keys take effect at the next start only. For example, what a bucket remembers for the usage log is fixed
         # when the bucket is made.
         started = self._started_with
@@ -57,7 +57,7 @@ class ActiveRules:
         return self.tables.change(self.config, changes)
 
     def policy(self, listener: Listener) -> Policy:
-        """Return the settings for the connections of a listener."""
+        """Return the settings that apply to the sessions of a listener's clients."""
         return Policy(
             listener.max_frame_size_bytes,
             listener.enforcement or self.config.enforcement,
@@ -68,7 +68,7 @@ class ActiveRules:
         )
 
     def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:
-        """Return how the proxy answers a listener's requests about quotas; None if the broker answers them."""
+        """Return what a listener's sessions need to answer requests about quotas; None if the broker answers them."""
         principals = self.config.principals
         # If the rules come from a topic or from the brokers, the proxy has no rules of its own that a client could
         # change (config.store_checks). This stays so after a reload.
@@ -77,7 +77,7 @@ class ActiveRules:
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 
     def _merged(self) -> ProxyConfig:
-        """Return the configuration with the current rules of the sources."""
+        """Return the configuration with the rules that its sources contain now."""
         if self.broker_quotas is not None:
             rules = self.broker_quotas.rules
             return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
@@ -86,7 +86,7 @@ class ActiveRules:
         return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Enforce changed rules of the quota topic. None in place of a rule removes the rule."""
+        """Enforce changed rules of the quota topic, by entity. None in place of a rule removes the rule."""
         if self.quota_topic is not None:
             self.config = self._merged()
             self._change(changes, {})

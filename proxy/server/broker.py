@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
 class Broker:
-    """The state that all upstreams of a broker share: quotas, fair call queue, service time, and replication limit."""
+    """Holds what all upstreams of one broker share: quotas, fair call queue, service time, and replication limit."""
 
     __slots__ = ("leader", "queue", "quotas", "service")
 
@@ -24,7 +24,7 @@ class Broker:
         self.queue: BrokerQueue | None = None  # None if no listener has ever had a queue
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which has turned out to be the same broker."""
+        """Take over the usage of ``other``, which has turned out to stand for the same broker."""
         self.quotas.absorb(other.quotas, now_ms=now_ms)
         if self.leader is None:
             self.leader = other.leader
@@ -37,10 +37,11 @@ class Broker:
 
 
 class Upstream:
-    """An address that leads to a broker. A broker of a cluster may move to another address.
+    """An address that leads to a broker. The address may change, because a broker of a cluster may move.
 
-    ``make`` creates a ``Broker``, which all upstreams of the same broker share. ``tls`` is the context to dial with, or
-    None for plaintext. ``shaping`` says how rates are measured. A bootstrap server (``is_bootstrap``) stands in for
+    ``make`` creates a ``Broker``, which all upstreams of the same broker share. ``tls`` is the TLS context for
+    connections to the broker, or None for plaintext. ``shaping`` is the method by which rates are measured, or None for
+    the method that the configuration sets for all listeners. A bootstrap server (``is_bootstrap``) stands in for
     brokers that are not known yet.
     """
 
@@ -91,7 +92,7 @@ class Upstream:
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:
-    """Return the ``local_addr`` of asyncio's ``create_connection`` for the address ``source`` with any port."""
+    """Return the argument ``local_addr`` for asyncio's ``create_connection``: the address ``source`` with any port."""
     return None if source is None else (source, 0)
 
 

@@ -30,7 +30,7 @@ _REFUSAL_S: Final = 0.2
 
 
 class BrokerConnection(asyncio.Protocol):
-    """The protocol of the transport to a broker. It passes every event to the client's ``ClientConnection``."""
+    """The protocol of a connection to a broker. It passes every event to the client's ``ClientConnection``."""
 
     __slots__ = ("_owner", "_transport")
 
@@ -70,7 +70,7 @@ class BrokerConnection(asyncio.Protocol):
 
 
 class BrokerDialer:
-    """Dials brokers for clients, and limits how many dials to one address run at the same time.
+    """Connects clients to their brokers, and limits how many dials to one address run at the same time.
 
     ``source`` is the address of this machine to dial from. If it is None, the system chooses the address.
     """
@@ -81,7 +81,7 @@ class BrokerDialer:
         self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
 
     def start(self, connection: ClientConnection) -> "PendingDial":
-        """Queue a dial for a client. When it ends, call the client's ``broker_connected`` or ``broker_failed``."""
+        """Queue a dial to the client's broker. It ends with a call of ``broker_connected`` or ``broker_failed``."""
         address = connection.route.upstream.address
         queue = self._queues.setdefault(address, _DialQueue(address))
         dial = PendingDial(connection, queue)
@@ -96,7 +96,7 @@ class BrokerDialer:
                 dial.give_up()
 
     def _start_queued(self, queue: "_DialQueue") -> None:
-        """Start queued dials, until ``_MAX_DIALS`` run at the same time."""
+        """Start queued dials, until ``_MAX_DIALS`` are running or the queue is empty."""
         while queue.waiting and len(queue.running) < _MAX_DIALS:
             dial, _ = queue.waiting.popitem(last=False)
             broker = BrokerConnection(dial.connection)
@@ -181,7 +181,7 @@ class _DialQueue:
 
 
 class PendingDial:
-    """A dial that is queued or running."""
+    """A client's dial to its broker that is queued or running."""
 
     __slots__ = ("_queue", "connection", "task")
 
@@ -196,7 +196,7 @@ class PendingDial:
         return self.task is None
 
     def give_up(self) -> None:
-        """Cancel the dial, without a call to the client's connection."""
+        """Cancel the dial without notifying the client's connection."""
         self._queue.waiting.pop(self, None)
         if self.task is not None:
             self.task.cancel()
@@ -207,8 +207,8 @@ async def probe(
 ) -> None:
     """Connect to a broker every two seconds until cancelled, and keep ``upstream.is_reachable`` up to date.
 
-    ``on_reached`` is called after each success, with the numeric address of the broker, and with True if the broker was
-    unreachable before.
+    ``on_reached`` is called after each success, with the numeric address of the broker, and with True on the first
+    success and after each time that the broker was unreachable.
     """
     local_addr = local_address(source)
     was_away = True

@@ -1,7 +1,8 @@
 """Finds out to which broker of which cluster an ``upstream`` leads, from the broker's Metadata responses.
 
-The proxy asks a broker once whenever the broker becomes reachable, and reads all Metadata responses to clients. If the
-broker requires a login, only responses to clients are available, because the proxy has no login of its own.
+If there are several upstreams, the proxy queries a broker whenever it becomes reachable. It also reads all Metadata
+responses to clients. If the broker requires a login, only responses to clients are available, because the proxy has no
+login of its own.
 
 A response lists all brokers and does not say which of them has sent it. The sender is found in the first of these ways
 that works:
@@ -40,10 +41,10 @@ _Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
 
 
 class BrokerFinder:
-    """Identifies the brokers of upstreams, and reports them to the registry ``brokers``.
+    """Finds out to which broker each upstream leads, and reports it to the registry ``brokers``.
 
-    ``node_ids`` has the node id of each upstream from the configuration file, or None. ``source`` is the address of
-    this machine to dial from, or None.
+    ``node_ids`` contains, for each upstream's address, the node id that the configuration file gives, or None.
+    ``source`` is the address of this machine to dial from, or None.
     """
 
     def __init__(self, brokers: BrokerRegistry, node_ids: Mapping[Address, int | None], source: str | None) -> None:
@@ -57,13 +58,16 @@ class BrokerFinder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
-        """Read the Metadata responses that the broker of a route sends to clients."""
+        """Arrange that the Metadata responses which the broker of ``route`` sends to clients are read."""
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
-        """Note that a connection has reached ``peer``. Query the broker if it was unreachable before (``is_back``)."""
+        """Note the address ``peer`` that a connection has reached.
+
+        If ``is_back``, the broker was unreachable before, and is queried again.
+        """
         self._brokers.reached(upstream, peer, is_back=is_back)
         # If there is only one upstream, no other one can lead to the same broker.
         if is_back and len(self._brokers.upstreams) > 1:
@@ -89,7 +93,7 @@ class BrokerFinder:
             self._apply(upstream, answer.cluster_id, answer.brokers)
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Identify the broker that has sent a response. A response without a cluster id is ignored."""
+        """Identify the broker that sent a Metadata response. A response without a cluster id is ignored."""
         response = cluster_id, brokers, upstream.location.places
         if cluster_id is None or self._last.get(upstream) == response:
             return
