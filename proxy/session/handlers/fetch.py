@@ -192,7 +192,10 @@ class FetchHandler(Handler):
     def _begin_charge(
         self, profile: RequestProfile, charge: RequestCharge, limits: FetchLimits, size_bytes: int, now_ms: int
     ) -> RequestCharge | None:
-        """Return the ``RequestCharge`` of a fetch, or None if the fetch may not be forwarded yet."""
+        """Return the ``RequestCharge`` of a fetch, or None if the fetch may not be forwarded yet.
+
+        The kind of request in the charge depends on whether the broker may wait for data before it answers this fetch.
+        """
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
             kind = request_kind(profile.api_key, profile.api_version, 1, is_patient, wants_data)
@@ -231,10 +234,13 @@ class FetchHandler(Handler):
         limits: FetchLimits,
         now_ms: int,
     ) -> Edit | None:
-        """Send a Fetch response without records, as Kafka does if the client is over its quota.
+        """Send a Fetch response without records to the client, as Kafka does if the client is over its quota.
 
-        The connection keeps its place in the bucket's line. Returns None if the fetch is incomplete, if its version
-        is unknown, if it is too large, or if a response is pending.
+        The connection keeps its place in the bucket's line.
+
+        Returns:
+            The edit that removes the fetch. None if the fetch is incomplete or too large, if its version is unknown, or
+                if the response to an earlier request is still awaited or not yet forwarded as a whole.
         """
         state, api_version = self._state, profile.api_version
         frame_end = position + 4 + size_bytes

@@ -1,4 +1,7 @@
-"""Handles Fetch requests of followers, on connections that count as a broker's (KIP-73)."""
+"""Handles the Fetch requests with which followers replicate partitions (KIP-73).
+
+A Fetch counts as a follower's only on a connection that may be a broker's (``ClientAccount.believes_replicas``).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FollowerFetchHandler(WholeRequestHandler):
-    """Handles the fetches of one follower. ``follower`` is None while no limit on replication has applied to them."""
+    """Handles the fetches of one follower. ``follower`` is None until a limit on replication applies to them."""
 
     __slots__ = ("follower",)
 
@@ -31,7 +34,7 @@ class FollowerFetchHandler(WholeRequestHandler):
     def take_fetch(self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int) -> Edit | None:
         """Decide whether a fetch that has arrived as a whole is forwarded, forwarded in part, or answered by the proxy.
 
-        Returns as ``Handler.take`` does.
+        The results are those of ``Handler.take``.
         """
         state = self._state
         _, _, api_version, correlation_id, _, body = head
@@ -51,7 +54,10 @@ class FollowerFetchHandler(WholeRequestHandler):
         return self.execute(decision, follower, position, head, None)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return ``frame``. If the follower must not see brokers' addresses, those of new leaders are replaced."""
+        """Return the response for the follower, with the addresses of new leaders replaced if ``frame`` contains any.
+
+        They are replaced only if clients must not see the brokers' own addresses.
+        """
         addresses, api_version = self._state.context.addresses, response.profile.api_version
         if addresses is not None and may_name_leaders(_FETCH, api_version):
             edit = addresses.moved(frame, 0, len(frame), _FETCH, api_version, NO_EDIT)
@@ -60,11 +66,11 @@ class FollowerFetchHandler(WholeRequestHandler):
         return frame
 
     def release(self) -> None:
-        """Throttle no fetch of the follower any more."""
+        """Stop throttling the follower's fetches."""
         if self.follower is not None:
             self.follower.release()
 
     def close(self) -> None:
-        """Give back the bytes that the follower's fetches have reserved in quotas."""
+        """Give back the bytes that the follower's pending fetch has reserved in the quotas."""
         if self.follower is not None:
             self.follower.close()

@@ -1,4 +1,4 @@
-"""The base class of all handlers, with the edits that a response of any API may need."""
+"""Contains the base class of all handlers, with the edits that a response of any API may need."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BegunResponse(NamedTuple):
-    """A response that was charged when it began, and has to be edited or delayed before it is forwarded.
+    """A response that has begun to arrive and was charged, but has to be edited or delayed before it is forwarded.
 
     Attributes:
         profile: The profile of the request.
@@ -31,10 +31,10 @@ class BegunResponse(NamedTuple):
 
 
 class Handler:
-    """Handles the requests of one family of APIs on one connection.
+    """Handles the requests of one family of APIs on one connection, and the responses to them.
 
     Attributes:
-        charges_responses: Whether the profile's bucket is charged for the size of a response.
+        charges_responses: Whether the bucket for bytes is charged for the size of a response, not of a request.
         edits_every_response: Whether ``edit_response`` is called for every response, not only if a throttle time has to
             be written.
         is_held_whole: Whether a response is collected whole before it is edited, however long it is.
@@ -59,11 +59,13 @@ class Handler:
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a request with this ``head``, which begins at ``position`` in ``data``.
+        """Decide whether the request that begins at ``position`` in ``data`` is forwarded now, and how it is edited.
+
+        ``head`` contains the request's size and header, which were already read.
 
         Returns:
             The edit with which the request is forwarded, or None if it is not forwarded now. If the request has to
-            wait, ``SessionState.is_blocked`` is set. Otherwise more bytes are needed.
+                wait, ``SessionState.is_blocked`` is set. Otherwise more bytes are needed.
 
         Raises:
             ProtocolError: If the request cannot be read, or is not allowed.
@@ -73,7 +75,10 @@ class Handler:
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Decide as ``take`` does on a request with the same head as an earlier one, which had ``profile``."""
+        """Decide as ``take`` does on a request that has the same head as an earlier request.
+
+        ``profile`` is the profile of the earlier request, which makes it unnecessary to read the head again.
+        """
         raise NotImplementedError
 
     @property
@@ -88,7 +93,7 @@ class Handler:
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of a response's throttle time and addresses, or None if more bytes are needed.
+        """Return the edit of a response's throttle time and of brokers' addresses, or None if more bytes are needed.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -132,11 +137,11 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """A bucket that the handler will charge later, in addition to the buckets of the pending requests."""
+        """A bucket that the handler will charge later, in addition to those of the pending requests, or None."""
         return None
 
     def release(self) -> None:
-        """Hold back no request or response any more."""
+        """Stop holding requests and responses back."""
 
     def close(self) -> None:
         """Give back what the handler has reserved, because the connection has ended."""

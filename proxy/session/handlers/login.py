@@ -25,7 +25,7 @@ _RESPONSE_HEAD_BYTES: Final = 8
 
 
 class LoginHandler(Handler):
-    """Handles the logins of one connection. ``login`` keeps what was read from them, such as the client's principal."""
+    """Handles the logins of one connection. ``login`` holds what was read from them, such as the client's principal."""
 
     __slots__ = ("_token_profile", "login")
 
@@ -44,7 +44,8 @@ class LoginHandler(Handler):
         """Read a bare token of the client if one is expected. The token is forwarded unchanged.
 
         Returns:
-            The size of the token in bytes. None if a request comes next. ``NEEDS_MORE`` if more bytes are needed.
+            The size of the token in bytes. None if the next bytes are a request. ``NEEDS_MORE`` if more bytes are
+                needed.
 
         Raises:
             ProtocolError: If neither a token nor a request is allowed next, or the token cannot be read.
@@ -117,7 +118,7 @@ class LoginHandler(Handler):
     # -- responses --
 
     def begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the broker's bare token as a response, or None if more bytes are needed to read its size."""
+        """Return a ``BegunResponse`` for a bare token of the broker, or None if its size has not arrived yet."""
         token_bytes = sasl.read_token_size(data, position)
         return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, is_delayed=False)
 
@@ -141,7 +142,7 @@ class LoginHandler(Handler):
         return NO_EDIT
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Let requests be forwarded again after the broker's response, and use the accepted principal."""
+        """Let requests be forwarded again after the broker's response, and log the client in if ``verdict`` says so."""
         state, login = self._state, self.login
         state.in_flight.open()
         state.responses.reads_all = login.is_raw or state.context.addresses is not None

@@ -1,4 +1,8 @@
-"""Handles the APIs to which only the quotas on the number and the time of requests apply."""
+"""Handles the APIs without a handler of their own.
+
+No bytes are charged for their requests. Only the quotas on the time and number of requests, and the fair call queue,
+apply to them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +41,10 @@ class OtherHandler(Handler):
         return NO_EDIT
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Record a forwarded request. Only the throttle time and the addresses in its response are edited."""
+        """Add a forwarded request to the pending requests.
+
+        Only the throttle time and the brokers' addresses in its response are edited.
+        """
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         profile.is_edited = head.api_key == _METADATA
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
