@@ -1,6 +1,7 @@
 """Finds the files of a usage log: the text and Parquet files below a path.
 
-Directories with results of these commands are skipped. A *block* is a piece of a file that Spark reads at once.
+Directories that contain the results of a ``kafka-quota-pipeline`` command are skipped, except generated logs. A *block*
+is a piece of a file that Spark reads at once.
 """
 
 import re
@@ -37,7 +38,11 @@ _IS_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 class LogFiles:
-    """The files of a usage log, without directories of results. Raises UsageError if the path does not exist."""
+    """The text and Parquet files of the usage log at ``usage``, a path or a pattern with wildcards.
+
+    Directories that contain the results of a command are skipped, and are listed in ``passed_over``. Raises UsageError
+    if the path does not exist.
+    """
 
     def __init__(self, spark: SparkSession, usage: str) -> None:
         self._spark = spark
@@ -48,7 +53,11 @@ class LogFiles:
         self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
 
     def lines(self) -> DataFrame | None:
-        """Return the lines of the text files with file, block and position, or None if there are no text files."""
+        """Return the lines of the text files, or None if there are no text files.
+
+        The columns are ``value`` (the text of the line) and its place: ``source`` (the file), ``block`` and
+        ``position``, a number that increases from line to line.
+        """
         # A file may be removed by retention while it is read, or may end too early. The rest of such a file is skipped.
         options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
         rows = self._loaded("text", TEXT, **options)
@@ -57,14 +66,18 @@ class LogFiles:
         return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
 
     def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
-        """Return the records of the Parquet files with file and block, or None if there are none. The position is 0."""
+        """Return the records of the Parquet files, apart from the files in ``without``, or None if there are none.
+
+        The columns are those of a record, and its place: ``source`` (the file), ``block`` and ``position``, which is
+        always 0. ``options`` are options of Spark's reader.
+        """
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
     def broken(self, output: Output) -> DataFrame:
         """Return a row with the columns ``FAULT`` for each damaged or incomplete .gz file, and for each empty file.
 
-        Spark reads such a file as far as it can, and reports nothing.
+        Spark itself reports no error for such a file. It reads the file as far as it can.
         """
         listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
         if listed is None:
@@ -78,9 +91,10 @@ class LogFiles:
         return output.keep("broken", found.unionByName(self._spark.createDataFrame(others, FAULT)))
 
     def unreadable(self) -> dict[str, str]:
-        """Return the Parquet files that cannot be read completely, with the reasons.
+        """Return the Parquet files that cannot be read completely, each with the reason.
 
-        A file is examined if the number of rows in its footer differs from the number of rows that can be read.
+        Only those files are examined in which the number of rows according to the footer differs from the number of
+        rows that Spark can read.
         """
         with silenced(self._spark):
             rows = self.stored(ignoreCorruptFiles="true")
@@ -115,7 +129,10 @@ class LogFiles:
 
 
 def decoded(path: str) -> str:
-    """Convert a path as Spark lists it to the form of the column ``source``, without ``file:`` and URL escapes."""
+    """Convert the path of a file, as Spark lists it, to a plain path as in the column ``source``.
+
+    The result has no leading ``file:`` and no URL escapes, such as ``%20``.
+    """
     return re.sub(_LOCAL, "", unquote(path))
 
 
@@ -125,14 +142,14 @@ def _as_pattern(path: str) -> str:
 
 
 def log_root(files: Files, usage: str) -> str:
-    """Return the directory of a log. For a pattern, this is the part before the first wildcard."""
+    """Return the absolute path of a log. If ``usage`` is a pattern, return the directory before its first wildcard."""
     parts = usage.rstrip("/").split("/")
     plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))
     return decoded(files.absolute("/".join(plain) or ("/" if usage.startswith("/") else ".")))
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:
-    """Yield the directories between a file and the root of the log."""
+    """Yield each directory that contains the file, from the innermost up to the root of the log, which is left out."""
     at = path.rpartition("/")[0]
     while at.startswith(f"{root.rstrip('/')}/"):
         yield at
@@ -140,7 +157,7 @@ def _directories_of(path: str, root: str) -> Iterator[str]:
 
 
 def line_place() -> tuple[Column, Column]:
-    """Return two columns: the file of a line, and the start of its block."""
+    """Return the columns ``source`` and ``block``: the path of a row's file, and the byte at which its block starts."""
     path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
     return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
 
@@ -158,7 +175,10 @@ def name_pattern(endings: Sequence[str]) -> str:
 
 
 def listed(spark: SparkSession, usage: str) -> DataFrame:
-    """List all files of a log, without reading their content. Raises UsageError if the path does not exist."""
+    """Return a DataFrame of all files of a log, whose ``inputFiles()`` are their paths. Their content is not read.
+
+    Raises UsageError if the path does not exist.
+    """
     try:
         return _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)
     except AnalysisException as error:

@@ -1,6 +1,7 @@
-"""Parses lines of text into records. A bad line gets its fault and its place (file, block and position).
+"""Parses the lines of a usage log into records, and finds faults, duplicates and the numbers of bad lines.
 
-This module does no I/O.
+A bad line becomes a row with a description of its fault and with its place (file, block and position). This module does
+no I/O.
 """
 
 from collections.abc import Iterator
@@ -50,10 +51,11 @@ _LONGEST_SHOWN: Final = 4_000
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Parse lines (``value`` and ``PLACE``), and return a row for each line that is not blank.
+    """Parse lines of a usage log, and return a row for each line that is not blank.
 
-    A row has the columns of a record, ``fault``, ``text`` and the place. In the row of a good line, ``fault``, ``text``
-    and the place are null.
+    ``lines`` has the columns ``value`` (the text of the line) and ``PLACE``. A row of the result has the columns of a
+    record, ``fault`` (what is wrong with the line), ``text`` (the beginning of the line) and ``PLACE``. For a good
+    line, ``fault``, ``text`` and the place are null.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
@@ -61,7 +63,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Check the records of Parquet files, which have types already. Return them in the form of ``parsed``."""
+    """Check records from Parquet files for missing and impossible values. Return rows in the form of ``parsed``."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
@@ -113,9 +115,10 @@ def _missing() -> Column:
 
 
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return rows of ``parsed`` that have a fault, with their line numbers from 1.
+    """Return the bad rows of ``parsed`` with the columns ``QUARANTINE``, in which ``line`` is the line number from 1.
 
-    Spark reads a file in blocks. So a line number is the rank in the block plus the number of lines in earlier blocks.
+    ``lines`` are the lines from which the rows were parsed. Spark reads a file in blocks. So a line number is the rank
+    of the line in its block plus the number of lines in earlier blocks.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
@@ -125,16 +128,17 @@ def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
 
 
 def duplicate_keys(records: DataFrame) -> DataFrame:
-    """Return the ``key`` of each record that may have a duplicate.
+    """Return each ``key`` that more than one record has. Such records are probably duplicates.
 
-    A key is an 8-byte hash of the record's identity, so that a log without duplicates costs little. Different records
-    may have the same key. Keys are sorted and not grouped, since a hash table would be ten times as large.
+    A key is an 8-byte hash of the columns that identify a record. Hashes keep the search cheap in a log without
+    duplicates, but two different records may have the same hash. Keys are sorted rather than grouped, since a hash
+    table would be ten times as large.
     """
     return records.select(_key()).repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
 
 
 def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each number that occurs more than once in batches of sorted numbers."""
+    """Yield each number that appears more than once in the column ``key``, which is sorted across all batches."""
     last = np.empty(0, np.int64)
     for batch in batches:
         keys = np.concatenate((last, batch.column("key").to_numpy()))
@@ -143,9 +147,10 @@ def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def without_duplicates(records: DataFrame, keys: DataFrame) -> DataFrame:
-    """Return each record once. ``keys`` is the result of ``duplicate_keys``.
+    """Return the records without their duplicates. ``keys`` is the result of ``duplicate_keys``.
 
-    Copies of a record should not differ. If they do, the copy with the greatest values is kept.
+    Records with the same identity should have the same values. If they do not, the record with the greatest values is
+    kept.
     """
     keyed, keys = records.withColumn("key", _key()), keys.select("key")
     rest = [name for name in COLUMNS if name not in IDENTITY]

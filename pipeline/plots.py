@@ -1,7 +1,7 @@
 """Draws plots with matplotlib, as SVG for a report page.
 
-A plot is as wide as a phone, and grows where there is more room. Its colours are those of the page, which changes them
-in dark mode. Names of clients are drawn as plain text, since matplotlib reads ``$…$`` as a formula.
+A plot is designed for the width of a phone, and grows where there is more room. It uses the colours of the page, which
+change in dark mode. Names of clients are drawn as plain text, since matplotlib would read ``$…$`` as a formula.
 """
 
 import re
@@ -47,7 +47,7 @@ _RATE: Final = FuncFormatter(lambda rate, _at: f"{size(rate)}/s" if rate else "0
 
 
 class Bar(NamedTuple):
-    """One bar of the plot ``bars``. ``words`` is the text for its value."""
+    """One bar of the plot that ``bars`` draws. ``words`` is its value as text, which is shown above the bar."""
 
     name: str
     value: float
@@ -55,7 +55,11 @@ class Bar(NamedTuple):
 
 
 class Load(NamedTuple):
-    """One line of the plot ``loads``, in bytes per second. ``words`` is a text that compares the values."""
+    """One row of the plot that ``loads`` draws, for a broker.
+
+    It compares the sum of limits, the highest use (``peak``) and the capacity, in bytes per second. ``words`` is the
+    comparison as text, which is shown above the bar.
+    """
 
     name: str
     limits: float
@@ -65,7 +69,11 @@ class Load(NamedTuple):
 
 
 def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], limit: float | None) -> str:
-    """Plot a rate over time (bytes per second), with another colour above the limit. A rate of None means no use."""
+    """Plot a rate over time in bytes per second, with another colour above the limit.
+
+    ``rates`` has one rate for each step of ``step_ms``, from ``start_ms`` (since the epoch) on. A rate of None means
+    that nothing was transferred.
+    """
     together = -(-len(rates) // _MOST_POINTS) or 1
     values = [max(rate or 0 for rate in rates[at : at + together]) for at in range(0, len(rates), together)]
     start = datetime.fromtimestamp(start_ms / 1_000, UTC)
@@ -95,7 +103,10 @@ def rate_over_time(start_ms: int, step_ms: int, rates: Sequence[float | None], l
 
 
 def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
-    """Plot rates (bytes per second) by weekday (0 is Monday) and hour. Hours without a rate stay empty."""
+    """Plot rates as a grid of coloured cells, with a row for each weekday and a column for each hour.
+
+    ``cells`` maps a weekday (0 is Monday) and an hour to a rate in bytes per second. Hours without a rate stay empty.
+    """
     places = sorted(cells)
     low, high = 0.06, 0.94
     corners = ((low, low), (high, low), (high, high), (low, high))
@@ -118,7 +129,7 @@ def heat_map(cells: Mapping[tuple[int, int], float]) -> str:
 
 
 def bars(lines: Sequence[Bar]) -> str:
-    """Plot a bar for each line, with the name of the line above the bar."""
+    """Plot horizontal bars in the given order. The name of a bar is above it."""
     with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
         axis.barh(range(len(lines)), [line.value for line in lines], height=0.34, color=_LIMIT)
         axis.set_xlim(0, max((line.value for line in lines), default=0) or 1)
@@ -126,7 +137,10 @@ def bars(lines: Sequence[Bar]) -> str:
 
 
 def loads(lines: Sequence[Load]) -> str:
-    """Plot the sum of limits for each line, with the highest use inside the bar and a mark at the capacity."""
+    """Plot a bar as long as the sum of limits for each row.
+
+    A thinner bar inside it shows the highest use, and a mark shows the capacity if it is known.
+    """
     with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
         places = range(len(lines))
         axis.barh(places, [line.limits for line in lines], height=0.4, color=_LIMIT, alpha=0.45)
@@ -146,7 +160,11 @@ def loads(lines: Sequence[Load]) -> str:
 
 @contextmanager
 def _lines(words: Sequence[tuple[str, str]]) -> Iterator[tuple[Figure, Any]]:
-    """Yield axes with a row for each name and text. The name is at the left above the bar, the text at the right."""
+    """Yield an empty plot (figure and axes) with a row for each pair of a name and a text.
+
+    The caller adds a bar to each row. The name is above the bar at the left, and the text is above the bar at the
+    right.
+    """
     with _figure(0.3 + 0.55 * len(words)) as (figure, axis):
         for place, (name, said) in enumerate(words):
             for at, text, side in ((0.0, _short(name), "left"), (1.0, shown(said), "right")):

@@ -1,6 +1,6 @@
-"""The quotas under which a log is replayed, and the buckets that they create.
+"""Holds the quotas under which a usage log is replayed, and creates buckets for them.
 
-This module needs no Spark.
+A replay computes how the logged clients would be throttled under these quotas. This module needs no Spark.
 """
 
 from collections.abc import Iterable
@@ -18,18 +18,21 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedQuotas:
-    """The quotas under which a log is replayed. ``shaping`` overrides the shaping of the configuration."""
+    """The quotas under which a log is replayed.
+
+    ``shaping`` is the way to measure rates (as Kafka's samples, or with a token bucket) for rules that set none.
+    """
 
     config: ProxyConfig
     shaping: Shaping | None = None  # None keeps the shaping of the configuration
 
     def shapings(self) -> set[Shaping]:
-        """Return each kind of shaping that a rule uses."""
+        """Return all ways of measuring rates that the rules use, whether a rule sets its own or has the default."""
         default = self.shaping or self.config.shaping
         return {rule.shaping or default for rule in self.config.quotas}
 
     def tables(self) -> dict[str, RuleTable]:
-        """Return the rule table of each kind of quota, by label, such as ``produce``."""
+        """Return the tables in which the rule of an entity is looked up. The keys are ``produce`` and ``fetch``."""
         return {label: RuleTable(kind, self.config.quotas) for label, kind in _KINDS.items()}
 
     def bucket(self, kind: str, user: str, client_id: str) -> Bucket:
@@ -39,7 +42,11 @@ class ProposedQuotas:
     def buckets(
         self, limits: Iterable[float], table: RuleTable, *, kind: str, user: str, client_id: str
     ) -> list[Bucket]:
-        """Create a bucket for each limit, in bytes per second. The entity's rule determines its other settings."""
+        """Create a bucket for the user and client-id under each of these limits, in bytes per second.
+
+        Settings other than the limit are those of the rule that ``table`` has for the user and client-id. The list is
+        empty if there is no such rule.
+        """
         rule = table.resolve(user=user, client_id=client_id).rule
         rules = [replace(rule, limits={**rule.limits, **dict.fromkeys(BYTE_RATES, limit)}) for limit in limits if rule]
         return [self._bucket(kind, user, client_id, [rule]) for rule in rules]

@@ -1,8 +1,11 @@
-"""Writes shares and rules to the quota topic, which the proxies read, and reads the records of an earlier process.
+"""Writes shares and rules to the quota topic for ``balance --follow``, and reads those that an earlier process wrote.
 
-``config.quota_record`` defines the format of the records. A header of each record has the id of its publisher. So the
-publisher leaves the rules of other writers alone, and notices a second publisher. Two publishers together would exceed
-limits.
+A share is the part of a common limit that one proxy may use. The proxies read the topic. ``config.quota_record``
+defines the format of its records.
+
+A publisher is a process that divides limits into shares. Its records have a header with its id. By this id, a publisher
+leaves the rules of other writers alone, and notices a second publisher: the shares of two publishers together would
+exceed the limits.
 """
 
 import asyncio
@@ -37,7 +40,7 @@ _NO_CONFIG: Final = KafkaConfig()
 
 
 class Found(NamedTuple):
-    """The records of an earlier ``balance`` process, without the rules that another writer has changed since."""
+    """The rules and shares that an earlier ``balance`` process wrote, without rules that another writer has changed."""
 
     rules: tuple[Rule, ...]
     shares: tuple[Share, ...]
@@ -45,9 +48,10 @@ class Found(NamedTuple):
 
 
 class QuotaTopic:
-    """Gives the publisher access to the quota topic. Raises InputError if ``kafka`` has an unusable setting.
+    """The publisher's connection to the quota topic.
 
-    Records that are not acknowledged within ``delivery_ms`` are dropped, and never reach the topic later.
+    ``kafka`` holds the settings of the Kafka clients, and an unusable setting raises InputError. Records that the
+    broker does not acknowledge within ``delivery_ms`` are dropped, and never reach the topic later.
     """
 
     def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
@@ -59,17 +63,17 @@ class QuotaTopic:
         self._consumer: Any = None
 
     def begin(self) -> Found:
-        """Create the topic if it does not exist, and return the records of an earlier process.
+        """Connect to the cluster, and create the topic if it does not exist. Return the records of an earlier process.
 
-        Raises PipelineError if the topic cannot be reached, or has a wrong configuration.
+        Raises PipelineError if the topic cannot be reached or has a wrong configuration.
         """
         return self._topic.run(self._begin(), timeout_s=_TIMEOUT_S)
 
     def publish(self, records: Iterable[QuotaRecord]) -> None:
         """Write records in this order, and wait until the broker has acknowledged them.
 
-        Raises PipelineError if it fails. In this case some records may have been written, and the connections are
-        closed.
+        Raises PipelineError if this fails. The connections are closed then, although some of the records may have been
+        written.
         """
         try:
             self._topic.run(self._publish([encode(one) for one in records]), timeout_s=self._delivery_ms / 1_000)
@@ -179,7 +183,10 @@ class QuotaTopic:
         return {name: value for name, value, *_ in entries}.get(_POLICY)
 
     async def _to_end(self) -> list[tuple[bytes | None, QuotaRecord]]:
-        """Return the publisher and the content of each record that was written since the last read."""
+        """Read the topic from the last read to its end. Return each record with the id of its publisher.
+
+        The id is None if the record was not written by a ``balance`` process.
+        """
         found: list[tuple[bytes | None, QuotaRecord]] = []
         end = (await self._consumer.end_offsets([self._partition]))[self._partition]
         while await self._consumer.position(self._partition) < end:

@@ -1,4 +1,4 @@
-"""Reads and writes files with quotas, which are configuration files of the proxy or contain nothing but quotas."""
+"""Reads and writes quota files. A quota file is a configuration file of the proxy, or contains nothing but quotas."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,10 +17,10 @@ _DEFAULTS: Final = ProxyConfig(listeners=())
 
 
 def read_quotas(path: str) -> ProxyConfig:
-    """Read a configuration file of the proxy, or a file that has only quotas.
+    """Read a configuration file of the proxy, or a file that contains only quotas.
 
-    Raises InputError with all faults as FILE:LINE: KEY: fault. A rule that changes with time is a fault, since a replay
-    needs a constant limit for each rule.
+    Raises InputError with all faults as FILE:LINE: KEY: fault. A rule with an expiry, a schedule or a ramp is a fault,
+    since a replay needs a constant limit for each rule.
     """
     try:
         data = Path(path).read_bytes()
@@ -53,8 +53,9 @@ def _timed(config: ProxyConfig) -> Iterator[str]:
 def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _DEFAULTS) -> str:
     """Return the text of a configuration file with these rules, which ``kafka-quota-proxy check`` accepts.
 
-    Each rule comes with its comment, which may be empty. The lines of ``head`` become comments at the start. The
-    enforcement, shaping, burst and max_throttle_time of the configuration ``held`` are written too.
+    ``rules`` has each rule with a comment for its line, which may be empty. The lines of ``head`` become comments at
+    the start of the file. ``held`` is the configuration whose enforcement, shaping, burst and max_throttle_time are
+    written too, unless they are the defaults.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]
@@ -65,7 +66,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return the lines for those settings of the configuration ``held`` that differ from the defaults."""
+    """Return the YAML lines for the enforcement, throttle time, shaping and burst of ``held``, without defaults."""
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,
@@ -90,7 +91,7 @@ def _rule(rule: QuotaRule) -> str:
 
 
 def _text(name: str | Default) -> str:
-    """Return a name as a quoted YAML string with escapes."""
+    """Return a user or client-id as YAML: ``<default>`` as it is, and a name in quotes with escapes."""
     if isinstance(name, Default):
         return str(name)
     escaped = "".join(

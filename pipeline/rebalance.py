@@ -1,10 +1,10 @@
-"""Computes the throttle that a partition reassignment needs, as the questions and answers in KIP-73 describe.
+"""Computes the replication throttle that a partition reassignment needs, by the arithmetic of KIP-73.
 
 A broker has to send or receive L bytes while A bytes per second arrive for the same replicas. At a throttle of R bytes
 per second this takes L / (R - A) seconds, and never ends unless R is above A. To end in W seconds, it needs R = L / W +
-A. All brokers get the same throttle, so the broker that needs most decides.
+A. All brokers get the same throttle, so the broker that needs the highest throttle determines it.
 
-This module does no I/O. It uses Spark only to measure the use by clients.
+This module does no I/O. It uses Spark only to measure how much clients transfer.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,14 +20,14 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Side(Enum):
-    """The role of a broker in the copying of a replica."""
+    """The role that a broker has while a replica is copied."""
 
     LEADER = "leader"  # sends the data
     FOLLOWER = "follower"  # receives the data
 
 
 class Partition(NamedTuple):
-    """A partition with its size and the rate of its incoming data. Brokers are node ids."""
+    """A partition before a reassignment, with its size and the rate of its incoming data. Brokers are node ids."""
 
     leader: int
     replicas: frozenset[int]
@@ -36,7 +36,11 @@ class Partition(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The bytes that a broker has to copy in one role, and the rate of new bytes that arrive meanwhile."""
+    """What a broker has to copy in one role during a reassignment.
+
+    ``left_bytes`` are the bytes that its replicas hold already, and ``incoming_rate`` is the rate at which new bytes
+    arrive for them, in bytes per second.
+    """
 
     broker: int
     side: Side
@@ -44,11 +48,11 @@ class Load(NamedTuple):
     incoming_rate: float
 
     def rate_to_end_in(self, window_ms: int) -> float:
-        """Return the throttle with which the copying takes ``window_ms``, in bytes per second."""
+        """Return the throttle at which the copying takes ``window_ms``, in bytes per second."""
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
     def time_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes with a throttle of ``rate``, or None if it never ends."""
+        """Return how long the copying takes at a throttle of ``rate`` bytes per second, or None if it never ends."""
         net = rate - self.incoming_rate
         if not self.left_bytes:
             return 0.0
@@ -56,9 +60,10 @@ class Load(NamedTuple):
 
 
 def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, int], Iterable[int]]) -> list[Load]:
-    """Return what each broker has to send and to receive, sorted by node id.
+    """Return how much each broker has to send and to receive during a reassignment, sorted by node id.
 
-    ``target`` has the planned replicas of partitions, by topic and partition number. Each partition must be in ``now``.
+    ``now`` has the current partitions, and ``target`` the node ids of their planned replicas, both by topic and
+    partition number. Each partition in ``target`` must be in ``now``.
     """
     left: dict[tuple[int, Side], int] = {}
     incoming: dict[tuple[int, Side], float] = {}
@@ -73,7 +78,11 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
 
 
 def client_hours(records: DataFrame) -> DataFrame:
-    """Return the peak and the mean rate of clients on each broker in each hour of the day (UTC)."""
+    """Return the rates of all clients together for each broker, kind (produce or fetch) and hour of the day (UTC).
+
+    The rate of each single hour in the log is computed first. ``peak`` is the highest of those rates, and ``mean`` is
+    their mean, in bytes per second.
+    """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull())
     hours = placed.groupBy("broker", "kind", start_of(_HOUR_MS).alias("hour_ms"))
     rates = hours.agg((F.sum("amount") * 1_000 / _HOUR_MS).alias("rate"))
@@ -83,10 +92,10 @@ def client_hours(records: DataFrame) -> DataFrame:
 
 
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
-    """Return the hour (UTC) at which a window must begin so that clients use least in it. Returns None without rates.
+    """Return the hour of the day (UTC) at which to begin a window of maintenance, so that clients transfer least in it.
 
-    ``means`` has the rates by hour of the day, and a missing hour had no use. If the window is longer than a day, only
-    its first day counts.
+    ``means`` maps an hour of the day to the mean rate of clients, and a missing hour counts as 0. Returns None if
+    ``means`` is empty. If the window is longer than a day, only its first day counts.
     """
     if not means:
         return None

@@ -1,11 +1,11 @@
-"""Replays the logged demand for one bucket with the proxy's own arithmetic.
+"""Computes how a bucket would have throttled the logged demand, with the proxy's own arithmetic.
 
 This module needs no Spark, does no I/O and reads no clock.
 
-``arrivals`` cuts the records of the log into parts with arrival times. The parts are sent one after the other, as if
-they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part of a fetch is
-sent in pieces, each as large as the bucket has room for. So a throttled client sends later and is charged later, as
-under real limits. The replay cannot know which requests the client would have given up or put into one batch.
+The module ``arrivals`` cuts the records of the log into parts with arrival times. The parts are sent one after the
+other, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part
+of a fetch is sent in pieces, each as large as the bucket has room for. So a throttled client sends later and is charged
+later, as under real limits. The replay cannot know which requests the client would have given up or put into one batch.
 """
 
 from dataclasses import dataclass, field
@@ -32,7 +32,10 @@ _MOST_PIECES: Final = 4
 
 @dataclass(slots=True)
 class Hour:
-    """The outcome of a replay in one hour. A part counts in the hour in which it is sent."""
+    """The outcome of a replay in one hour, in bytes.
+
+    A part, which is a piece of a record, counts in the hour in which it is sent.
+    """
 
     amount: int = 0
     delayed_amount: int = 0  # the part that was sent later than it arrived
@@ -43,7 +46,7 @@ class Hour:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a replay. ``hours`` has the outcome of each hour by its start (ms since the epoch)."""
+    """The outcome of a replay under one limit. ``hours`` maps the start of an hour (ms since the epoch) to the hour."""
 
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
@@ -51,7 +54,10 @@ class Outcome:
 
 
 class Replay:
-    """Replays the records of a bucket, in the order of ``start_ms``, through a new ``Bucket`` for each limit."""
+    """Replays the records of one bucket, in the order of ``start_ms``, under several limits at once.
+
+    ``buckets`` are new buckets, one for each limit.
+    """
 
     def __init__(self, *buckets: Bucket) -> None:
         self._arrivals = ArrivalQueue()
@@ -63,7 +69,7 @@ class Replay:
             self._send(parts)
 
     def end(self) -> list[Outcome]:
-        """Send the parts that are still waiting, and return the outcome under each limit."""
+        """Send the parts that are still waiting. Return the outcome under each limit, in the order of the buckets."""
         self._send(self._arrivals.rest())
         return [Outcome(sender.sent_ms, self._arrivals.active_ms, sender.hours) for sender in self._senders]
 
@@ -73,7 +79,7 @@ class Replay:
 
 
 class _Sender:
-    """Sends parts through one bucket, and counts the outcome."""
+    """Sends the parts of a replay through one bucket, and counts what is delayed and throttled."""
 
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
         self.hours: dict[int, Hour] = {}
@@ -120,7 +126,10 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one, until a long run of parts causes no throttling. Return the number of sent parts."""
+        """Send parts one by one, beginning with the part at index ``at``. Return how many were sent.
+
+        It stops when many parts in a row have caused no throttling, since further parts can then be charged together.
+        """
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
             if self._left <= 0 and self._free_ms <= came_ms:

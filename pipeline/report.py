@@ -1,6 +1,7 @@
 """Builds a report as a single HTML file, which needs no network, has a dark mode, and is readable on a phone.
 
-A report begins with the main numbers. Each of its sections then answers a question. ``plots`` draws the figures.
+A report begins with the main numbers. Sections follow, each of which answers one question. The module ``plots`` draws
+the figures.
 """
 
 import re
@@ -61,8 +62,8 @@ def page(
 ) -> str:
     """Return the HTML of a report.
 
-    ``facts`` are the main numbers and their meanings, with the most important first. ``words`` name the source of the
-    numbers and the next steps. ``notes`` are the faults of the log, with a sentence for each.
+    ``facts`` contains the main numbers with their meanings, the most important first. ``words`` is a paragraph about
+    the source of the numbers and the next steps. ``notes`` contains a sentence for each fault of the log.
     """
     shown = "".join(f"<div><b>{text_of(number)}</b>{text_of(name)}</div>" for number, name in facts)
     body = "".join(f"<h2>{text_of(s.title)}</h2>{_paragraph(s.words)}{s.body}" for s in sections)
@@ -95,7 +96,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, names: int =
 
 
 def plots(figures: Iterable[str]) -> str:
-    """Arrange figures side by side, as many as fit on the screen."""
+    """Return the HTML that shows figures side by side, as many as fit on the screen."""
     return f'<div class="plots">{"".join(figures)}</div>'
 
 
@@ -107,7 +108,7 @@ def figure(name: str, words: str, svg: str) -> str:
 
 
 def keys(colours: Mapping[str, str]) -> str:
-    """Return a legend. ``colours`` maps CSS classes to the meanings of their colours."""
+    """Return the HTML of a legend. ``colours`` maps CSS classes to the meanings of their colours."""
     shown = "".join(f'<span><i class="key {kind}"></i>{text_of(name)}</span>' for kind, name in colours.items())
     return f'<p class="keys">{shown}</p>'
 
@@ -118,7 +119,7 @@ def text_of(name: str) -> str:
 
 
 def shown(name: str) -> str:
-    """Replace each invisible character of a name with a visible mark."""
+    """Replace each character of a name that is invisible, or would change the direction of the text, with U+FFFD."""
     return _NOT_SHOWN.sub("\ufffd", name)
 
 

@@ -35,10 +35,11 @@ _LOG_LEVEL: Final = "ERROR"
 def session(
     *, master: str | None = None, conf: Mapping[str, str] | None = None, is_quiet: bool = False
 ) -> SparkSession:
-    """Return the running Spark session, or start one. A running session keeps its settings where possible.
+    """Return the running Spark session, or start one.
 
     Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
-    the default settings of this module.
+    the default settings of this module. ``is_quiet`` hides the progress bar. If neither ``master`` nor ``conf`` is
+    given, a running session keeps its settings, apart from the few that all commands need.
     """
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:
@@ -67,7 +68,7 @@ def session(
 
 @contextmanager
 def silenced(spark: SparkSession) -> Iterator[None]:
-    """Turn off Spark's log during the block, because the caller reports each failure in one sentence."""
+    """Turn off Spark's log during the block, for a caller that reports each failure in one sentence."""
     spark.sparkContext.setLogLevel("OFF")
     try:
         yield

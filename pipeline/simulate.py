@@ -1,10 +1,11 @@
-"""Generates the usage log of many proxies, for trials and for tests of scale.
+"""Generates a usage log as many proxies would write it, for trials and for tests with much data.
 
 The values of a row depend only on the seed, the bucket and the time. So the same seed gives the same log for any number
 of partitions.
 
-Each entity has a mean rate (log-normally distributed over the entities), a pattern over the day and the week, bursts of
-five minutes, a trend, and noise. One entity in eight appears during the log, and one in eight disappears.
+An entity is a pair of a user and a client-id. Each entity has a mean rate (log-normally distributed over the entities),
+a pattern over the day and the week, bursts of five minutes, a trend, and noise. One entity in eight appears during the
+log, and one in eight disappears.
 """
 
 from dataclasses import dataclass
@@ -29,7 +30,10 @@ _DIGITS: Final = 53  # of a double
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
-    """The size of the simulated log. Each entity uses each broker, and each broker has one proxy."""
+    """The simulated clients and brokers, and the length of their log.
+
+    Each entity uses each broker, and each broker has one proxy.
+    """
 
     entities: int
     brokers: int
@@ -51,7 +55,10 @@ class SimulatedCluster:
 
 
 def simulated(spark: SparkSession, cluster: SimulatedCluster, *, partitions: int | None = None) -> DataFrame:
-    """Return the records in the order of time, with the columns of ``RECORD``, and ``day`` as text."""
+    """Return the simulated records in the order of time, with the columns of ``RECORD`` and ``day`` (YYYY-MM-DD).
+
+    ``partitions`` is the number of Spark partitions. Without it, Spark chooses the number.
+    """
     count = cluster.intervals * cluster.buckets
     rows = spark.range(0, count, 1, partitions) if partitions else spark.range(count)
     return _with_amounts(_with_places(rows, cluster), cluster).select(
@@ -85,7 +92,10 @@ def _with_places(rows: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _is_alive(cluster: SimulatedCluster) -> Column:
-    """Return whether the entity exists at the time of the row. Some entities appear or disappear during the log."""
+    """Return a column that is true if the entity of the row exists at the time of the row.
+
+    Some entities appear or disappear during the log.
+    """
     part = (F.col("start_ms") - cluster.start_ms) / (cluster.days * _DAY_MS)
     turn = 0.25 + 0.5 * _chance(cluster, "turn of life", "entity")
     return F.when(F.col("entity") % 8 == 5, part >= turn).when(F.col("entity") % 8 == 6, part < turn).otherwise(True)
@@ -112,7 +122,7 @@ def _with_amounts(placed: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _rate(cluster: SimulatedCluster) -> Column:
-    """Return the rate of a bucket in one interval, in bytes per second."""
+    """Return a column with the rate of a bucket in one interval, in bytes per second."""
     base = _MEDIAN_RATE * F.exp(1.2 * _normal(cluster, "base", "entity", "kind", "broker"))
     hour = F.col("start_ms") % _DAY_MS / _HOUR_MS
     peak = 9 + 9 * _chance(cluster, "peak", "entity")
@@ -129,11 +139,14 @@ def _rate(cluster: SimulatedCluster) -> Column:
 
 
 def _chance(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
-    """Return a random number of at least 0 and below 1, which depends only on the arguments."""
+    """Return a column of pseudo-random numbers of at least 0 and below 1.
+
+    A number depends only on the seed of the cluster, the label ``what`` and the values of the columns ``of``.
+    """
     return F.shiftrightunsigned(F.xxhash64(F.lit(cluster.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
 
 
 def _normal(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
-    """Return a random number of the standard normal distribution, by the method of Box and Muller."""
+    """Return a column of pseudo-random numbers of the standard normal distribution, by the Box-Muller method."""
     radius = F.sqrt(-2 * F.log1p(-_chance(cluster, f"{what} radius", *of)))
     return radius * F.cos(2 * pi * _chance(cluster, f"{what} angle", *of))

@@ -1,8 +1,9 @@
-"""Replays buckets one after the other, from rows that are sorted by key. Needs no Spark.
+"""Replays the buckets of a log one after the other, from rows that ``whatif`` has sorted by a key. Needs no Spark.
 
-The key of a row consists of the number of its bucket and, in the lower 42 bits, the start of the record plus one, which
-is enough until the year 2100. The first row of a bucket has 0 in these bits, and contains only the names and the limits
-of the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in another.
+The upper bits of a key are the number of a bucket. The lower 42 bits are the start of a record in milliseconds, plus
+one, and suffice until the year 2100. The first row of a bucket has 0 in the lower bits, and contains only the names and
+the limits of the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in
+another.
 """
 
 import json
@@ -42,8 +43,8 @@ HOURS: Final = pa.schema(
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield the outcome of each bucket after its last row.
 
-    ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The rules come from ``quotas``,
-    the limits from the first row of each bucket.
+    ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The limits of a bucket come from
+    its first row, and its other settings from the rule that ``quotas`` has for it.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -93,7 +94,10 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows in pieces, sorted by ``key`` and ``ROW``. Rows with the same key are always in one piece."""
+    """Yield the rows as arrays, sorted by ``key`` and ``ROW``, and put the ``HEAD`` of each bucket into ``heads``.
+
+    Rows with the same key are always in one array. ``heads`` is by number of bucket.
+    """
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:
         if not batch.num_rows:

@@ -1,7 +1,7 @@
-"""Delivers alerts to a Kafka topic, in one transaction for each batch.
+"""Delivers alerts to a Kafka topic, in one transaction for each batch of the stream.
 
-The transaction also commits the number of the batch, as the offset of a consumer group that has no consumers. Decision
-0018 explains why each alert is delivered exactly once.
+The transaction also commits the number of the next batch, as the offset of a consumer group that has no consumers. So a
+restarted process knows which batches were delivered. Decision 0018 explains why each alert is delivered exactly once.
 """
 
 import asyncio
@@ -52,9 +52,9 @@ _NAME: Final = "kafka-quota-pipeline-alerts"
 class TopicDelivery(Delivery):
     """Writes alerts to a topic. A consumer with ``isolation.level=read_committed`` sees each alert once.
 
-    Only one process can write under the transactional id of a ``job``. ``begin`` fences off an earlier process, and
-    waits until its transactions are committed or aborted. ``security`` has the keyword arguments of aiokafka for SASL
-    and TLS.
+    The transactional id is made from ``job``, so only one process can write for a job. ``begin`` fences off an earlier
+    process, and waits until its transactions are committed or aborted. ``security`` contains the keyword arguments of
+    aiokafka for SASL and TLS.
     """
 
     def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
@@ -64,11 +64,14 @@ class TopicDelivery(Delivery):
         self._next = 0  # the number of the next batch
 
     def begin(self) -> None:
-        """Fence off an earlier process, then read the number of the next batch to write."""
+        """Connect, fence off an earlier process, and read the number of the next batch to deliver."""
         self._topic.run(self._begin(), timeout_s=_BEGIN_S)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Send all rows and commit the number of the batch, in one transaction."""
+        """Send all rows and commit the number of the next batch, in one transaction.
+
+        Do nothing if there are no rows, or if the batch was delivered earlier, perhaps by another process.
+        """
         kept = rows.persist()
         try:
             # The rows are evaluated before the transaction begins, to keep it short.
@@ -182,7 +185,10 @@ class _StableOffset(RequestStruct):  # type: ignore[misc]
 
 
 class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3 | _StableOffset]):  # type: ignore[misc]
-    """Asks for the committed offset of partition 0. A broker refuses it during a transaction (v7, KIP-447)."""
+    """An OffsetFetch request for the committed offset of partition 0.
+
+    While a transaction that writes this offset is open, a broker answers version 7 with an error (KIP-447).
+    """
 
     # aiokafka only has versions up to 3. Source: OffsetFetchRequest.json in Apache Kafka.
     API_KEY = 9

@@ -4,9 +4,9 @@ This module needs no Spark, does no I/O and reads no clock. A *part* is a piece 
 ``arrivals``). A *slot* is one of Kafka's sampled windows.
 
 Without throttling, each part is sent when it arrives, so the arithmetic of ``proxy.quota`` can be done for many parts
-at once, in arrays. The first part that may cause throttling, and all later parts, are charged by ``proxy.quota``
-itself. Before that, the bucket gets the state that it would have after all earlier parts. The results are exact to the
-last digit.
+at once, in arrays. The first part that may cause throttling, and the parts after it, are charged by ``proxy.quota``
+itself. Before that, the bucket receives the state that it would have after all earlier parts. The results equal those
+of ``proxy.quota`` to the last digit.
 """
 
 from collections.abc import Sequence
@@ -26,20 +26,21 @@ _ROUNDING: Final = 1e-9
 
 
 class UnthrottledCharger(Protocol):
-    """Charges one bucket for parts that cause no throttling."""
+    """Charges one bucket for parts of its demand, as long as they cause no throttling."""
 
     def leave(self) -> None:
-        """Continue from the current state of the bucket, which was charged directly until now."""
+        """Prepare for more calls of ``charged``, after the caller has charged some parts to the bucket itself."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         """Charge for ``parts[begin:end]`` up to the first part that may cause throttling. Return how many were charged.
 
-        The bucket itself is not changed, unless parts are left. Then it gets the state that it would have before them.
+        If all parts are charged, the bucket object stays as it is. Otherwise it receives the state that it would have
+        after the charged parts, so that the caller can charge the others to it.
         """
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Create a charger for each bucket. All chargers must be called with the same parts."""
+    """Create a charger for each bucket. Call all of them with the same parts, since they share a cache."""
     chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
@@ -50,7 +51,7 @@ def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
 
 
 class _Events(NamedTuple):
-    """The charges that determine a rate, as arrays: first those of the recorded slots, then the new parts."""
+    """The events from which a rate is computed, as arrays: first those of the recorded slots, then the new parts."""
 
     at_ms: Whole
     until: Amounts  # the sum of the amounts before each event, and the total at the end
@@ -60,7 +61,7 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches the starts of slots, which are the same for buckets with different limits."""
+    """Caches how events are divided into slots, which is the same for buckets that differ only in their limits."""
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
@@ -95,7 +96,10 @@ def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
 
 
 class _Windows:
-    """Charges a bucket that has the sampled windows of Kafka, and perhaps a token bucket for admission."""
+    """Charges a bucket whose rate is measured in Kafka's sampled windows.
+
+    The bucket may also have a token bucket, which spreads fetches.
+    """
 
     # Three rules determine a ``Rate`` with N windows of length W. A slot begins with the first event that is at least W
     # after the start of the previous slot. A slot counts while its last event is less than N * W ago. The time span of
@@ -165,7 +169,7 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """Charges a token bucket, which replaces sampled windows (``shaping: paced``) or is checked before them."""
+    """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``) or in addition to them."""
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
     # before which the bucket is certainly full, and takes the parts before it.
@@ -176,7 +180,7 @@ class _Tokens:
         self._burst = tokens.burst_ms / 1_000 * limit
 
     def leave(self) -> None:
-        """Do nothing, since this charger has no state."""
+        """Do nothing, since this charger keeps no state besides the token bucket."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)
