@@ -1,6 +1,7 @@
 """Handles Produce requests.
 
-They are charged when their responses begin, or with acks=0 when they have been forwarded.
+They are charged when their responses begin. With acks=0 there is no response, so they are charged as soon as they have
+been forwarded as a whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Handles DescribeClientQuotas and AlterClientQuotas.
 
-Either the proxy answers the requests itself, or it forwards them. In the latter case it may hold the response to a
-change until the change is in force in the proxy.
+Depending on the listener's settings, the proxy answers these requests itself or forwards them to the broker. If it
+forwards a change, it may hold the broker's response until the proxy, too, applies the change.
 """
 
 from __future__ import annotations
@@ -34,21 +34,24 @@ LOOKS_AGAIN_MS: Final = 1_000
 
 
 class _Request(NamedTuple):
-    """A request that the proxy will answer."""
+    """A request that the proxy itself will answer, as soon as the decision about it has been made."""
 
     head: RequestHead
     charge: RequestCharge
 
 
 class _Pending(NamedTuple):
-    """A decision that is made outside the session. If ``request`` is None, a held response waits for the decision."""
+    """A request or response that waits for a decision from outside the session.
+
+    If ``request`` is None, it is the broker's response to a forwarded change that waits.
+    """
 
     ticket: Ticket
     request: _Request | None
 
 
 class QuotaRequestHandler(WholeRequestHandler):
-    """Handles one connection's requests about client quotas, one at a time."""
+    """Handles one connection's requests to describe or alter client quotas, one at a time."""
 
     __slots__ = ("_is_coming", "_pending")
 
@@ -66,11 +69,17 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request or a response waits for a decision. A requested change may already be in force."""
+        """Whether a request or a response waits for a decision.
+
+        The requested change may already be in force while it waits.
+        """
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Answer or forward a request, as the listener's settings say. The response to a forwarded change may wait."""
+        """Answer or forward a request, as the listener's settings say.
+
+        The response to a forwarded change may be held (see ``hold_back``).
+        """
         policy = self._state.context.policy
         if policy.administration is not None:
             return self._answer_or_pass(data, position, head, policy.administration, now_ms)
@@ -116,7 +125,10 @@ class QuotaRequestHandler(WholeRequestHandler):
         return position, frame_end, b""
 
     def _check(self, head: RequestHead, administration: Administration, now_ms: int) -> None:
-        """Raise ``ProtocolError`` if the proxy cannot answer a request."""
+        """Raise ``ProtocolError`` if the proxy cannot answer a request about client quotas.
+
+        The reason may be an unknown version, an expired login, or the size of the request.
+        """
         size_bytes, api_key, api_version, _, _, _ = head
         login = self._state.requests.login
         if not is_client_quotas(api_key, api_version):
@@ -133,7 +145,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         self._state.requests.waiting = self
 
     def take_decision(self, now_ms: int) -> int:
-        """If the decision was made, answer the request that waits for it, or forward the response that was held.
+        """Answer the waiting request, or forward the response that was held, if the decision has been made.
 
         Returns:
             The size in bytes of the request that is now answered, or 0 if no request is answered.
@@ -186,7 +198,10 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _pass_and_follow(
         self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
     ) -> Edit | None:
-        """Forward a request that changes the broker's quotas, when it is whole and no other request is in flight."""
+        """Forward a request that changes the broker's quotas, and read the whole response, which may be held.
+
+        The request is forwarded when it has arrived as a whole and no other request is pending.
+        """
         state = self._state
         frame_end = position + 4 + head.size_bytes
         self._is_coming = frame_end > len(data)
@@ -203,7 +218,8 @@ class QuotaRequestHandler(WholeRequestHandler):
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
         """Return the response, or an empty one if the response has to wait until the proxy has applied the change.
 
-        A response that a quota delays is not held. The change is in force by the end of the delay, or soon after.
+        A response that is already delayed by a quota is not held in addition, because the change is in force by the end
+        of the delay, or soon after.
         """
         state = self._state
         state.in_flight.open()

@@ -1,4 +1,4 @@
-"""Lists the handler of each API."""
+"""Maps the key of each API to the class of the handler for its requests."""
 
 from __future__ import annotations
 

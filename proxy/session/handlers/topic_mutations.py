@@ -1,10 +1,11 @@
-"""Handles requests that create, grow and delete topics, under ``controller_mutation_rate`` (KIP-599).
+"""Handles CreateTopics, CreatePartitions and DeleteTopics, to which ``controller_mutation_rate`` applies (KIP-599).
 
-A request is read whole. If a topic grows or is deleted, only the cluster knows how many partitions the topic has. So
-the proxy first sends a Metadata request of its own, on the client's connection to the broker and in the client's name.
-Before Kafka 3.1 Metadata does not find topics by id. A topic that is given by its id then counts as one partition.
+A request is read whole. The quota is charged for each partition that is created or deleted. If a request adds
+partitions to a topic or deletes a topic, only the cluster knows how many partitions the topic has. So the proxy first
+sends a Metadata request of its own, on the client's connection to the broker and in the client's name. Before Kafka
+3.1, Metadata cannot look topics up by id. A topic that is given by its id then counts as one partition.
 
-Topics that the quota has no room for are removed from the request, and added to the response with the error
+Topics for which the quota has no room are removed from the request, and added to the response with the error
 THROTTLING_QUOTA_EXCEEDED. Older versions of the APIs do not have this error. Requests of these versions are forwarded
 with all topics, and the client is throttled afterwards (``quota.mutation``).
 """
@@ -47,7 +48,7 @@ class _Query(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """The topics that the cluster was asked about for the waiting request, and their numbers of partitions."""
+    """The topics of the waiting request that the cluster was asked about, and how many partitions each has."""
 
     correlation_id: int
     asked: frozenset[Topic]
@@ -55,7 +56,7 @@ class _Learned(NamedTuple):
 
 
 class _Passed(NamedTuple):
-    """A request that was forwarded, with all or some of its topics."""
+    """A request that was forwarded, with all or some of its topics, and has no response yet."""
 
     request: MutationRequest
     bucket: Bucket
@@ -64,7 +65,7 @@ class _Passed(NamedTuple):
 
 
 class TopicMutationHandler(WholeRequestHandler):
-    """Handles one connection's requests that create, grow or delete topics, one at a time."""
+    """Handles one connection's requests to create topics, add partitions or delete topics, one at a time."""
 
     __slots__ = ("_learned", "_passed", "_query", "api_key")
 
@@ -77,11 +78,11 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether any rule limits changes of topics. Otherwise the request is handled like any other."""
+        """Return whether any rule limits changes of topics. Otherwise ``OtherHandler`` handles the request."""
         return state.context.quotas.limits(QuotaKind.MUTATION)
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide on a whole request by the quota. If necessary, first ask the cluster about its topics."""
+        """Decide by the quota on a request that has arrived as a whole, or first ask the cluster about its topics."""
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
         frame_end = position + 4 + size_bytes
@@ -112,7 +113,10 @@ class TopicMutationHandler(WholeRequestHandler):
         return MAX_REPLICA_FETCH_BYTES
 
     def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
-        """Decide on a whole request by the room of ``bucket``, which has a limit."""
+        """Decide for which topics of a whole request the limit of ``bucket`` has room.
+
+        If the number of partitions of some topics is not known yet, the decision is to ask the broker.
+        """
         request = topic_mutations.read_request(frame)
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
@@ -143,7 +147,7 @@ class TopicMutationHandler(WholeRequestHandler):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response for the client, with the refused topics added and the throttle time set.
 
-        The response to the proxy's own Metadata request is not for the client, so an empty response is returned for it.
+        The response to the proxy's own Metadata request is only read, and an empty response is returned for it.
         """
         frame = data[position : position + frame_bytes]
         if self._query is not None and self._learned is not None:
@@ -163,11 +167,11 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """The bucket of the forwarded request, or None after its response has arrived."""
+        """The bucket that will be charged for the forwarded request, or None if no such request is pending."""
         return None if self._passed is None else self._passed.bucket
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
-        """Return the topics to ask the broker about next: those with names, or if there are none, those with ids."""
+        """Return the topics to ask the broker about next: those with names or, if there are none, those with ids."""
         # If a Metadata request has an id, a broker does not look up its names.
         names = tuple(topic for topic in topics if isinstance(topic, bytes))
         return names or (topics if self._state.context.finds_ids else ())

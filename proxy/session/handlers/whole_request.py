@@ -1,4 +1,7 @@
-"""Handles requests that are decided on after they have arrived as a whole, and reads their whole responses."""
+"""Contains the base class of handlers that read a request as a whole before they decide what to do with it.
+
+If necessary, such a handler also reads the broker's response as a whole.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ MAX_HELD_BYTES: Final = 512 * 1024 * 1024
 
 
 class Hold(NamedTuple):
-    """The decision that the request waits until ``until_ms``."""
+    """The decision that the request waits, and is decided on again at ``until_ms`` at the latest."""
 
     until_ms: int
 
@@ -33,14 +36,14 @@ class Answered(NamedTuple):
 class Ask(NamedTuple):
     """The decision that the proxy first sends ``frame``, a whole request of its own, to the broker.
 
-    After the response to ``frame``, the client's request is decided on again.
+    When the response to ``frame`` has arrived, the client's request is decided on again.
     """
 
     frame: bytes
 
 
 class Forward(NamedTuple):
-    """The decision that ``frame`` is forwarded instead of the request. If it is empty, the request is not changed."""
+    """The decision to forward the request. If ``frame`` is not empty, it is forwarded instead of the request."""
 
     frame: bytes
     is_answer_read: bool  # whether `Exchange.answer` gets the whole response; otherwise it is forwarded as it arrives
@@ -50,7 +53,7 @@ Decision = Hold | Answered | Ask | Forward
 
 
 class Exchange(Protocol):
-    """Makes the client's response from the broker's whole response, for one request at a time.
+    """Turns the broker's whole response to one request at a time into the response for the client.
 
     Attributes:
         api_key: The API key of the last request that was sent to the broker.
@@ -61,7 +64,7 @@ class Exchange(Protocol):
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the response for the client, made from a whole response of the broker.
 
-        The returned response is empty if the client gets no response yet.
+        The result is empty if the client does not get a response yet.
 
         Raises:
             ProtocolError: If the broker's response cannot be read, or does not answer the request.
