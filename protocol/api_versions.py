@@ -1,7 +1,7 @@
-"""Changes ApiVersions responses (key 18), in which a broker advertises the versions of its APIs.
+"""Changes ApiVersions responses (key 18), in which a broker lists its APIs and the versions that it supports.
 
-The highest version of an API is lowered to the newest one that the proxy can read. APIs that the proxy answers itself
-are added.
+For APIs whose messages the proxy has to read, the highest version is lowered to the newest one that it can read. APIs
+that the proxy answers itself are added.
 
     response   int16 error_code, array of { int16 api_key, int16 min_version, int16 max_version, [v3+ tags] },
                [v1+ int32 throttle_time_ms] [v3+ tags: features]
@@ -60,7 +60,7 @@ class VersionRange(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The offsets of the entries and of ``throttle_time_ms`` in a response."""
+    """The offsets of the parts of an ApiVersions response: its entries, one for each API, and ``throttle_time_ms``."""
 
     entries: list[int]
     first_entry: int
@@ -69,9 +69,9 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest versions in an ApiVersions response to ``ceilings``, a mapping from api_key to version.
+    """Lower the highest versions in an ApiVersions response to those in ``ceilings``, which are by api_key.
 
-    An API whose lowest version is above its ceiling stays as it is, because it would have no version left.
+    If an API's lowest version is above its ceiling, the API stays as it is, because no version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -84,7 +84,7 @@ def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] =
 
 
 def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
-    """Return the highest version that a broker advertises for an API, or None if the broker lacks the API."""
+    """Return the highest version that an ApiVersions response lists for an API, or None if the broker lacks the API."""
     for entry in _layout(frame, api_version).entries:
         key, _, max_version = _ENTRY.unpack_from(frame, entry)
         if key == api_key:
@@ -100,8 +100,8 @@ def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
     """Add to an ApiVersions response the APIs that the proxy answers itself.
 
-    ``own`` has the versions of these APIs by api_key. They replace the versions that the broker has for the same API. A
-    response with an error stays as it is, because it lists only ApiVersions.
+    ``own`` contains the versions of these APIs by api_key. If the broker lists one of the APIs as well, they replace
+    the broker's versions. A response with an error stays as it is, because it lists only ApiVersions.
     """
     if read_int16(frame, _ERROR_CODE)[0] != 0:
         return frame

@@ -1,4 +1,6 @@
-"""Finds lists of brokers in responses, and replaces the hosts and ports in them by advertised addresses.
+"""Finds lists of brokers in responses, and replaces the brokers' addresses by those of the proxy.
+
+The address at which clients reach a broker through the proxy is called its advertised address.
 
     broker     int32 node_id, string host, int32 port, then fields of the message: rack, tags, ...
 
@@ -41,7 +43,7 @@ SkipRest = Callable[[Buffer, int], int]
 
 
 class Broker(NamedTuple):
-    """A broker in a response, from ``begin`` to ``end``. ``rest`` is the offset of the field after the port."""
+    """One broker in a response, read from the data from ``begin`` to ``end``. ``rest`` is the offset after its port."""
 
     node_id: int
     host: str
@@ -52,7 +54,7 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers in a response, from its count at ``begin`` to its ``end``."""
+    """An array of brokers in a response, read from the data from its count at ``begin`` to its ``end``."""
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -61,10 +63,10 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Return the result of ``read`` for a response that may be incomplete, or None if more bytes are needed.
+    """Return what ``read`` reads from the front of a response, or None if more bytes are needed.
 
-    ``read`` gets the bytes of the frame that have arrived, and the offset after the correlation_id. Raises HeadTooLong
-    if more than ``MAX_FRONT_BYTES`` are needed.
+    The end of the response need not have arrived. ``read`` receives the bytes of the frame that have arrived, and the
+    offset after the correlation_id. Raises HeadTooLong if more than ``MAX_FRONT_BYTES`` are needed.
     """
     try:
         return read(frame_so_far(data, start), start + 8)
@@ -78,7 +80,7 @@ def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _
 
 
 def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> Broker:
-    """Read one broker. ``skip_rest`` steps over the fields after the port."""
+    """Read one broker at ``offset``. ``skip_rest`` steps over the fields after its port."""
     node_id, after = read_int32(data, offset)
     host, after = read_string(data, after, is_compact=is_compact)
     port, rest = read_int32(data, after)
@@ -109,7 +111,7 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
 
 
 def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Encode the brokers that have an advertised address, with that address in place of their own."""
+    """Encode an array of those brokers that have an advertised address, each with this address in place of its own."""
     known = [broker for broker in brokers.brokers if broker.node_id in addresses]
     parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:
@@ -124,7 +126,7 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the frame up to the end of its brokers, with the advertised addresses and a corrected size."""
+    """Return a frame up to the end of its list of brokers, with the advertised addresses and the new frame size."""
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
     return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array

@@ -47,7 +47,10 @@ EntityParts = tuple[tuple[str, str | None], ...]
 
 
 class Component(NamedTuple):
-    """One condition of a query. ``MATCH_SPECIFIED`` accepts every entity of the type, even the default one."""
+    """One condition of a DescribeClientQuotas query, about the entities of one type, such as ``user``.
+
+    ``MATCH_SPECIFIED`` accepts every entity of the type, even the default one.
+    """
 
     entity_type: str
     match_type: int
@@ -55,7 +58,10 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """A query for the entities that meet all ``components``. ``is_strict`` excludes those with another type."""
+    """A DescribeClientQuotas request, which is a query for the entities that meet all ``components``.
+
+    If ``is_strict``, entities that also have a type without a component are left out.
+    """
 
     api_version: int
     correlation_id: int
@@ -64,14 +70,14 @@ class DescribeRequest(NamedTuple):
 
 
 class Described(NamedTuple):
-    """An entity and its limits."""
+    """One entity in a DescribeClientQuotas response, and its limits as pairs of key and value."""
 
     entity: EntityParts
     values: tuple[tuple[str, float], ...]
 
 
 class DescribeResponse(NamedTuple):
-    """The entities that match a query. ``entries`` is None if there is an error."""
+    """A DescribeClientQuotas response. ``entries`` may be None if there is an error."""
 
     throttle_time_ms: int
     error_code: int
@@ -80,21 +86,21 @@ class DescribeResponse(NamedTuple):
 
 
 class Op(NamedTuple):
-    """A change of one limit of an entity. A ``value`` of None removes the limit."""
+    """A change to one limit of an entity. A ``value`` of None removes the limit."""
 
     key: str
     value: float | None
 
 
 class Alteration(NamedTuple):
-    """The changes to the limits of one entity."""
+    """The changes that an AlterClientQuotas request makes to the limits of one entity."""
 
     entity: EntityParts
     ops: tuple[Op, ...]
 
 
 class AlterRequest(NamedTuple):
-    """A request to change limits. With ``validate_only`` the changes are only checked."""
+    """An AlterClientQuotas request. If ``validate_only``, the changes are only checked and not made."""
 
     api_version: int
     correlation_id: int
@@ -103,7 +109,7 @@ class AlterRequest(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """The result of one alteration. An error_code of 0 means success."""
+    """The result of one alteration in an AlterClientQuotas response. An error_code of 0 means success."""
 
     error_code: int
     error_message: str | None
@@ -111,7 +117,7 @@ class Altered(NamedTuple):
 
 
 class AlterResponse(NamedTuple):
-    """The results of an ``AlterRequest``."""
+    """An AlterClientQuotas response, with one result for each entity."""
 
     throttle_time_ms: int
     results: tuple[Altered, ...]
@@ -266,7 +272,7 @@ def _encoded(text: str | None) -> bytes | None:
 
 
 def _encoded_message(text: str | None) -> bytes | None:
-    """Encode an error message, and cut it to the maximum length of Kafka's strings."""
+    """Encode an error message, and cut it off at the maximum length of a Kafka string."""
     data = _encoded(text)
     if data is None or len(data) <= MAX_STRING_BYTES:
         return data

@@ -1,4 +1,4 @@
-"""Defines the errors that malformed bytes of a client or a broker cause. Such bytes cause no other exception."""
+"""Exceptions for bytes from a client or a broker that violate Kafka's protocol. Such bytes raise no other exception."""
 
 # As in Kafka, a class is named after the cause, and only base classes end in Error.
 # ruff: noqa: N818
@@ -20,7 +20,7 @@ class Truncated(ProtocolError, reason="truncated"):
 
 
 class FrameSizeError(ProtocolError, reason="frame_size"):
-    """The size of a frame is not acceptable."""
+    """The size of a frame is not acceptable. The subclasses say why."""
 
 
 class NegativeFrameSize(FrameSizeError, reason="negative_frame_size"):
@@ -32,7 +32,7 @@ class FrameTooLarge(FrameSizeError, reason="frame_too_large"):
 
 
 class FrameTooSmall(FrameSizeError, reason="frame_too_small"):
-    """A frame ends before the end of its required fields."""
+    """A frame is too small for its required fields."""
 
 
 class LoginTooLarge(FrameSizeError, reason="login_too_large"):
@@ -40,7 +40,7 @@ class LoginTooLarge(FrameSizeError, reason="login_too_large"):
 
 
 class NotKafka(ProtocolError, reason="not_kafka"):
-    """The first bytes of a connection belong to a protocol other than Kafka's."""
+    """The first bytes of a connection belong to another protocol than Kafka's."""
 
 
 class TlsOnPlaintext(NotKafka, reason="tls_on_plaintext"):
@@ -64,7 +64,7 @@ class MalformedHeader(ProtocolError, reason="malformed_header"):
 
 
 class HeadTooLong(ProtocolError, reason="head_too_long"):
-    """A header or field is longer than the proxy keeps in memory while it waits for the rest."""
+    """A header or field is too long for the proxy to keep it in memory until the rest arrives."""
 
 
 class MalformedVarint(ProtocolError, reason="malformed_varint"):
@@ -84,11 +84,14 @@ class TrailingBytes(ProtocolError, reason="trailing_bytes"):
 
 
 class UnexpectedResponse(ProtocolError, reason="unexpected_response"):
-    """A broker's response does not match the oldest unanswered request, or no request is unanswered."""
+    """A broker's response does not match the oldest unanswered request, or there is no such request."""
 
 
 class TokenAfterRefusal(ProtocolError, reason="token_after_refusal"):
-    """A client sent other bytes than a new handshake, possibly a raw token, after its SaslHandshake v0 was refused."""
+    """After the broker refused its SaslHandshake v0, a client sent something other than a new handshake.
+
+    The bytes may be a raw login token.
+    """
 
 
 class PrincipalChanged(ProtocolError, reason="principal_changed"):
@@ -104,7 +107,7 @@ class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
 
 
 class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
-    """No mapping rule applies to the name in a client certificate. Kafka's exception has the same name."""
+    """No mapping rule of the listener matches the name in a client certificate. Kafka has an exception of this name."""
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):

@@ -1,4 +1,6 @@
-"""Reads the limits, session and replica_id of a Fetch request (key 1), and computes the charge of its response.
+"""Reads the limits, session and replica_id of a Fetch request (key 1), and computes the charge for its response.
+
+The charge is the number of bytes of the response that count towards a quota.
 
     request    [v0-14 int32 replica_id] int32 max_wait_ms, int32 min_bytes, [v3+ int32 max_bytes]
                [v4+ int8 isolation_level] [v7+ int32 session_id, int32 session_epoch]
@@ -60,9 +62,10 @@ WITHOUT_SESSION: Final = -1
 
 
 class FetchLimits(NamedTuple):
-    """The limits of a request, and the offsets of ``min_bytes`` and ``max_bytes`` in the data.
+    """The fields of a Fetch request that limit its response, and the offsets of ``min_bytes`` and ``max_bytes``.
 
-    A request before v3 has no max_bytes. Then ``max_bytes_offset`` is -1, and ``max_bytes`` is ``UNLIMITED_BYTES``.
+    A request before v3 has no max_bytes. In that case ``max_bytes_offset`` is -1, and ``max_bytes`` is
+    ``UNLIMITED_BYTES``.
     """
 
     min_bytes_offset: int
@@ -73,7 +76,10 @@ class FetchLimits(NamedTuple):
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read the limits, or return None if more bytes are needed. ``end`` is the end of the frame, if it is known."""
+    """Read the limits of the request whose body begins at ``body``, or return None if more bytes are needed.
+
+    ``end`` is the end of the frame, if it is known.
+    """
     offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
     has_max_bytes = api_version >= FIRST_MAX_BYTES
     needed = offset + 8 if has_max_bytes else offset + 4
@@ -89,7 +95,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 class FetchSession(NamedTuple):
-    """The fetch session of a request (v7+). ``epoch_offset`` is the offset of its int32 session epoch."""
+    """The fetch session (KIP-227) of a request (v7+). ``epoch_offset`` is the offset of its int32 session epoch."""
 
     session_id: int
     epoch: int
@@ -97,7 +103,7 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the session that follows ``limits``. Returns None before v7, or if more bytes are needed."""
+    """Read the fetch session, which follows ``limits``. Returns None before v7, or if more bytes are needed."""
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -106,7 +112,7 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 
 
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
-    """Return a Fetch response without partitions or session, like a broker's to a throttled consumer (KIP-219).
+    """Return a Fetch response without partitions or session, as brokers send to a throttled consumer (KIP-219).
 
     ``api_version`` is at most 18. In response to a full fetch the throttle time must be above 0, so that the client
     knows why partitions are missing.
@@ -124,7 +130,7 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the node id of the follower from a whole request. The id is below 0 if a consumer sent the request."""
+    """Read the replica_id of a whole Fetch request: the node id of a follower, or a number below 0 for a consumer."""
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -148,7 +154,7 @@ def charged_bytes(size_bytes: int, api_version: int) -> int:
 
 
 def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
-    """Step over the forgotten topics of a request (v7+)."""
+    """Step over the topics that a request (v7+) removes from its fetch session."""
     if api_version < FIRST_FLEXIBLE:
         topics, offset = read_array_count(body, offset)
         for _ in range(topics):
@@ -164,7 +170,7 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a request (v15+). Returns ``NO_REPLICA`` if there is none."""
+    """Read the follower's node id from the tags that end a request (v15+). Returns ``NO_REPLICA`` if it is missing."""
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

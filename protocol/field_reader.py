@@ -1,6 +1,6 @@
-"""Reads a whole frame field by field, in the old and in the flexible encoding (KIP-482).
+"""Reads a whole frame field by field, in the old encoding or in the flexible one (KIP-482).
 
-The number of array elements and tags in a frame is limited, which also limits the time that reading takes.
+The number of array elements and tags in a frame is limited, and with it the time that it takes to read the frame.
 """
 
 from struct import Struct
@@ -113,25 +113,25 @@ class FieldReader:
         self.at = (skip_compact_bytes if self.is_flexible else skip_bytes)(self.data, self.at)
 
     def count(self) -> int:
-        """Read the number of elements of an array. It is 0 for a null array."""
+        """Read the number of elements of an array, which is 0 for a null array."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self._use_up(count)
         return count
 
     def is_null_array(self) -> bool:
-        """Whether the next field is a null array. Does not step over the field."""
+        """Whether the next field is a null array. Does not move past the field."""
         read_null = read_uvarint if self.is_flexible else read_int32
         return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
 
     def skip_fixed_elements(self, element_bytes: int) -> None:
-        """Step over an array of elements of fixed size. They do not count towards ``most_elements``."""
+        """Step over an array whose elements have a fixed size. They do not count towards ``most_elements``."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self.skip(count * element_bytes)
 
     def skip_tags(self) -> None:
-        """Step over the tags that end a structure. The old encoding has no tags."""
+        """Step over the tags at the end of a structure. In the old encoding there are none."""
         if not self.is_flexible:
             return
         at = self.at
@@ -143,7 +143,7 @@ class FieldReader:
         self.at = skip_tags(self.data, at)
 
     def expect_end(self) -> None:
-        """Step over the tags that end the message, and raise TrailingBytes if more bytes follow."""
+        """Step over the tags at the end of the message. Raises TrailingBytes if more bytes follow."""
         self.skip_tags()
         if self.at != len(self.data):
             raise TrailingBytes(f"a frame has {len(self.data) - self.at} bytes after its last field")
@@ -155,7 +155,7 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the header of a request. ``frame`` must be exactly one whole request."""
+    """Read the header of the request in ``frame``, which must be exactly one whole frame."""
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")

@@ -1,4 +1,4 @@
-"""Writes a frame field by field, in the old and in the flexible encoding (KIP-482)."""
+"""Writes a frame field by field, in the old encoding or in the flexible one (KIP-482)."""
 
 from struct import Struct
 from typing import Final
@@ -18,7 +18,7 @@ _NULL_STRING: Final = {False: b"\xff\xff", True: b"\0"}
 
 
 class FieldWriter:
-    """Collects the fields of one frame, in their order."""
+    """Builds one frame from its fields, which are written in their order."""
 
     __slots__ = ("_is_flexible", "_parts")
 
@@ -51,7 +51,7 @@ class FieldWriter:
         self._parts.append(_FLOAT64(value))
 
     def string(self, value: bytes | None) -> None:
-        """Write a string, given as UTF-8 bytes, or null for None."""
+        """Write a string from its UTF-8 bytes, or a null string for None."""
         is_flexible = self._is_flexible
         self._parts.append(_NULL_STRING[is_flexible] if value is None else write_string(value, is_compact=is_flexible))
 
@@ -60,17 +60,17 @@ class FieldWriter:
         self._parts.append(written_count(count, is_flexible=self._is_flexible))
 
     def no_tags(self) -> None:
-        """Write empty tags, which end a structure in the flexible encoding."""
+        """Write the end of a structure that has no tags. In the old encoding nothing is written."""
         if self._is_flexible:
             self._parts.append(NO_TAGS)
 
     def frame(self) -> bytes:
-        """Return the whole frame: its size, then all fields."""
+        """Return the whole frame: its size, then all fields written so far."""
         return framed(*self._parts)
 
 
 def request_writer(api_key: int, api_version: int, correlation_id: int, client_id: bytes | None) -> FieldWriter:
-    """Return a writer that has already written a request's header."""
+    """Return a writer for a request, which has already written the header."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     name = _NULL_STRING[False] if client_id is None else write_string(client_id, is_compact=False)
     writer.raw(_REQUEST_HEAD(api_key, api_version, correlation_id), name)
@@ -79,7 +79,7 @@ def request_writer(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def response_writer(correlation_id: int, api_key: int, api_version: int) -> FieldWriter:
-    """Return a writer that has already written a response's header."""
+    """Return a writer for a response, which has already written the header."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     writer.int32(correlation_id)
     if response_header_version(api_key, api_version):

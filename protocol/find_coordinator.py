@@ -1,4 +1,4 @@
-"""Finds the coordinators in responses of FindCoordinator (key 10), and replaces their addresses.
+"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses by advertised ones.
 
     v0-3   [v1+ int32 throttle_time_ms] int16 error_code, [v1+ string error_message],
            int32 node_id, string host, int32 port
@@ -41,7 +41,10 @@ _FIRST_BATCH: Final = 4
 
 
 def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker, ...] | None:
-    """Return the coordinators, or None if more bytes are needed. An unavailable coordinator has node_id -1."""
+    """Return the coordinators in a whole response, or None if more bytes are needed.
+
+    A coordinator that is not available has node_id -1.
+    """
     if len(data) - start < 4:
         return None
     size_bytes = _INT32.unpack_from(data, start)[0]
@@ -68,7 +71,7 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 def replace_coordinators(
     data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], addresses: AdvertisedAddresses
 ) -> bytes:
-    """Return the whole frame with the advertised addresses of its coordinators.
+    """Return the whole frame, with each coordinator's address replaced by its advertised one.
 
     A coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which clients ask again.
     """

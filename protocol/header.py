@@ -1,4 +1,4 @@
-"""Reads the size and the header of a frame. The rest of the frame need not have arrived.
+"""Reads the size and the header of a frame, even before the rest of the frame has arrived.
 
     request   int32 size | int16 api_key, int16 api_version, int32 correlation_id,
               string client_id (header v1+; never compact), tags (header v2) | body
@@ -51,8 +51,8 @@ _HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b
 class RequestHead(NamedTuple):
     """The size and the header of a request.
 
-    ``size_bytes`` does not count the size field itself. ``client_id`` may be invalid UTF-8, and is empty if it was
-    null. ``body`` is the offset of the body in the data.
+    ``size_bytes`` does not include the size field itself. ``client_id`` may be invalid UTF-8, and is empty for a null
+    client_id. ``body`` is the offset at which the body begins.
     """
 
     size_bytes: int
@@ -64,7 +64,7 @@ class RequestHead(NamedTuple):
 
 
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Read a request's size and header, or return None if more bytes are needed.
+    """Read the size and the header of the request at ``offset``, or return None if more bytes are needed.
 
     If the API is unknown, ``body`` is the end of client_id, because it is not known whether tags follow. If the bytes
     are not Kafka's, the error says which protocol the peer probably speaks.
@@ -93,7 +93,7 @@ def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> Re
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
-    """Read the size of a frame, or return None if more bytes are needed."""
+    """Read the size of the frame at ``offset``, or return None if more bytes are needed."""
     if offset + 4 > len(data):
         return None
     size_bytes: int = _SIZE(data, offset)[0]
@@ -121,7 +121,7 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Do the same as ``read_request_head`` for a header that is incomplete, is malformed or has tags."""
+    """Read a header that is incomplete, malformed or has tags, with the same result as ``read_request_head``."""
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

@@ -1,4 +1,4 @@
-"""Finds the nodes and the cluster id in responses of Metadata (key 3) and DescribeCluster (key 60).
+"""Finds the nodes and the cluster id in Metadata responses (key 3) and DescribeCluster responses (key 60).
 
     Metadata           [v3+ int32 throttle_time_ms]
     response           array of { int32 node_id, string host, int32 port, [v1+ string rack] }
