@@ -1,6 +1,6 @@
-"""The pending requests of a connection: they were forwarded and have no response yet.
+"""Keeps the pending requests of a connection, which were forwarded and have no response yet.
 
-A broker answers a connection's requests in their order.
+A broker answers a connection's requests in the order in which they were sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MAX_IN_FLIGHT: Final = 256
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
-    """What requests with the same head (API, version and client-id) share: the handler, the bucket and other charges.
+    """Holds what requests with the same head (API, version and client-id) have in common: handler, bucket and charges.
 
     The profile of the last Produce, Fetch or ShareFetch is kept for the next request. Comparing the heads of two
     requests is much faster than reading one.
@@ -40,7 +40,7 @@ class RequestProfile:
         is_edited: Whether the handler edits every response, not only responses that need a throttle time.
         api: The bytes of ``api_key`` and ``api_version``.
         front: The bytes of the head from ``client_id`` on. In a Produce they include ``acks``.
-        front_end: The offset at which ``front`` ends, from the start of the frame.
+        front_end: The offset at which ``front`` ends, counted from the start of the request.
     """
 
     handler: Handler
@@ -66,7 +66,7 @@ class PendingRequest:
     """A request that was forwarded and has no response yet.
 
     Attributes:
-        profile: How the request is handled.
+        profile: The handler of the request, the bucket to charge, and whatever else it shares with similar requests.
         correlation_id: The correlation id of the request and of its response.
         size_bytes: The size of the request, without its size prefix.
         reserved_bytes: How many bytes the request has reserved in its bucket.
@@ -81,7 +81,7 @@ class PendingRequest:
 
     @property
     def is_charged_by_response(self) -> bool:
-        """Whether a bucket with a limit is charged for the size of the response."""
+        """Whether the size of the response will be charged to a bucket that has a limit."""
         bucket = self.profile.bucket
         return bucket is not None and bucket.is_limited and self.profile.charges_response
 
@@ -97,7 +97,7 @@ class PendingRequest:
 class InFlightQueue(list[PendingRequest]):
     """The pending requests of one connection, the oldest first. A list is faster than a deque while it is short.
 
-    ``limit`` is the number of requests that may be pending. With 0, no request is forwarded until ``open`` is called.
+    ``limit`` is the largest number of requests that may be pending. While it is 0, no request is forwarded.
     """
 
     __slots__ = ("limit",)
@@ -108,15 +108,15 @@ class InFlightQueue(list[PendingRequest]):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a response is awaited."""
+        """Whether a response of the broker is awaited."""
         return bool(self) or not self.limit
 
     def hold(self) -> None:
-        """Let no request be forwarded until ``open`` is called."""
+        """Forward no further request until ``open`` is called."""
         self.limit = 0
 
     def open(self) -> None:
-        """Let requests be forwarded again."""
+        """Allow requests to be forwarded again after ``hold``."""
         self.limit = MAX_IN_FLIGHT
 
     def buckets(self) -> Iterator[Bucket | None]:

@@ -72,7 +72,10 @@ class Exchange(Protocol):
 
 
 class WholeRequestHandler(Handler):
-    """Carries out the decision about a whole request, and hands the broker's whole response to an ``Exchange``."""
+    """Carries out what was decided about a whole request, and replaces the broker's whole response.
+
+    Subclasses make the decision. An ``Exchange`` makes the response for the client from the broker's response.
+    """
 
     __slots__ = ("_exchange",)
 
@@ -86,7 +89,10 @@ class WholeRequestHandler(Handler):
     def execute(
         self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, charge: RequestCharge | None
     ) -> Edit | None:
-        """Carry out ``decision``, and return as ``Handler.take`` does. ``exchange`` gets the broker's response."""
+        """Carry out ``decision``, and return what ``Handler.take`` returns.
+
+        ``exchange`` will receive the broker's response, if the decision requires reading it.
+        """
         state = self._state
         frame_end = position + 4 + head.size_bytes
         if isinstance(decision, Hold):
@@ -114,7 +120,7 @@ class WholeRequestHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Replace a response by the result of ``Exchange.answer``. Returns None if more bytes are needed."""
+        """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
         profile, frame_bytes, wait_ms, is_delayed = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
@@ -131,9 +137,15 @@ class WholeRequestHandler(Handler):
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return the response for the client. ``frame`` is the result of ``Exchange.answer``."""
+        """Return the response for the client, made from ``frame``, the result of ``Exchange.answer``.
+
+        Subclasses may override this to edit the response further.
+        """
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response in ``frame``, or an empty one if the client has to wait for its response."""
+        """Return the response in ``frame``, or an empty one if the client has to wait for its response.
+
+        Subclasses may override this to hold a response. ``is_delayed`` says whether a quota has already delayed it.
+        """
         return frame

@@ -1,6 +1,7 @@
-"""Counts the records in a follower's fetch session with the leader, as long as no partition lags.
+"""Charges the records that a follower fetches in a fetch session with its leader, while no partition lags.
 
-The fetches and responses of such a session are forwarded unchanged.
+During such a session, fetches and responses are forwarded unchanged, and only their bytes are counted. When a partition
+lags, ``follower_fetch`` ends the session.
 
 Source: KIP-227, ``FetchSession`` in Apache Kafka.
 """
@@ -15,7 +16,7 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import Trimming
 
 
 class FetchSession:
-    """The fetch offset of each partition in the session, and the quotas that are charged for its records."""
+    """Holds the last fetch offset of each partition in the session, and the quotas that its records are charged to."""
 
     __slots__ = ("_charges", "_limits", "_offsets")
 
@@ -30,11 +31,11 @@ class FetchSession:
         return bool(self._charges)
 
     def knows(self, fetch: ReplicaFetch) -> bool:
-        """Return whether the session has all partitions of a fetch."""
+        """Return whether the session contains all partitions of a fetch."""
         return all((one.topic, one.partition) in self._offsets for one in fetch.partitions)
 
     def update(self, fetch: ReplicaFetch, limits: Limits, *, is_id: bool) -> None:
-        """Note the partitions of a full or incremental fetch. ``is_id`` says whether it contains topic ids."""
+        """Note the partitions of a full or incremental fetch. ``is_id`` says whether it identifies topics by id."""
         if fetch.session_epoch <= 0:
             self._offsets.clear()
             self._charges.clear()
@@ -47,7 +48,7 @@ class FetchSession:
         limits.find(fetched, self._charges, is_id=is_id)
 
     def count(self, partitions: Iterable[ResponsePartition], trimming: Trimming) -> None:
-        """Count the records of a response, partition by partition, in ``trimming``."""
+        """Count the records of the partitions in a response. ``trimming`` keeps the counts until it charges them."""
         for one in partitions:
             key = (one.topic, one.partition)
             charges = self._charges.get(key)

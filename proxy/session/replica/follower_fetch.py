@@ -5,8 +5,8 @@ These are the rules of KIP-73, adapted to a proxy:
 * A partition is in sync if its ``fetch_offset`` is not below the high watermark. Otherwise the partition lags.
   Partitions in sync are never held back.
 * A throttled partition that lags is fetched only while its quotas have room, and only as many bytes as they have room
-  for. Without room the partition is left out of the fetch. It then gets an empty entry in the response, because the
-  response to a full fetch must have exactly the partitions of the fetch.
+  for. If there is no room, the partition is left out of the forwarded fetch. An empty entry for it is then added to the
+  response, because the response to a full fetch must contain exactly the partitions of the fetch.
 * If no partition is left in a fetch, the fetch waits for room, at most for ``max_wait_ms``, and is then answered
   without records.
 * The records of a lagging partition are cut after a whole batch, because a follower throws an incomplete batch away.
@@ -67,7 +67,8 @@ _FAR_MS: Final = 1 << 62
 class Follower:
     """Decides on the fetches of one follower on one connection.
 
-    ``has_ids`` says whether the last fetch contained topic ids, and ``seen`` has the state of the throttled partitions.
+    ``has_ids`` says whether the last fetch identified topics by their ids. ``seen`` holds the state of each throttled
+    partition, as the follower's last fetch and its response showed it.
     """
 
     api_key = int(ApiKey.FETCH)
@@ -94,11 +95,14 @@ class Follower:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the response to a fetch is awaited. Until ``answer`` gets it, ``take`` must not be called."""
+        """Whether the response to a fetch is awaited. Until ``answer`` receives it, ``take`` must not be called."""
         return self._passed is not None
 
     def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
-        """Return whether ``take`` has to decide on a fetch. Otherwise it is forwarded unchanged."""
+        """Return whether a limit applies to a fetch, so that ``take`` has to decide on it.
+
+        If no limit applies, the fetch is forwarded unchanged.
+        """
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
             if limits is not None and limits.follower != replica_id:
@@ -113,7 +117,9 @@ class Follower:
     def take(
         self, data: bytes, position: int, body: int, api_version: int, correlation_id: int, *, now_ms: int
     ) -> Decision:
-        """Decide on a whole fetch. Its frame begins at ``position`` in ``data``, and its body at ``body``.
+        """Decide what to do with a fetch that has arrived as a whole.
+
+        The fetch begins at the offset ``position`` in ``data``, and its body at ``body``.
 
         Raises:
             ProtocolError: If the request is not a Fetch that can be read.
@@ -183,7 +189,7 @@ class Follower:
         return frame
 
     def _entries(self, passed: PassedFetch, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
-        """Return the entries of the response: first the partitions of the fetch in their order, then any others."""
+        """Return the entries of the response: the fetch's partitions in their order, and then any others."""
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in passed.partitions.items():
@@ -217,14 +223,17 @@ class Follower:
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """Note whether any throttled partition of a fetch lags. If so, the follower loses its fetch session."""
+        """Note whether any throttled partition of a fetch lags. If so, the follower's fetch session ends.
+
+        The session may begin again when no partition has lagged for a while.
+        """
         if has_lagging:
             self._quiet_since_ms = self._session = None
         elif self._quiet_since_ms is None:
             self._quiet_since_ms = now_ms
 
     def release(self) -> None:
-        """Throttle none of the follower's fetches any more."""
+        """Stop throttling the follower's fetches."""
         self._is_released = True
 
     def close(self) -> None:
@@ -235,7 +244,7 @@ class Follower:
         self._leave()
 
     def _choose(self, passed: PassedFetch, now_ms: int) -> "_Choice":
-        """Return the partitions to fetch from the leader, and how many bytes of each."""
+        """Return which partitions to fetch from the leader now, and how many bytes of each."""
         # The bytes to fetch of each partition that is not fetched as requested. None leaves the partition out.
         shares: dict[Key, int | None] = {}
         lagging: list[_Candidate] = []
@@ -270,8 +279,11 @@ class Follower:
     ) -> int:
         """Divide the room of the quotas among lagging partitions, and reserve it.
 
-        ``shares`` gets the bytes to fetch of each partition, and ``granted`` what is reserved in each quota. Returns
-        the time at which the partitions that got nothing may have room.
+        The number of bytes to fetch of each partition is added to ``shares``, and the bytes reserved in each quota are
+        added to ``granted``.
+
+        Returns:
+            The time at which there may be room for the partitions that are left out now.
         """
         lagging.sort(key=_turn_of)  # first the partition that has got no records for the longest time
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
@@ -323,7 +335,7 @@ class Follower:
         return [empty_entry(key, self.seen[key], passed.api_version) for key in passed.partitions]
 
     def _find_charges(self, passed: PassedFetch) -> None:
-        """Find the quotas of a fetch's throttled partitions, and forget the state of all other partitions."""
+        """Find the quotas that a fetch's throttled partitions are charged to, and forget all other partitions."""
         if self._limits is not None:
             self._limits.find(passed.partitions, passed.charges, is_id=self.has_ids)
         for key in self.seen.keys() - passed.charges.keys():

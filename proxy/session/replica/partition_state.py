@@ -1,4 +1,4 @@
-"""Keeps the state of a throttled partition between two fetches of a follower."""
+"""Keeps the state of a throttled partition from one fetch of a follower to the next."""
 
 from typing import Final
 
