@@ -1,7 +1,7 @@
 """Charges requests to ``request_percentage``, by their time at the broker (KIP-124), and to ``request_rate``, 1 each.
 
 A request is charged when its response begins. A Produce with acks=0 has no response. It is charged to ``request_rate``
-when it was forwarded as a whole, and its time is not charged.
+when it has been forwarded as a whole, and its time is not charged.
 
 Source: ``ClientRequestQuotaManager``, ``RequestHandlerHelper.sendResponseMaybeThrottle``.
 """
@@ -19,26 +19,29 @@ Charge = tuple[Bucket, int]
 
 
 class RequestCharge(NamedTuple):
-    """What a request is charged in addition to its bytes: by the quotas on requests and by the fair call queue."""
+    """What a request is charged in addition to its bytes.
+
+    It is charged to the buckets of the quotas on requests, and in the fair call queue.
+    """
 
     buckets: RequestBuckets
     kind: RequestKind
     identity: str | None  # the identity that pays in the fair call queue; None if the request does not queue
 
     def begin(self) -> None:
-        """Count the request as in flight for ``request_rate``."""
+        """Count the request as in flight in the bucket of ``request_rate``. Call this when it is forwarded."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge ``request_rate`` for a forwarded request that will have no response."""
+        """Charge the bucket of ``request_rate`` for a forwarded request without a response, and yield the charge."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
 
     def forget(self) -> tuple[()]:
-        """End the request without a charge, for example because it was not forwarded as a whole."""
+        """End the request without charging it, for example because it was not forwarded as a whole."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight -= 1
         return ()
@@ -46,7 +49,10 @@ class RequestCharge(NamedTuple):
     def settle(
         self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
     ) -> Iterator[Charge]:
-        """Charge all buckets and yield each charge. ``answer_bytes`` is 0 if there will be no response."""
+        """Charge the buckets of both quotas on requests, and yield each charge.
+
+        ``answer_bytes`` is the size of the response, or 0 if there will be no response.
+        """
         time, rate = self.buckets
         if rate is not None:
             rate.in_flight -= 1
@@ -62,8 +68,9 @@ class RequestCharge(NamedTuple):
 def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) -> bool:
     """Return whether a request may be forwarded before earlier requests are answered.
 
-    If not, the request waits, because an earlier response may throttle the client. Do not call this if no other request
-    is in flight. Such a request needs no room: a broker would serve it, too, and throttle the client afterwards.
+    If not, the request has to wait, because the response to an earlier request may throttle the client. Call this only
+    if other requests are in flight. Otherwise the request needs no room: a broker would also serve it, and throttle the
+    client afterwards.
     """
     time, rate = buckets
     if time is not None and time.is_limited and not account.observes(time):
@@ -74,8 +81,9 @@ def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) ->
 def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:
     """Return the charge with the longest wait, or None if no charge causes a wait.
 
-    Of equal waits the last one is returned, as in Kafka. The waits of buckets that are only observed are counted, but
-    not returned. Each bucket blocks requests for its own wait, even if another bucket's wait is returned.
+    If several waits are equally long, the last one is returned, as in Kafka. The waits of buckets that are only
+    observed are counted, but not returned. Each bucket holds requests back for its own wait, even if another bucket's
+    wait is returned.
     """
     found: Charge | None = None
     for bucket, wait_ms in charges:

@@ -38,11 +38,11 @@ H = TypeVar("H", bound=Handler)
 
 
 class RequestStream:
-    """The requests of one client.
+    """Takes the bytes that one client sends, and forwards its requests to the broker as soon as they may be forwarded.
 
     Attributes:
         profile: The profile of the last Produce or fetch, which the next request most likely shares.
-        question: A request of the proxy's own, which is sent to the broker next.
+        question: A request of the proxy's own, which is sent to the broker next. Empty if there is none.
         waiting: A handler that waits for a decision from outside the session, or None.
         login: The handler of logins, or None until the client begins a login.
     """
@@ -66,7 +66,7 @@ class RequestStream:
     # -- calls of the session --
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
-        """Take bytes from the client. Raises ``ProtocolError`` if they are not Kafka's protocol."""
+        """Take bytes from the client. Raises ``ProtocolError`` if they violate Kafka's protocol."""
         state = self._state
         left = state.request_left
         if left:
@@ -90,16 +90,16 @@ class RequestStream:
             self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Forward the waiting requests as far as possible now. Raises ``ProtocolError`` as ``receive`` does."""
+        """Forward the waiting requests that may be forwarded now. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
     def kept_bytes(self) -> int:
-        """The number of bytes of requests that are kept and not forwarded yet."""
+        """The number of bytes of requests that have arrived and are not forwarded yet."""
         return len(self._pieces or self._data)
 
     def handler(self, kind: type[H]) -> H:
-        """Return this connection's handler of class ``kind``, which is created at the first call."""
+        """Return this connection's handler of class ``kind``. The first call creates it."""
         found = self._handlers.get(kind)
         if found is None:
             found = self._handlers[kind] = kind(self._state)
@@ -115,7 +115,7 @@ class RequestStream:
             handler.close()
 
     def release(self) -> None:
-        """Make all handlers stop holding anything back."""
+        """Make all handlers stop holding requests and responses back."""
         for handler in self._handlers.values():
             handler.release()
 
@@ -220,7 +220,11 @@ class RequestStream:
         self._at = 0 if is_short else position
 
     def _collect(self, kept_bytes: int) -> None:
-        """Collect the rest of a request before it is parsed again."""
+        """Collect the rest of an incomplete request before it is parsed again.
+
+        Raises:
+            HeadTooLong: If ``kept_bytes``, the number of bytes that have arrived, is more than may be kept.
+        """
         most_bytes = self._max_kept_bytes()
         if kept_bytes > most_bytes:
             raise HeadTooLong(f"the header of a request is not complete after {kept_bytes} bytes")
@@ -229,7 +233,7 @@ class RequestStream:
         self._pieces = PartialFrame(self._data, bytes_to_wait_for(self._data, most_bytes=most_bytes))
 
     def _max_kept_bytes(self) -> int:
-        """Return how many bytes of an incomplete request may be kept."""
+        """Return how many bytes of an incomplete request may be kept, which depends on the handlers in use."""
         state = self._state
         kept_bytes = [handler.max_kept_bytes for handler in self._handlers.values()]
         if state.account.believes_replicas():

@@ -11,7 +11,7 @@ Key = tuple[bytes, int]  # the topic's name or id, and the partition
 
 
 class PartitionState:
-    """A throttled partition, as the follower's last fetch and its response showed it.
+    """Holds what the follower's last fetch, and the response to it, showed about a throttled partition.
 
     Attributes:
         high_watermark, last_stable_offset, leader_epoch, log_start_offset: The values in the last fetch and its
@@ -20,8 +20,8 @@ class PartitionState:
         bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
         fetch_offset: The offset at which the last fetch began.
         brought_bytes: The size of the records in the last response, in bytes.
-        turn: The number of the last response with records of the partition while it lagged. Later responses have
-            higher numbers.
+        turn: The number of the last response that contained records of the partition while it lagged. Later responses
+            have higher numbers.
         requested_bytes: The ``max_bytes`` of the partition in the last fetch.
         least_bytes: The smallest number of bytes into which a batch is likely to fit.
     """
@@ -54,11 +54,14 @@ class PartitionState:
 
     @property
     def lag(self) -> int:
-        """The number of offsets that the follower lacked in its last fetch, according to the response."""
+        """How many offsets the follower was behind the high watermark in its last fetch, according to the response."""
         return max(self.high_watermark - self.fetch_offset, 0)
 
     def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        """Note what a response says about the partition. A later entry without records repeats these values."""
+        """Note the offsets that a response contains for the partition, and update the rate of writes.
+
+        If a later response contains an entry without records (``empty_entry``), the entry repeats these offsets.
+        """
         since_ms, since_offset = self._since
         if now_ms - since_ms >= _BYTES_IN_EVERY_MS:
             offsets = max(partition.high_watermark - since_offset, 0)
@@ -70,7 +73,7 @@ class PartitionState:
         self.log_start_offset = partition.log_start_offset
 
     def arrive_at(self, fetch_offset: int) -> None:
-        """Note the offset at which the next fetch begins."""
+        """Note the offset at which the next fetch begins, and from it compute the mean size of the last records."""
         offsets = fetch_offset - self.fetch_offset
         if self.brought_bytes and offsets > 0:
             self.bytes_per_offset = self.brought_bytes / offsets
@@ -78,5 +81,8 @@ class PartitionState:
         self.fetch_offset = fetch_offset
 
     def lag_bytes(self, most: int) -> int:
-        """Return about how many bytes the follower lacks, or ``most`` if there are more or the number is unknown."""
+        """Return about how many bytes the follower lacks, but at most ``most``.
+
+        If the number is unknown, return ``most``.
+        """
         return min(most, int(self.lag * self.bytes_per_offset) + 1) if self.bytes_per_offset else most

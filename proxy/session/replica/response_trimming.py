@@ -1,4 +1,4 @@
-"""Cuts the leader's response to a follower's fetch to the room of the quotas, and charges the forwarded records."""
+"""Cuts the leader's response to a follower's fetch to what the quotas have room for, and charges what is forwarded."""
 
 from dataclasses import dataclass, field
 from math import inf
@@ -26,13 +26,14 @@ FIRST_LOOK_BYTES: Final = 64 * 1024
 
 @dataclass(slots=True, eq=False, repr=False)
 class PassedFetch:
-    """A fetch that was forwarded and has no response yet.
+    """A follower's fetch that was forwarded, in full or in part, and has no response yet.
 
     Attributes:
         correlation_id: The correlation id of the fetch.
         api_version: The version of the Fetch API.
         partitions: The partitions of the follower's request, including those that were left out.
-        is_of_session: Whether the response is only counted, because the fetch belongs to a ``FetchSession``.
+        is_of_session: Whether the response is forwarded unchanged and only counted, because the fetch belongs to a
+            ``FetchSession``.
         charges: The quotas that are charged for the records of each throttled partition.
         granted: The number of bytes that were reserved in each quota.
     """
@@ -46,9 +47,9 @@ class PassedFetch:
 
 
 class Trimming:
-    """Makes the entries of one response for the follower, and counts the bytes to charge for them.
+    """Builds the partition entries of one trimmed Fetch response for a follower, and counts the bytes to charge.
 
-    ``has_lagging`` becomes True if any throttled partition of the response lags.
+    ``has_lagging`` becomes True if any throttled partition of the fetch lags.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Trimming:
         self._followers: dict[ReplicationQuota, int] = {}  # bytes of records to charge, as a follower charges
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
-        """Return the entry of a partition for the follower, with its records cut if the partition lags."""
+        """Return a partition's entry for the follower. If the partition lags, its records are cut."""
         charges = self._fetch.charges.get(key, ())
         if one.error_code or not charges:
             self._states.pop(key, None)
@@ -96,19 +97,19 @@ class Trimming:
         return entry
 
     def left_out(self, key: Key) -> Entry:
-        """Return an empty entry for a partition that was left out of the fetch."""
+        """Return an empty entry for a partition that was left out of the forwarded fetch."""
         self.has_lagging = True
         return empty_entry(key, self._states[key], self._fetch.api_version)
 
     def count(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
-        """Count the records of a partition that are forwarded unchanged."""
+        """Count the records of a partition whose entry is forwarded unchanged."""
         is_lagging = fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records < one.records_end:
             self._count(self.whole(one), one.records_end - one.records, charges, is_lagging=is_lagging)
 
     def whole(self, one: ResponsePartition) -> Entry:
-        """Return the entry of a partition as it came from the leader."""
+        """Return the entry of a partition as the leader sent it."""
         return Entry(one.topic, (self._view[one.begin : one.end],))
 
     def charge(self) -> None:
@@ -120,7 +121,10 @@ class Trimming:
         settle(self._fetch.granted, self._brought)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return the offset at which to cut the records of a lagging partition, if possible after a whole batch."""
+        """Return the offset at which to cut the records of a lagging partition.
+
+        If possible, the records are cut after a whole batch.
+        """
         room = min(self._room(charge.quota) for charge in charges)
         if room <= 0:
             return one.records
@@ -135,7 +139,10 @@ class Trimming:
         return whole if whole > one.records else one.records_end
 
     def _room(self, quota: ReplicationQuota) -> float:
-        """Return the room of ``quota`` for this response, in bytes. Infinite until the fetch's reservation is used."""
+        """Return how many more bytes of this response ``quota`` has room for.
+
+        The room is infinite until the bytes that were reserved for the fetch are used up.
+        """
         brought = self._brought.get(quota, 0)
         if brought < self._fetch.granted.get(quota, 0):
             return inf
@@ -154,13 +161,16 @@ class Trimming:
 
 
 def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    """End the reservations for a response, and charge each quota for the records of lagging partitions."""
+    """End the reservations for a response, and charge each quota for the records of lagging partitions.
+
+    ``granted`` contains the bytes that were reserved in each quota, and ``brought`` those of the records.
+    """
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
 
 
 def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:
-    """Return an entry without records, which repeats the offsets that the follower got last for this partition."""
+    """Return an entry without records. It repeats the offsets that the follower received last for this partition."""
     topic, partition = key
     return Entry(
         topic,
