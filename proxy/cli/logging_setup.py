@@ -1,4 +1,4 @@
-"""Sets up the log, which goes to stderr as text for people or as JSON lines for machines.
+"""Sets up logging to stderr, as text for people or as JSON lines for machines.
 
     2026-01-01T12:00:00.000Z WARNING server.server cannot reach upstream ...
     {"time": "2026-01-01T12:00:00.000Z", "level": "warning", "logger": "server.server", "message": "..."}
@@ -44,7 +44,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats a record as a JSON object on one line, with any exception and the fields of ``extra``."""
+    """Formats a record as a JSON object on one line, with any exception and with the fields passed as ``extra``."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as one line of JSON."""
@@ -66,7 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """Writes to stderr. ``configure_logging`` replaces a handler of this class when it is called again."""
+    """The handler that ``configure_logging`` installs. Its class lets the next call find and replace it."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)

@@ -1,1 +1,1 @@
-"""``kafka-quota-proxy quotas`` shows and changes the quotas of a running proxy."""
+"""The ``kafka-quota-proxy quotas`` command, which shows and changes the quotas of a running proxy."""

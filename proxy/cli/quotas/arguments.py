@@ -1,4 +1,4 @@
-"""Declares the command line of ``kafka-quota-proxy quotas``, and turns what the user typed into values."""
+"""Declares the command-line arguments of ``kafka-quota-proxy quotas``, and converts the parsed arguments to values."""
 
 import argparse
 import os
@@ -40,11 +40,11 @@ _EXAMPLES: Final = {
 
 
 class UsageError(Exception):
-    """The user's arguments are wrong. The message says what would be right."""
+    """The user's arguments are invalid. The message, for the user, says what is wrong or what to write instead."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of ``quotas``. The argument ``action`` becomes the name of the chosen action."""
+    """Declare the arguments of ``quotas``. Once parsed, ``args.action`` names the action, such as "describe"."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
     def action(name: str, summary: str) -> argparse.ArgumentParser:
@@ -112,7 +112,11 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
 
 
 def client_of(args: argparse.Namespace) -> AdminClient:
-    """Return a client of the admin port with the token from ``--token-file``."""
+    """Return a client that may change quotas through the proxy's admin port.
+
+    It sends the token from ``--token-file`` or from the file that the environment names. Raises UsageError if neither
+    is given, or if the file cannot be used.
+    """
     path = args.token_file or os.environ.get(_TOKEN_FILE)
     if not path:
         raise UsageError(f"give --token-file FILE (or ${_TOKEN_FILE}): a change needs the proxy's token")
@@ -123,7 +127,10 @@ def client_of(args: argparse.Namespace) -> AdminClient:
 
 
 def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
-    """Return the entity names that the user gave, by type of entity (user, client-id, ip)."""
+    """Return the names that the user gave, keyed by entity type (user, client-id, ip).
+
+    Raises UsageError if a name is empty, or if an IP address is combined with another type.
+    """
     given = ((kind, getattr(args, kind.replace("-", "_"))) for kind in ENTITY_TYPES)
     names = {kind: name for kind, name in given if name is not None}
     for kind, name in names.items():
@@ -135,7 +142,7 @@ def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
 
 
 def entity_in(args: argparse.Namespace) -> Entity:
-    """Return the entity that the user gave. Raises UsageError if there is none."""
+    """Return the entity whose quotas to change, as the options name it. Raises UsageError if they name none."""
     names = names_in(args)
     if not names:
         raise UsageError("no entity: give --user, --client-id or both, --ip, or a --default-... option")
@@ -143,7 +150,10 @@ def entity_in(args: argparse.Namespace) -> Entity:
 
 
 def settings_in(args: argparse.Namespace, entity: Entity) -> tuple[dict[str, float | None], dict[str, object]]:
-    """Return the limits and the terms (expiry, schedule …) to change, by key. A value of None removes the key."""
+    """Return the changes from ``--set`` and ``--unset``: the limits by key, and the terms (expiry, schedule …) by key.
+
+    A value of None means that the key is to be removed.
+    """
     limits: dict[str, float | None] = {}
     terms: dict[str, object] = {}
     known = keys_of(entity)
@@ -190,7 +200,7 @@ def _term(key: str, text: str) -> object:
 
 
 def _plain(value: object) -> object:
-    """Replace each date or time in a YAML value by the text that the user typed."""
+    """Replace each date or time in a parsed YAML value with the text that the user typed for it."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list):

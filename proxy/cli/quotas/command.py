@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy quotas`` shows and changes the quotas of a running proxy, through its admin port."""
+"""Runs ``kafka-quota-proxy quotas``, which shows and changes the quotas of a running proxy through its admin port."""
 
 import argparse
 import json
@@ -104,7 +104,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _report_left_out(rules: Iterable[ListedRule]) -> int:
-    """Print each rule that YAML cannot express. Return the exit status, which is 1 if there are any."""
+    """Print an error for each rule that YAML cannot express. Return the exit status: 1 if there are any, else 0."""
     reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
         if reason is not None:
@@ -172,7 +172,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]]:
-    """Split the differences into batches that fit into one request each."""
+    """Split the differences into batches, each small enough for one request to the proxy."""
     batch: list[Difference] = []
     size_bytes = 0
     for one in all_differences:
@@ -198,7 +198,7 @@ def _change_when_allowed(client: AdminClient, changes: RequestedChanges) -> Answ
 
 
 class _NotDone(NamedTuple):
-    """The number of entities with refused changes, and the number of entities with changes of unknown outcome."""
+    """Counts the entities whose changes the proxy refused, and those whose changes have an unknown outcome."""
 
     refused: int = 0
     may_hold: int = 0
@@ -208,7 +208,7 @@ class _NotDone(NamedTuple):
 
 
 def _not_done(results: Iterable[Result]) -> _NotDone:
-    """Print the changes that were refused or have an unknown outcome, and count them."""
+    """Print an error for each entity whose change was refused or has an unknown outcome, and count these entities."""
     errors = [one for one in results if one.error is not None]
     for one in errors:
         sys.stderr.write(f"{shown_entity(one.entity)}: {'may hold: ' if one.may_hold else ''}{one.error}\n")

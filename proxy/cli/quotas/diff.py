@@ -18,7 +18,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 
 
 class Difference(NamedTuple):
-    """The old and the new rule of an entity. A rule is None if the entity has none."""
+    """Holds the old and the new rule of one entity. Either is None if the entity has no rule."""
 
     entity: Entity
     old: StoredRule | None
@@ -26,9 +26,9 @@ class Difference(NamedTuple):
 
 
 def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRule | None]) -> tuple[Difference, ...]:
-    """Return a difference for each entity of ``new`` that has another rule, or none, in ``old``.
+    """Return a difference for each entity in ``new`` whose rule in ``old`` is not the same, or is missing.
 
-    If ``new`` has None for an entity, its rule is removed. Entities that are not in ``new`` keep their rules.
+    ``new`` contains None for an entity whose rule is to be removed. Entities that are only in ``old`` keep their rules.
     """
     return tuple(
         Difference(entity, old.get(entity), rule) for entity, rule in new.items() if not _is_same(old.get(entity), rule)
@@ -36,7 +36,7 @@ def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRul
 
 
 def lines(difference: Difference) -> Iterator[str]:
-    """Yield a line for each key that differs."""
+    """Yield a line of text for each limit or term that differs, in the format shown at the top of this module."""
     name = shown_entity(difference.entity)
     before, after = _shown_by_key(difference.old), _shown_by_key(difference.new)
     for key in (*before, *(key for key in after if key not in before)):
@@ -49,7 +49,10 @@ def lines(difference: Difference) -> Iterator[str]:
 
 
 def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> RequestedChanges:
-    """Return changes that set exactly the new rules, even if another client has changed the old rules meanwhile."""
+    """Return the changes to request from a proxy, so that each entity gets exactly its new rule.
+
+    The result is the same even if another client has changed an entity's old rule meanwhile.
+    """
     alterations: list[Alteration] = []
     terms: dict[Entity, TermsChange] = {}
     for entity, _, new in some:

@@ -1,8 +1,8 @@
-"""Reads and writes files of rules.
+"""Reads and writes files of quota rules.
 
-A file is YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. JSON can
-express all rules of a store. YAML cannot express an entity named ``<default>``, a host name, an unusual form of an IP
-address, or a limit above 2147483647 that is not a byte rate.
+A file is either YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. JSON
+can express every rule that a proxy stores. YAML cannot express an entity named ``<default>``, a host name, an IP
+address that is not in its usual form, or a limit above 2147483647 that is not a byte rate.
 """
 
 import json
@@ -31,10 +31,10 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 
 
 def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
-    """Yield the lines of a YAML file with these rules.
+    """Yield the lines of a YAML file that contains these rules.
 
-    Each rule comes with a text for its comment, which may be empty. A rule that YAML cannot express becomes a comment
-    as a whole.
+    Each rule is given as its entity, its limits and terms, and the text of a comment, which may be empty. A rule that
+    YAML cannot express is written only as a comment, with the reason.
     """
     yield "quotas:"
     count = 0
@@ -119,7 +119,7 @@ def _quoted(text: str) -> str:
 
 
 def _flow(value: object) -> str:
-    """Return a term, such as a schedule, as one line of YAML."""
+    """Return one of a rule's terms, such as its schedule, as one line of YAML."""
     if isinstance(value, Mapping):
         parts = (f"{key}: {_limit(key, each) if _is_number(each) else _flow(each)}" for key, each in value.items())
         return "{" + ", ".join(parts) + "}"
@@ -140,7 +140,10 @@ def _limit(key: str, value: object) -> str:
 
 
 def read(data: bytes, *, file: str) -> Rules:
-    """Return the rules of a YAML or JSON file. Raises ConfigError with a line FILE:LINE: KEY: fault for each fault."""
+    """Return the rules of a YAML or JSON file.
+
+    Raises ConfigError, with a line "FILE:LINE: KEY: fault" for each fault.
+    """
     if _is_json(data):
         return _read_json(data, file)
     document = parse(data.decode("utf-8", "replace"), file=file)

@@ -1,4 +1,4 @@
-"""Shows how far a partition reassignment is, when it ends, and whether its throttle is too low for it to end.
+"""Shows how far a partition reassignment has got, when it will end, and whether its throttle is too low for it to end.
 
 * ``model``             defines the values that the other modules share
 * ``log_growth``        computes the growth rates of logs

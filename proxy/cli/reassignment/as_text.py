@@ -20,7 +20,7 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """The questions of the operator, from ``--throttle`` and ``--by``. A number is None if it was not given."""
+    """Holds what the operator asks with ``--throttle`` and ``--by``. A number is None if its option was not given."""
 
     throttle: float | None = None  # "when would it end with this throttle?", in bytes per second
     by_ms: float | None = None  # "which throttle ends it within this time from now?"
