@@ -37,7 +37,7 @@ def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[
 
 
 def summary(report: Report, *, now: datetime) -> str:
-    """Return the line that sums up the whole reassignment."""
+    """Return one line about the whole reassignment: the bytes left, the rates, and when it ends."""
     rate = "…" if report.rate is None else rate_text(report.rate)
     return (
         f"in all: {size_text(report.left_bytes)} left of {size_text(report.size_bytes)} ({_percent(report)}), "
@@ -134,7 +134,7 @@ def _cells(row: Row, now: datetime) -> tuple[str, ...]:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the rows as lines. The first two columns are aligned on the left, the others on the right."""
+    """Yield each row as a line of text. The first two columns are aligned on the left, the others on the right."""
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
     for row in rows:
         words = [cell.ljust(width) for cell, width in zip(row[:2], widths[:2], strict=True)]
@@ -143,9 +143,10 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _too_low(report: Report) -> Iterator[str]:
-    """Yield a line for each reason why the reassignment never ends.
+    """Yield a line for each reason why the reassignment never ends, such as a throttle that is too low.
 
-    The line begins with the brokers and paths to which the reason applies.
+    Each line begins with the brokers and paths to which the reason applies. A last line gives the throttle that would
+    be high enough for all of them.
     """
     holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:

@@ -1,8 +1,9 @@
 """Takes snapshots of a cluster's partition reassignments through an admin client, and never writes to the cluster.
 
 The admin client needs DESCRIBE and DESCRIBE_CONFIGS on the cluster and the topics, as ``kafka-reassign-partitions.sh
---list`` and ``kafka-configs.sh --describe`` do. Only the controller knows which partitions move, and only the brokers
-with the replicas know the sizes of logs and the rates of throttles.
+--list`` and ``kafka-configs.sh --describe`` do. The snapshots cannot be taken from the traffic of one proxy: only the
+controller knows which partitions are being moved, and only the brokers with the replicas know the log sizes and the
+throttles' rates.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ _TopicPartition: TypeAlias = tuple[str, int]
 
 
 class ReadingError(Exception):
-    """The cluster's answer lacks information that a snapshot needs."""
+    """A response of the cluster lacks information that a snapshot needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSnapshot:
-    """The state of all reassignments at one moment."""
+    """Holds the state of all reassignments in the cluster at one moment."""
 
     sample: Sample
     limits: tuple[Limit, ...]
@@ -69,9 +70,9 @@ class ClusterSnapshot:
 
 
 class SnapshotReader:
-    """Takes snapshots of a cluster.
+    """Takes snapshots of a cluster's reassignments.
 
-    ``admin`` is a connected client with blocking calls. ``clock_ms`` returns milliseconds of a monotonic clock.
+    ``admin`` is a connected client with blocking calls. ``clock_ms`` returns the milliseconds of a monotonic clock.
     """
 
     def __init__(self, admin: ClusterClient, config: ProxyConfig, *, clock_ms: Callable[[], int]) -> None:
@@ -90,8 +91,8 @@ class SnapshotReader:
     def read(self) -> ClusterSnapshot:
         """Ask the cluster for the state of all its reassignments.
 
-        Raises ReadingError if the answer lacks a topic, a leader or the size of a log. If the cluster does not answer,
-        raises one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+        Raises ReadingError if a topic cannot be described, a partition has no leader, or a broker does not report the
+        size of a log. If the cluster does not respond, raises one of ``proxy.background.admin_client.ADMIN_ERRORS``.
         """
         moving = {
             Move(topic, partition, follower)
@@ -161,7 +162,7 @@ class SnapshotReader:
         return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
-        """Read the throttles again if they are two seconds old or if a move is new."""
+        """Read the throttles from the cluster if the last ones are two seconds old, or if a move is new."""
         is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
         if not moves or (is_fresh and moves.keys() <= self._throttles_for):
             return
@@ -187,7 +188,10 @@ class SnapshotReader:
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
-    """Return the node ids of the brokers behind inter-broker listeners, or None if a node id is not configured."""
+    """Return the node ids of the brokers behind inter-broker listeners, or None if there are no such listeners.
+
+    Also returns None if a listener's node id is not configured.
+    """
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
     return node_ids if believed and all(listener.node_id is not None for listener in believed) else None
@@ -218,7 +222,7 @@ def _sizes_of(
 
 
 def _values(answer: Sequence[Configs] | Exception) -> dict[str, dict[str, str]]:
-    """Return the configs that are set, by name of their topic or broker. Raises ``answer`` if it is an exception."""
+    """Return the configs that have a value, keyed by topic or broker name. If ``answer`` is an exception, raise it."""
     if isinstance(answer, Exception):
         raise answer
     return {

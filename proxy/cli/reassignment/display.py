@@ -1,4 +1,4 @@
-"""Writes the reports of a reassignment: as lines, as JSON objects, or in place on a terminal."""
+"""Writes the reports on a reassignment, as lines of text, as JSON objects, or in place on a terminal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REST_OF_SCREEN: Final = "\x1b[J"
 
 
 class Display(ABC):
-    """Shows the reports of a reassignment, and its outcome."""
+    """Shows the reports on a reassignment, and finally its outcome."""
 
     def __init__(self, out: TextIO, errors: TextIO) -> None:
         self._out = out
@@ -25,19 +25,19 @@ class Display(ABC):
 
     @abstractmethod
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Show a report, with the answers to ``question`` and with the sentences in ``notes``."""
+        """Show a report, with the answers to the operator's ``question`` and with the warnings in ``notes``."""
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show the outcome. ``state`` is ``none``, ``done`` or ``given up``, and ``text`` is a sentence about it."""
+        """Show the outcome: ``state`` is "none", "done" or "given up", and ``text`` is a sentence about it."""
         self._out.write(f"{text}\n")
 
     def show_error(self, text: str) -> None:
-        """Show an error after which the program tries again."""
+        """Show an error that is not final. The program will try again."""
         self._errors.write(f"{text}\n")
 
 
 class PlainDisplay(Display):
-    """Writes each report as lines of text, with an empty line between reports."""
+    """Writes each report as lines of text, under the time of day, with an empty line between reports."""
 
     _gap = ""
 
@@ -53,7 +53,7 @@ class JsonDisplay(Display):
     """Writes each report as one JSON object on one line."""
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Write the report."""
+        """Write the report as one line."""
         self._write(as_json(report, time_ms=_epoch_ms(now), question=question, notes=notes))
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
@@ -66,7 +66,7 @@ class JsonDisplay(Display):
 
 
 class LiveDisplay(Display):
-    """Draws each report over the previous report, with a progress bar."""
+    """Draws each report over the previous one on a terminal, below a progress bar."""
 
     _drawn_lines = 0
 

@@ -1,6 +1,6 @@
 """Formats sizes, rates and times for people.
 
-Units are powers of 1,000, as for ``kafka-reassign-partitions.sh --throttle`` and in ``10MB`` of a configuration file.
+Units are powers of 1,000, as in ``kafka-reassign-partitions.sh --throttle`` and in ``10MB`` in a configuration file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def duration_text(duration_ms: float) -> str:
 
 
 def clock_text(now: datetime, duration_ms: float) -> str:
-    """Return the time of day ``duration_ms`` after ``now``, with the date if it is another day."""
+    """Return the time of day that is ``duration_ms`` after ``now``, with the date if it is on another day."""
     if duration_ms > _LONGEST_MS:
         return "no date"
     then = now + timedelta(milliseconds=duration_ms)

@@ -1,4 +1,4 @@
-"""Computes the growth rates of logs from samples of their sizes."""
+"""Computes how fast partition logs grow, from samples of their sizes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import pairwise
 
 
 def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
-    """Return how much a log grew from each sample to the next, in bytes.
+    """Return how much a log grew from each sample of its size to the next, in bytes.
 
-    ``steps`` has the differences of the log's sizes, and ``durations_ms`` the times between samples. A step is None if
-    a size is unknown, and counts as 0. A step is negative if retention has deleted a segment, and counts as the mean
-    growth.
+    ``steps`` contains the change in size between each two samples, and ``durations_ms`` the time between them. A step
+    is None if one of the sizes is unknown, and then its growth is 0. A step is negative if retention has deleted a
+    segment, and then its growth is estimated from the mean growth rate of the other steps.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
     forward_ms = sum(ms for _, ms in forward)
@@ -23,11 +23,11 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
 
 
 def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
-    """Return the rate at which several logs together grow, in bytes per second.
+    """Return the combined growth rate of several logs, in bytes per second.
 
-    ``growths`` has a result of ``growth`` for each log, and ``times_ms`` the times of the samples. A throttled log
-    grows in steps, often one a second. The rate is measured from the end of one step to the end of another, so that it
-    does not depend on when the samples were taken.
+    ``growths`` contains a result of ``growth`` for each log, and ``times_ms`` the times of the samples. A throttled log
+    grows in bursts, often one a second. The rate is measured from the end of one burst to the end of another, so that
+    it does not depend on when the samples were taken.
     """
     steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
     ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]

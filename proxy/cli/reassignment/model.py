@@ -1,6 +1,6 @@
-"""Defines the values that describe a reassignment: samples, throttles, estimates and reports.
+"""Data classes that describe a reassignment: samples, throttles, estimates and reports.
 
-A *move* is a replica that is being copied to a broker. Sizes are in bytes, rates in bytes per second.
+A *move* is the copying of one partition's replica to a new broker. Sizes are in bytes, rates in bytes per second.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Move(NamedTuple):
-    """A replica of one partition that is being copied to a broker. ``follower`` is the node id of that broker."""
+    """The copying of one partition's replica to a new broker. ``follower`` is the node id of that broker."""
 
     topic: str
     partition: int
@@ -21,7 +21,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """The sizes of a move's logs at its leader and its follower, at one moment."""
+    """Holds the sizes of one move's log at the leader and at the follower, at one moment."""
 
     leader: int  # node id
     leader_bytes: int
@@ -31,14 +31,14 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """All moves of a cluster at one moment. ``time_ms`` is from a monotonic clock."""
+    """Holds all moves of a cluster and their sizes at one moment. ``time_ms`` is from a monotonic clock."""
 
     time_ms: int
     moves: Mapping[Move, Sizes]
 
 
 class Side(Enum):
-    """Where a throttle counts copied bytes: at a leader, at a follower, or on a path between them."""
+    """Where a throttle counts the copied bytes: at a leader, at a follower, or on a path between brokers."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
