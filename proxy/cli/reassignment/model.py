@@ -46,7 +46,10 @@ class Side(Enum):
 
 
 class Holder(NamedTuple):
-    """The place where a throttle applies: a leader, a follower, or a path between them. Brokers are node ids."""
+    """The place where a throttle applies: one leader, one follower, or a path between brokers.
+
+    ``leader`` and ``follower`` are node ids.
+    """
 
     side: Side
     leader: int | None
@@ -63,7 +66,7 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """An active throttle, and the moves that share its rate."""
+    """A throttle that is in force, and the moves that share its rate."""
 
     source: Source
     holder: Holder
@@ -73,7 +76,7 @@ class Limit:
 
 
 class Verdict(Enum):
-    """Whether a move, or the whole reassignment, will end."""
+    """The answer to whether a move, or the whole reassignment, will end."""
 
     UNKNOWN = "unknown"  # without a throttle, and not observed for long enough to know a rate
     ENDS = "ends"
@@ -83,7 +86,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The copying that is left to do at one leader, follower or path."""
+    """Holds the amount of copying that is left at one leader, at one follower or on one path."""
 
     holder: Holder
     left_bytes: int
@@ -93,21 +96,24 @@ class Load:
 
     @property
     def smallest_rate(self) -> float:
-        """The rate that a throttle must exceed so that the copying ends."""
+        """The rate that a throttle must exceed for the copying to end."""
         return (self.incoming_rate + self.in_sync_rate) / self.effect
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle with which the copying takes ``duration_ms``, which must be above 0."""
+        """Return the throttle with which the copying takes ``duration_ms``. The duration must be above 0."""
         return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
 
     def time_left_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes with a throttle of ``rate``, or None if it never ends."""
+        """Return how long the copying takes, in milliseconds, with a throttle of ``rate``, or None if it never ends."""
         return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The outlook for the moves at a leader, follower or path. Without a throttle ``limit`` and ``source`` are None."""
+    """The outlook for the moves that share one throttle, or for the unthrottled moves to one follower.
+
+    For unthrottled moves ``limit`` and ``source`` are None.
+    """
 
     load: Load
     source: Source | None
@@ -120,7 +126,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of the report: all moves of one topic to one broker."""
+    """A row of the report, about all moves of one topic to one broker."""
 
     topic: str
     follower: int
@@ -136,7 +142,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report on a whole reassignment."""
+    """The report on all moves of a cluster, with totals for the whole reassignment."""
 
     span_ms: int  # the time over which rates were measured
     rows: tuple[Row, ...]  # by topic, then broker
@@ -151,22 +157,22 @@ class Report:
 
     @property
     def smallest_rate(self) -> float:
-        """The rate that a throttle at all brokers must exceed so that the reassignment ends."""
+        """The rate that a throttle, set at all brokers, must exceed for the reassignment to end."""
         return max((load.smallest_rate for load in self.loads), default=0.0)
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle at all brokers with which the reassignment takes ``duration_ms``, which is above 0."""
+        """Return the throttle that, set at all brokers, makes the reassignment take ``duration_ms`` (above 0)."""
         return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
 
     def time_left_at_ms(self, rate: float) -> float | None:
-        """Return how long the reassignment takes with this throttle at all brokers, or None if it never ends."""
+        """Return how long the reassignment takes if all brokers have this throttle, or None if it never ends."""
         times = [load.time_left_ms(rate) for load in self.loads]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) else None
 
 
 def time_to_copy_ms(left_bytes: int, net_rate: float) -> float | None:
-    """Return the time to copy ``left_bytes``, or None if the copying never ends.
+    """Return the time it takes to copy ``left_bytes``, or None if the copying never ends.
 
     ``net_rate`` is the rate of copying minus the rate of new data, in bytes per second.
     """

@@ -1,10 +1,11 @@
 """Computes the progress of a reassignment: the bytes left, the rates, the time left, and the throttle that it needs.
 
 A new replica copies the existing data and the data that arrives meanwhile. If R bytes per second are copied and A bytes
-per second arrive, the L bytes that are left take L / (R − A) seconds. The copying never ends unless R is above A
-(KIP-73, questions and answers). The time is computed for each leader, follower and path. The slowest decides.
+per second arrive, copying the L bytes that are left takes L / (R − A) seconds. The copying never ends unless R is above
+A (KIP-73, questions and answers). The time is computed for each leader, follower and path, and the longest of these
+times is that of the reassignment.
 
-Sizes are those of log directories. Retention makes logs shrink, so rates count only growth.
+Sizes are those of the logs on disk. Retention makes logs shrink, so the rates count only growth.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _REACHED: Final = 0.7
 
 
 class Progress:
-    """Collects samples of a reassignment over the last ``WINDOW_MS``, and computes reports from them."""
+    """Collects the samples of a reassignment over the last ``WINDOW_MS``, and computes reports from these samples."""
 
     def __init__(self) -> None:
         self._samples: deque[_ThrottledSample] = deque()
@@ -67,7 +68,7 @@ class Progress:
     def add(self, sample: Sample, limits: Iterable[Limit], *, arrived: Iterable[Move] = ()) -> None:
         """Add a sample, and the throttles that applied when it was taken, one for each source and holder.
 
-        ``arrived`` has the moves that have completed since the previous sample.
+        ``arrived`` contains the moves that have completed since the previous sample.
         """
         latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
         for move in arrived:
@@ -83,7 +84,7 @@ class Progress:
         return next((moves[move].leader_bytes for moves in earlier if move in moves), 0)
 
     def report(self) -> Report:
-        """Return the report at the time of the last sample. There must be a sample."""
+        """Return a report as of the last sample. At least one sample must have been added."""
         return _Window(tuple(self._samples), self._arrived).report()
 
 
@@ -96,12 +97,12 @@ class _ThrottledSample(NamedTuple):
 
 
 def _is_changed(before: _Limits, now: _Limits) -> bool:
-    """Return whether the rate of any throttle has changed. New and removed throttles do not count."""
+    """Return whether the rate of any throttle has changed. Added and removed throttles do not count."""
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
 class _Group(NamedTuple):
-    """The moves that share a throttle, or the unthrottled moves to one follower, with their measured rate."""
+    """The moves that share one throttle, or the unthrottled moves to one follower, with their measured rate."""
 
     load: Load
     limit: Limit | None
@@ -113,7 +114,7 @@ class _Group(NamedTuple):
 
 
 class _Window:
-    """Computes one report from the samples of the window."""
+    """Computes one report from the samples taken during the measuring window."""
 
     def __init__(self, samples: Sequence[_ThrottledSample], arrived: Mapping[Move, int]) -> None:
         self._times = [one.sample.time_ms for one in samples]
@@ -158,7 +159,7 @@ class _Window:
         )
 
     def _moves_by_limit(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
-        """Return the moves of each throttle, and the unthrottled moves to each follower."""
+        """Group the moves by the throttle that applies to them, and the unthrottled moves by follower."""
         groups: list[tuple[Holder, Limit | None, frozenset[Move]]] = []
         free = set(self._now)
         for limit in sorted(self._limits[-1].values(), key=_by_name):
@@ -194,9 +195,10 @@ class _Window:
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, group: _Group, *, effect: float, is_decisive: bool) -> Estimate:
-        """Return the outlook for a group.
+        """Return the outlook for a group of moves.
 
-        ``is_decisive`` is False if other throttles hold back all its moves. Then its measured rate does not count.
+        ``is_decisive`` is False if other throttles hold back all of these moves. Then the group's measured rate says
+        nothing about its own throttle and is not used.
         """
         limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
@@ -216,21 +218,24 @@ class _Window:
         )
 
     def _moves_in_window(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
-        """Return all moves that shared ``limit`` during the window, including completed moves."""
+        """Return all moves that shared ``limit`` at any time in the window, including those that have completed."""
         if limit is None:
             return moves
         key = (limit.source, limit.holder)
         return moves.union(*(limits[key].moves for limits in self._limits if key in limits)) & self._copied.keys()
 
     def _is_known(self, limit: float | None, partitions: int) -> bool:
-        """Return whether the window is long enough for a reliable measured rate."""
+        """Return whether the window is long enough to measure a reliable rate.
+
+        Under a throttle it must be long enough for several fetches of the largest size.
+        """
         if self.span_ms < LEAST_SPAN_MS:
             return False
         fetch_bytes = min(_RESPONSE_BYTES, partitions * _PARTITION_BYTES)
         return limit is None or limit * self.span_ms / 1_000 >= _LEAST_FETCHES * fetch_bytes
 
     def _loads(self) -> Iterable[Load]:
-        """Yield the copying that is left at each leader and each follower."""
+        """Yield the load (the copying that is left) of each leader and follower, throttled or not."""
         charges_in_sync = any(limit.charges_in_sync for limit in self._limits[-1].values()) or not self._limits[-1]
         by_holder: dict[Holder, set[Move]] = {}
         for leader, move in sorted((sizes.leader, move) for move, sizes in self._now.items()):
@@ -300,9 +305,10 @@ class _Window:
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return whether the copying ends, and the time left.
+    """Return whether the copying will end, and the time left if it will.
 
-    Both are computed from the measured rate ``copied``, or from the throttle if ``copied`` is unknown.
+    Both are computed from the measured rate ``copied``. If that is None, or too short a measurement to be trusted, they
+    are computed from the throttle ``limit`` instead.
     """
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0

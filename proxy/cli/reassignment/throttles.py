@@ -1,7 +1,8 @@
-"""Finds the throttles of each move in the proxy's configuration file and in the dynamic configs of the cluster.
+"""Finds the throttles of each move, in the proxy's configuration file and in the dynamic configs of the cluster.
 
 If a move has throttles from both sources, both apply. Kafka throttles a move only if the broker has a rate and the
-topic's list of throttled replicas contains the move. If one of the two is missing, the report says so.
+topic's list of throttled replicas contains the move. If a broker has a rate but the list lacks the move, the report
+warns about it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfigs:
-    """The replication configs of one broker. Rates are in bytes per second, or None without a throttle."""
+    """Holds one broker's configs that affect replication.
+
+    A rate is in bytes per second, or None if there is no throttle.
+    """
 
     leader_rate: float | None = None  # leader.replication.throttled.rate
     follower_rate: float | None = None
@@ -35,7 +39,7 @@ _Lists: TypeAlias = Mapping[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterThrottles:
-    """The replication configs of a cluster. Brokers are node ids."""
+    """Holds the replication configs of a cluster's brokers and topics. Brokers are identified by node id."""
 
     brokers: Mapping[int, BrokerConfigs] = field(default_factory=dict)
     leader_replicas: _Lists = field(default_factory=dict)
@@ -52,7 +56,7 @@ class ClusterThrottles:
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return the moves that are in their topic's list of throttled leaders or followers, as ``side`` says."""
+        """Return the moves that their topic lists as throttled, at the leader or at the follower (``side``)."""
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 
@@ -76,10 +80,10 @@ def file_limits(
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
 ) -> Iterator[Limit]:
-    """Yield the throttles of the configuration file that apply to any of the moves.
+    """Yield the throttles of the proxy's configuration file that apply to any of the moves.
 
-    ``leaders`` are the node ids of the brokers behind the proxy, or None for all brokers. ``racks`` has the rack of
-    each broker.
+    ``leaders`` contains the node ids of the brokers behind the proxy, or is None if the file may apply to all brokers.
+    ``racks`` contains the rack of each broker.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     for side, rate, lists in (
@@ -95,13 +99,16 @@ def file_limits(
 
 
 def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each broker with an unknown throttle."""
+    """Yield a sentence of warning for each broker whose throttle cannot be read."""
     for broker in cluster.unknown:
         yield f"the throttle of broker {broker} is unknown: reading its configs needs DESCRIBE_CONFIGS"
 
 
 def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each topic with moves that its list of throttled replicas does not contain."""
+    """Yield a sentence for each topic and broker where the broker has a throttle that some of the topic's moves escape.
+
+    These moves are missing from the topic's list of throttled replicas.
+    """
     for side in _SIDES:
         free: dict[tuple[str, int], None] = {}
         for move in sorted(moves.keys() - cluster.listed(side, moves).keys()):
@@ -118,10 +125,10 @@ def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> It
 def split_throttles(
     moves: Mapping[Move, Sizes], replication: Replication, *, leaders: Collection[int] | None, proxied: int
 ) -> Iterator[str]:
-    """Yield a sentence for each follower that may exceed its throttle because it fetches through several proxies.
+    """Yield a warning for each follower that may exceed its throttle because it fetches through several proxies.
 
-    ``leaders`` are the node ids of the brokers behind this proxy, or None if unknown. ``proxied`` is the number of
-    these brokers.
+    ``leaders`` contains the node ids of the brokers behind this proxy, or is None if they are unknown. ``proxied`` is
+    the number of these brokers.
     """
     if replication.follower_rate is None:
         return
