@@ -1,6 +1,6 @@
 """The proxy. Each folder is one part of it.
 
-* ``quota``          computes which buckets are charged for a request, and how long its client waits
+* ``quota``          computes which quotas a request is charged to, and how long its client waits
 * ``session``        decides what is forwarded on one client's connection, and when
 * ``fair_queue``     decides when each request is forwarded to a broker
 * ``server``         does the I/O: listeners, connections, timers and reloads

@@ -1,7 +1,7 @@
 """Runs the command line ``kafka-quota-proxy COMMAND …``.
 
-Results go to stdout, errors to stderr. The exit status is 0 if the command succeeded, 1 if it failed, 2 after wrong
-usage or for an invalid configuration file, and 141 after a broken pipe.
+Results go to stdout, errors to stderr. The exit status is 0 if the command succeeded, 1 if it failed, 2 if its
+arguments or the configuration file are invalid, and 141 after a broken pipe.
 
 The module of a command is imported only when that command runs, so that ``check`` starts fast and needs no optional
 packages.
@@ -74,7 +74,7 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. By default the arguments are those of this process."""
+    """Run one command and return its exit status. ``arguments`` defaults to those of the process."""
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -106,7 +106,10 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser of the whole command line, with the arguments of the command ``chosen`` only."""
+    """Return the parser for the whole command line. Only the command ``chosen`` has its own arguments in it.
+
+    The other commands have only their help texts, so that their modules need not be imported.
+    """
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Kafka quotas, enforced in front of any broker.",

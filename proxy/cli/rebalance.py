@@ -1,6 +1,7 @@
-"""``kafka-quota-proxy rebalance`` shows how far a reassignment is, when it ends, and whether its throttle lets it end.
+"""The ``kafka-quota-proxy rebalance`` command, which shows the progress of a partition reassignment.
 
-The command never writes to the cluster.
+It shows how far the reassignment has got, when it will end, and whether its throttle lets it end at all. The command
+never writes to the cluster.
 """
 
 import argparse
@@ -98,7 +99,7 @@ def _watch(config: ProxyConfig, *, clock: Clock, display: Display, plan: Plan) -
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
-    """Return the time that is the duration ``by`` after ``now``, or the next occurrence of the time of day ``by``."""
+    """Return ``now`` plus ``by`` if ``by`` is a duration, or the next time at which it is ``by`` o'clock."""
     if isinstance(by, timedelta):
         return now + by
     # The zone is added last, so that it has the offset of that day, which may be in summer time.

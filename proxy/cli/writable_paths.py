@@ -1,4 +1,4 @@
-"""Checks whether the proxy can write to the audit log and the usage log that its configuration file names."""
+"""Checks whether the proxy can write to the audit log and the usage log named in its configuration file."""
 
 from pathlib import Path
 from typing import Final
@@ -11,12 +11,15 @@ USAGE_LOG: Final = ("usage_log", "directory")
 
 
 def audit_log_fault(config: ProxyConfig) -> str | None:
-    """Return why the audit log cannot be opened, or None. The proxy does not start without its audit log."""
+    """Return why the audit log cannot be opened, or None if it can. Without its audit log the proxy does not start."""
     path = config.store.audit_log if config.store else None
     return file_fault(Path(path)) if path else None
 
 
 def usage_log_fault(config: ProxyConfig) -> str | None:
-    """Return why the usage log cannot be written, or None. In this case the proxy starts anyway, and retries."""
+    """Return why the usage log cannot be written, or None if it can.
+
+    The proxy starts without it, and tries again later.
+    """
     files = config.usage_log.files if config.usage_log else None
     return directory_fault(Path(files.directory)) if files else None

@@ -145,9 +145,9 @@ def split_throttles(
 
 
 def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each follower that fetches in bursts.
+    """Yield a warning for each follower that fetches in bursts.
 
-    A follower does so if its first responses take longer than the window of its quota (KIP-73).
+    A follower does so if its first responses, at its throttle, take longer than the window of its quota (KIP-73).
     """
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}
     follower_rates = {limit.holder.follower: limit.rate for limit in limits if _is_kafkas(limit, Side.FOLLOWER)}
@@ -180,9 +180,10 @@ def first_responses_ms(
 ) -> float | None:
     """Return how long a follower's first responses take at its throttle, or None if it has no throttle.
 
-    The first responses of all leaders arrive before any of them is counted. If they take longer than the quota's
-    window, they exceed the throttle, and each window begins with a burst. ``follower_rate`` is the throttle for all
-    leaders together, ``leader_rate`` the throttle for each leader.
+    The first responses of all leaders arrive before any of their bytes are counted. If they take longer than the
+    quota's window, they exceed the throttle, and each window begins with a burst. ``leaders`` is the number of leaders
+    that the follower fetches from, and ``response_bytes`` the size of each response. ``follower_rate`` is the throttle
+    for all leaders together, and ``leader_rate`` the throttle for each leader.
 
     Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
     """
@@ -225,7 +226,7 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield the limit of each path in the configuration file that contains any of the moves."""
+    """Yield the throttle of each path in the configuration file that applies to any of the moves."""
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:
@@ -247,7 +248,7 @@ def _fits(path: ReplicationPath, leader: int, follower: int, racks: Mapping[int,
 
 
 def _ends(path: ReplicationPath) -> str:
-    """Describe both ends of a path in words, such as "from broker 1 to rack b"."""
+    """Return words for the two ends of a path, such as "from broker 1 to rack b"."""
     ends = ((path.leader, path.leader_rack), (path.follower, path.follower_rack))
     words = [
         " of ".join(

@@ -21,14 +21,14 @@ _PATIENCE_MS: Final = 60_000
 
 
 class Clock:
-    """The clock of this machine."""
+    """The clock of this machine. Tests replace it."""
 
     def now_ms(self) -> int:
-        """Return the time of the monotonic clock, in milliseconds."""
+        """Return the time of a monotonic clock, in milliseconds."""
         return time.monotonic_ns() // 1_000_000
 
     def local(self) -> datetime:
-        """Return the local time, with its zone."""
+        """Return the local date and time, with the time zone."""
         return datetime.now(UTC).astimezone()
 
     def wait(self, duration_ms: int) -> None:
@@ -38,7 +38,11 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What the operator chose: when to report, and which questions to answer."""
+    """Holds what the operator chose: when to report, and which questions to answer.
+
+    ``throttle`` asks when the reassignment would end with this throttle, and ``by`` which throttle ends it by this
+    time.
+    """
 
     first_ms: int  # the time before the first report
     every_ms: int  # the time between reports
@@ -49,9 +53,9 @@ class Plan:
 
 
 class Watcher:
-    """Reads the cluster repeatedly and shows reports, until the reassignment has ended.
+    """Reads the cluster's state repeatedly and shows reports, until the reassignment has ended.
 
-    ``read`` returns the state of the cluster. It raises one of ``failures`` if the cluster is unreachable.
+    ``read`` returns the cluster's state. It raises one of ``failures`` if the cluster is unreachable.
     """
 
     def __init__(
@@ -81,7 +85,8 @@ class Watcher:
     def run(self) -> int:
         """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
 
-        Raises ReadingError or one of ``failures`` if the cluster cannot be read.
+        A watch that continues tries again for a minute while the cluster cannot be read. Then this raises ReadingError
+        or one of ``failures``.
         """
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
@@ -124,7 +129,7 @@ class Watcher:
         return 0
 
     def _read_patiently(self, *, has_begun: bool) -> ClusterSnapshot:
-        """Return the state of the cluster. A watch that has begun retries for a minute before it raises an error."""
+        """Return the cluster's state. Once a watch has begun, retry for a minute before raising an error."""
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:
             try:
