@@ -1,11 +1,11 @@
-"""Finds the buckets that are over a limit or near it, window by window, in a stream or a log.
+"""Finds the buckets that are over their limit or near it in each window of time, in a stream of records or a log.
 
 The functions take and return DataFrames and do no I/O.
 
-A record counts in the window in which it starts. Each bucket and window has at most one alert, with the level ``over``
-or else ``near``. The alert is final when the window closes.
+A record counts in the window in which it starts. Each bucket has at most one alert per window. Its level is ``over``
+or, if the bucket is not over its limit, ``near``. The alert is final when the window closes.
 
-Alerts contain only maxima and sums of integers. So the same records give exactly the same alert in any order and in any
+Alerts contain only maxima and sums of integers, so the same records give exactly the same alert in any order and in any
 batches. Exactly-once delivery relies on this.
 """
 
@@ -31,18 +31,18 @@ _IN_MILLISECONDS: Final = ("request",)
 def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
     """Add the column ``is_ahead``, which is true for records that start more than ``late_ms`` after ``now``.
 
-    A proxy's clock may be a day ahead. Its records would move the watermark of the stream, and make the records of all
-    other proxies too late. For ``now``, a stream should pass ``current_timestamp()``, which stays the same if a batch
-    is repeated.
+    If the clock of one proxy is a day fast, its records would move the watermark of the stream a day ahead, and the
+    records of all other proxies would be too late. For ``now``, a stream should pass ``current_timestamp()``, which
+    stays the same if a batch is repeated.
     """
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
 
 def once(records: DataFrame, *, late_ms: int) -> DataFrame:
-    """Drop duplicate and late records, and add the event ``time`` of each record.
+    """Drop duplicate and late records, and add each record's start as the timestamp ``time``, which is its event time.
 
-    Duplicates have the same time. So Spark can forget a record when the watermark has passed it.
-    ``dropDuplicatesWithinWatermark`` would remember the record twice as long.
+    The time is one of the columns that are compared, so Spark can forget a record once the watermark has passed its
+    time. ``dropDuplicatesWithinWatermark`` would remember the record twice as long.
     """
     timed = records.select(*COLUMNS, F.timestamp_millis("start_ms").alias(TIME))
     return timed.withWatermark(TIME, f"{late_ms} milliseconds").dropDuplicates([*IDENTITY, TIME])
@@ -56,7 +56,7 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
     the highest limit applies.
 
     The level is ``over`` if the amount exceeds the allowed amount, or if requests were throttled (or would have been,
-    with enforcement). It is ``near`` if the amount exceeds the fraction ``near`` of the allowed amount. The column
+    if it were enforced). It is ``near`` if the amount exceeds the fraction ``near`` of the allowed amount. The column
     ``use`` is the amount divided by the allowed amount, or null without a limit.
     """
     is_limited = F.col("limit").isNotNull()
@@ -90,7 +90,7 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
 def encoded(found: DataFrame) -> DataFrame:
     """Return alerts as Kafka records, with ``key`` and ``value`` in compact JSON and ``start_ms`` as the timestamp.
 
-    The key is the bucket, so that its alerts are in one partition, in the order of their windows.
+    The key identifies the bucket, so that all its alerts are in one partition, in the order of their windows.
     """
     every = {"ignoreNullFields": "false"}
     key, value = F.to_json(F.struct(*ALERT_KEY), every), F.to_json(F.struct(*ALERT), every)

@@ -1,4 +1,4 @@
-"""Declares the arguments of each command. Spark is not imported, so that ``--help`` is answered at once."""
+"""Declares the arguments of each command. Does not import Spark, so that ``--help`` is fast."""
 
 import argparse
 import re

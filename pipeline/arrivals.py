@@ -1,18 +1,19 @@
-"""Cuts the records of a bucket into parts, and gives each part an arrival time.
+"""Splits a bucket's usage records into parts, and gives each part an arrival time, for a replay of the usage log.
 
 This module needs no Spark, does no I/O and reads no clock.
 
-A record has the amount of an interval, but not how the amount was spread over the interval. So the amount is cut into
-one part for each request, up to a maximum of twenty parts or one part per second, whichever is more. The parts are
-spread evenly, except in intervals of at most two seconds. In these the times are guessed from the adjacent records of
-the same client:
+A record contains the total amount of an interval, but not how the amount was spread over the interval. So the amount is
+split into one part for each request, but into no more than twenty parts, or one part per second if that is more. The
+parts are spread evenly over the interval, unless the interval is at most two seconds long. Then the times are guessed
+from the adjacent records of the same client:
 
-* If a record has a higher rate than both neighbours, the client sent at the higher one of their rates, and the rest
-  arrived at once in the middle. A longer burst would show in two records.
-* If the rate of a record is between those of its neighbours, the client changed once from one rate to the other.
+* If a record has a higher rate than both neighbours, it is assumed that the client sent at the higher of their rates,
+  and that the rest arrived at once in the middle. A longer burst would show in two records.
+* If the rate of a record is between those of its neighbours, it is assumed that the client changed once from one rate
+  to the other.
 
-A part arrives at once, at the time of its middle. Numbers are int64 in arrays, or Python integers where sums might
-overflow.
+All of a part arrives at one moment, in the middle of the time that the part stands for. Arrays contain int64, or Python
+integers where an int64 might overflow.
 """
 
 from itertools import pairwise
@@ -38,10 +39,10 @@ _MOST_PARTS: Final = 1 << 20
 
 
 class Rows(NamedTuple):
-    """The records of one bucket, ordered by ``start_ms``.
+    """Holds the columns of one bucket's records, ordered by ``start_ms``.
 
-    ``before`` and ``after`` are the rates of the adjacent records of the same client. A rate is 0 if there is no
-    adjacent record, and infinite if it is unknown.
+    ``before`` and ``after`` are the rates of the same client's adjacent records. A rate is 0 if there is no adjacent
+    record, and infinite if it is unknown.
     """
 
     start_ms: Whole
@@ -53,7 +54,7 @@ class Rows(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """The arrival time and the amount of each part, ordered by time."""
+    """Holds the arrival time and the amount of each part, ordered by time."""
 
     at_ms: Whole
     amount: Amounts
@@ -63,12 +64,12 @@ NO_PARTS: Final = Parts(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
-    """Return the number of parts into which each record is cut, at least 1."""
+    """Return the number of parts into which each record is split, at least 1."""
     return np.maximum(1, np.minimum(requests, np.maximum(LEAST_PARTS, interval_ms // 1_000)))
 
 
 def parts(rows: Rows) -> Parts:
-    """Cut records into parts, in the order of arrival. The parts of a record add up to its amount."""
+    """Split records into parts, in the order of arrival. The parts of a record add up to its amount."""
     counts = parts_of(rows.requests, rows.interval_ms)
     amount: Amounts = rows.amount
     if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
@@ -104,9 +105,9 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Return the time from the start of the interval to each part.
+    """Guess the arrival time of each part from the adjacent rates, in milliseconds from the start of the interval.
 
-    ``middle`` is the fraction of the record's amount that comes before the middle of the part.
+    ``middle`` is the fraction of the record's amount that arrives before the middle of the part.
     """
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
@@ -130,7 +131,7 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 class ArrivalQueue:
     """Takes records in the order of ``start_ms``, and returns their parts in the order of arrival.
 
-    The intervals of the records may overlap. ``active_ms`` is the time that they cover.
+    The intervals of the records may overlap. ``active_ms`` is the time covered by any of them so far.
     """
 
     def __init__(self) -> None:
@@ -139,7 +140,7 @@ class ArrivalQueue:
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
-        """Add records. Return the parts that are due, which means that no later record can have an earlier part."""
+        """Add records, and return the parts that are due: those that no part of a later record can precede."""
         if not len(rows.start_ms):
             return []
         self._add_active_time(rows)
@@ -148,7 +149,7 @@ class ArrivalQueue:
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Parts:
-        """Return the remaining parts, after the last record was added."""
+        """Return the remaining parts. Called once all records have been added."""
         due, self._waiting = self._waiting, NO_PARTS
         return due
 

@@ -1,7 +1,8 @@
 """Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum. Does no I/O.
 
 Each of n proxies gets ``floor`` * L / n of a limit L, and a part of the rest in proportion to its demand. Shares are
-rounded down to whole bytes, so their sum never exceeds L. An entity that is not in the log gets even shares, L / n.
+rounded down to whole bytes, so their sum never exceeds L. If an entity is not in the log, each proxy gets an even share
+of its limit, L / n.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ _DEFAULT_USER: Final = 6
 
 
 class Share(NamedTuple):
-    """The share of a limit that one bucket has at one proxy, in bytes per second."""
+    """One proxy's share of the limit of a bucket, in bytes per second."""
 
     proxy: str
     kind: str
@@ -32,10 +33,10 @@ class Share(NamedTuple):
 
 
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
-    """Return the ``amount`` charged to each bucket with a limit at each proxy, and the ``limit``.
+    """Return, for each proxy and each bucket with a limit, the ``amount`` charged to the bucket and its ``limit``.
 
-    Only the last ``last_ms`` milliseconds of the log count, or the whole log if None. Buckets that no rule can name,
-    such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
+    Only the last ``last_ms`` milliseconds of the log count, or the whole log if that is None. Buckets that no rule can
+    name, such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -51,7 +52,10 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 
 
 def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return the use of each bucket at each of ``proxies``, from those rows of ``parsing.parsed`` that have a limit."""
+    """Return what each bucket with a limit has used at each of ``proxies``, and how much it was throttled there.
+
+    ``rows`` is the result of ``parsing.parsed``. Buckets that several clients share are left out.
+    """
     records = rows.where(
         F.col("fault").isNull()
         & F.col("kind").isin(*BYTE_KINDS)
@@ -71,8 +75,8 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
     """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
 
-    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. A proxy that is missing in ``demands`` used
-    nothing.
+    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. A proxy that is missing from ``demands`` has
+    used nothing.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -81,7 +85,7 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
 
 
 def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Return the shares of all buckets in the rows of ``demand``."""
+    """Divide the limit of each bucket, and return all shares. ``rows`` are the rows of ``demand``."""
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -96,10 +100,11 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return the rules of one proxy, with the computed shares, and even shares of all other limits.
+    """Return the rules of one proxy, with its computed shares, and with even shares of all other limits.
 
-    A computed share keeps the enforcement and shaping of its rule. An entity has only one rule for produce and fetch
-    together. So the even share stays if the rule for the other kind has a different enforcement or shaping.
+    A computed share keeps the enforcement and shaping of the rule whose limit it is a part of. An entity has only one
+    rule for produce and fetch together. So the entity keeps its even share if these settings differ from those of its
+    rule for the other kind.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -118,7 +123,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
 
 
 def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
-    """Return the rules that limit bytes, by user and client-id, each with an even share of its limits."""
+    """Return the rules that limit bytes, keyed by user and client-id, with an even share in place of each byte rate."""
     found = {}
     for rule in rules:
         even = {key: _even(rule.limits[key], proxies) for key in BYTE_RATES if key in rule.limits}
@@ -128,9 +133,10 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return a rule that sets a share.
+    """Return the rules that set a share.
 
-    Rules for the default user that it would override follow, as copies for this user.
+    The first names the user and client-id of the share. If the limit is that of the default user, this rule would
+    override the default user's rules for client-ids, so copies of them for this user follow.
     """
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]

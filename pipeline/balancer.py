@@ -1,10 +1,10 @@
-"""Divides the limits of a cluster over its proxies: takes the use at each proxy, and returns shares to publish.
+"""Divides a cluster's limits over its proxies: takes what was used at each proxy, and returns shares to publish.
 
 This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
-their shares, and ``leases`` changes shares without exceeding a limit.
+their shares, and ``leases`` changes shares so that their sum never exceeds a limit.
 
-By default a common rule gives each proxy an even share of a limit. A bucket gets shares of its own when it is throttled
-at a proxy. It keeps them until even shares have been enough at all proxies for a while.
+By default, a common rule gives each proxy an even share of a limit. A bucket receives shares of its own when it is
+throttled at a proxy. It keeps them until even shares have been enough at all proxies for a while.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,7 +32,10 @@ _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """The kind and the entity of one limit. A name is ``""`` if the rule does not distinguish users (or client-ids)."""
+    """Identifies the bucket of a limit by its kind and entity.
+
+    A name is ``""`` if the rule of the limit does not distinguish users (or client-ids).
+    """
 
     kind: str
     user: str
@@ -40,7 +43,7 @@ class Bucket(NamedTuple):
 
 
 class Use(NamedTuple):
-    """The recent use of one bucket at one proxy."""
+    """Holds how much of one bucket was used at one proxy, summed over a batch of usage records."""
 
     proxy: str
     bucket: Bucket
@@ -59,14 +62,14 @@ class Terms:
 
 
 class Moved(NamedTuple):
-    """The new shares of a bucket, by proxy. ``shares`` is empty if the bucket returns to the common rule."""
+    """The new shares of a bucket, keyed by proxy. ``shares`` is empty if the bucket returns to the common rule."""
 
     bucket: Bucket
     shares: Mapping[str, int]
 
 
 class Publication(NamedTuple):
-    """The records to write to the quota topic, and the shares that they change."""
+    """Contains the records to write to the quota topic, and the changed shares that these records publish."""
 
     records: Sequence[QuotaRecord]
     moved: Sequence[Moved]
@@ -74,7 +77,7 @@ class Publication(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _BucketState:
-    """The demand and the shares of a bucket."""
+    """Holds what is known of one bucket: its limit, its demand at each proxy, and its shares."""
 
     limit: int
     demands: dict[str, DemandTracker] = field(default_factory=dict)
@@ -85,7 +88,7 @@ class _BucketState:
 
 
 class Balancer:
-    """Keeps the shares of all buckets, under the quotas of one cluster. Each proxy must have exactly one broker."""
+    """Divides the limits of one cluster's quotas over its proxies. Each proxy must have exactly one broker."""
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -109,7 +112,7 @@ class Balancer:
         ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add the use since the last call. A bucket that is missing in ``uses`` was not used."""
+        """Add the use since the last call. A bucket that is missing from ``uses`` was not used."""
         self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
@@ -123,7 +126,10 @@ class Balancer:
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
-        """Return the next publication. The topic must have acknowledged the previous publication."""
+        """Adjust the shares to the demand, and return the records that publish the changes.
+
+        The topic must have acknowledged the previous publication.
+        """
         self.turned_away = 0
         # While the log is late, its earlier records do not expire.
         known_until_ms = self._last_use_ms if now_ms - self._last_use_ms < _SILENCE_MS else now_ms
@@ -137,7 +143,7 @@ class Balancer:
         return Publication(self._records(moved), moved)
 
     def _limit(self, bucket: Bucket) -> int | None:
-        """Return the limit of a bucket, or None if the bucket cannot have shares."""
+        """Return the limit of a bucket, or None if there is none, or if it cannot be divided into shares."""
         found = self._tables[bucket.kind].resolve(user=bucket.user, client_id=bucket.client_id)
         if (
             found.limit is None
@@ -175,7 +181,10 @@ class Balancer:
         known.goal = known.leases.shares
 
     def _move(self, known: _BucketState, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
-        """Move a bucket's shares towards its demand, or end unneeded shares. Return whether the shares changed."""
+        """Adjust each proxy's share of a bucket's limit to the demand, or end shares that are no longer needed.
+
+        Return whether the shares changed.
+        """
         if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
         elif known.fits_since_ms is None:
