@@ -2,9 +2,9 @@
 
 The functions take and return DataFrames and do no I/O.
 
-A rate is the amount of a record divided by its interval, in bytes per second. An interval below 100 ms, as it occurs
-when a proxy starts or stops, counts as 100 ms. Percentiles count only intervals with a record. Otherwise an entity that
-works for ten minutes a day would get a limit of almost 0.
+A rate is the amount of a record divided by its interval, in bytes per second. Intervals below 100 ms, which occur when
+a proxy starts or stops, count as 100 ms. Percentiles count only intervals with a record, because otherwise an entity
+that works for ten minutes a day would get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +38,10 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the produce and fetch records with their ``rate``. An unknown broker becomes -1, as joins skip nulls."""
+    """Return the produce and fetch records, with the rate of each in the column ``rate``.
+
+    An unknown broker becomes -1, because joins skip nulls.
+    """
     interval_ms = F.greatest("interval_ms", F.lit(100))
     rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
@@ -46,10 +49,11 @@ def byte_usage(records: DataFrame) -> DataFrame:
 
 
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
-    """Return the peak, median, mean and ``percentile`` of each bucket's rates, and the bucket's demand.
+    """For each bucket, return the peak, median, mean and ``percentile`` of its rates, and its demand.
 
     ``percentile`` is from 50 to 100. The demand has the columns ``whatif.DEMAND``. Rates are counted in a histogram
-    with logarithmic bins, so percentiles are up to 1.1 % too high, and do not depend on the order of the records.
+    with logarithmic bins, so the percentiles may be up to 1.1 % too high, but do not depend on the order of the
+    records.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
     bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
@@ -78,15 +82,15 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
 
 
 def _at(percentile: float) -> Column:
-    """Return the Spark column with the given percentile of the rates."""
+    """Return the Spark aggregation that reads a percentile of the rates from the histogram."""
     wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 
 
 def entities(buckets: DataFrame) -> DataFrame:
-    """Return the highest rates of each entity on a single broker, and its amount on all brokers.
+    """For each entity, return its highest rates on any single broker, and its total amount on all brokers.
 
-    The highest rates determine the limit, since a Kafka quota applies on each broker separately.
+    The highest rates determine the limit, because Kafka applies a quota on each broker separately.
     """
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
@@ -97,7 +101,11 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A suggested ``limit`` in bytes per second. It is None if no rule can limit the entity. ``why`` may be empty."""
+    """A suggested limit for one kind of request of one entity, and the rates that it is based on.
+
+    ``limit`` is in bytes per second, or None if no rule can limit the entity. ``why`` is a remark, and may be empty.
+    ``raises`` is the number of lower limits that were tried before.
+    """
 
     kind: str
     user: str
@@ -111,13 +119,13 @@ class Suggestion(NamedTuple):
 
     @property
     def never_waits(self) -> int:
-        """The lowest limit with three significant digits under which a replay never throttles the entity."""
+        """A limit, with three significant digits, under which a replay never throttles the entity."""
         # With 11 windows of one second, the amount that counts arrived within 12 s and is divided by at least 10 s. One
         # part more may count at either end, since the arrival times of parts are a guess.
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
 
     def ladder(self) -> list["Suggestion"]:
-        """Return this suggestion and the higher suggestions to try after it, in ascending order."""
+        """Return this suggestion and the higher ones to try if it throttles for too long, in ascending order."""
         steps = [self]
         while (higher := steps[-1].raised()).limit != steps[-1].limit:
             steps.append(higher)
@@ -134,7 +142,10 @@ class Suggestion(NamedTuple):
 
 
 def suggestion(entity: Row, *, headroom: float) -> Suggestion:
-    """Return the first limit to try for a row of ``entities``: its percentile times ``headroom``."""
+    """Return the first limit to try for an entity: the percentile of its rates times ``headroom``.
+
+    ``entity`` is a row of ``entities``. There is no limit if no rule can be made for the entity.
+    """
     kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
     limit = None
@@ -158,7 +169,7 @@ def rounded_up(rate: float) -> int:
 
 
 def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
-    """Return a rule and its comment for each entity that has a suggested limit, sorted by user and client-id."""
+    """Return a quota rule and a comment for each entity with a suggested limit, sorted by user and client-id."""
     limits: dict[tuple[str, str], dict[str, float]] = {}
     words: dict[tuple[str, str], list[str]] = {}
     for one in suggestions:
@@ -176,14 +187,15 @@ def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
 
 
 def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
-    """Return a configuration that has the suggested limits as its only rules."""
+    """Return a proxy configuration whose only rules are the suggested limits."""
     return ProxyConfig(listeners=(), quotas=tuple(rule for rule, _ in rules(suggestions)))
 
 
 def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return the limits of a ramp, which leads down to the suggested limit in steps of the same factor.
+    """Return the limits of a ramp, by which an operator can tighten a limit step by step.
 
-    The ramp starts from the limit that never throttles. Returns an empty list if there is no suggested limit.
+    The ramp leads down from a limit that never throttles to the suggested limit, each time by the same factor. It is
+    empty if there is no suggested limit.
     """
     if one.limit is None:
         return []
@@ -193,13 +205,16 @@ def ramp(one: Suggestion, steps: int) -> list[int]:
 
 
 def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return the suggestions for each step of a ramp. Entities without a suggested limit are left out."""
+    """Return, for each step of a ramp, the suggestions with the limits of that step.
+
+    Entities without a suggested limit are left out.
+    """
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
 
 
 def minutes(usage: DataFrame) -> DataFrame:
-    """Return the amount, the highest rate and the longest interval of each bucket by minute."""
+    """For each bucket and minute, return the amount, the highest rate and the longest interval."""
     minute = start_of(60_000).alias("start_ms")
     return usage.groupBy(*BUCKET, minute).agg(
         F.sum("amount").alias("amount"), F.max("rate").alias("rate"), F.max("interval_ms").alias("interval_ms")
@@ -207,7 +222,7 @@ def minutes(usage: DataFrame) -> DataFrame:
 
 
 def seasons(usage: DataFrame) -> DataFrame:
-    """Return the total rate of all entities, averaged for each kind, weekday (0 is Monday) and hour (UTC)."""
+    """For each kind, weekday (0 is Monday) and hour (UTC), return the mean of the total rate of all entities."""
     hours = usage.groupBy("kind", start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
     # The epoch began on a Thursday.
     weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
@@ -216,18 +231,23 @@ def seasons(usage: DataFrame) -> DataFrame:
 
 
 def hourly(usage: DataFrame) -> DataFrame:
-    """Return for each entity and hour the mean of its total rate on all brokers, and its highest rate on one broker."""
+    """For each entity and hour, return its mean rate and its highest rate.
+
+    The mean is that of the entity's total rate across all brokers. The highest rate is the highest on any single
+    broker.
+    """
     return usage.groupBy(*ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
     )
 
 
 def growth(hours: DataFrame) -> DataFrame:
-    """Return how fast the rate of each entity in its busiest hours grows, in per cent per 30 days.
+    """Return how fast each entity's rate in its busiest hours grows, in per cent per 30 days.
 
-    This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day counts with the mean rate of
-    its busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart, divided by
-    the median rate. Only the last 90 days count, and the result is null if they have fewer than five such pairs.
+    This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day is represented by the mean
+    rate in its busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart,
+    divided by the median rate. Only the last 90 days count, and the result is null if they have fewer than five such
+    pairs.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
     days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
@@ -244,7 +264,7 @@ def growth(hours: DataFrame) -> DataFrame:
 
 
 def brokers(usage: DataFrame) -> DataFrame:
-    """Return the amount of all entities together, and the rate of the busiest minute, for each broker and kind."""
+    """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute."""
     minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
     # A record longer than a minute counts in the minute of its start. Its amount is divided by its whole length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
@@ -263,10 +283,10 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """Compare the sum of all limits on each broker with its capacity, for each kind. An unknown capacity is null.
+    """For each broker and kind, compare the sum of all limits with the broker's capacity, which is null if unknown.
 
-    ``used`` is the result of ``brokers``, and ``buckets`` of ``percentiles``. ``limits`` has the columns of ``ENTITY``,
-    and ``limit``. ``capacities`` has bytes per second, by broker and kind.
+    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the columns of
+    ``ENTITY``, and ``limit``. ``capacities`` contains bytes per second, keyed by broker and kind.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")

@@ -1,4 +1,4 @@
-"""Builds the report of the command ``capacity``, about limits, throttling, the load of brokers and busy hours."""
+"""Builds the HTML report of the command ``capacity`` about limits, throttling, the load of brokers, and busy hours."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -21,7 +21,7 @@ Entity = tuple[str, str, str]
 
 
 def label(user: str, client_id: str) -> str:
-    """Return the names of an entity as one text."""
+    """Return the user and client-id of an entity as one text."""
     return " / ".join(part for part in (user, client_id) if part) or "(no name)"
 
 
@@ -39,10 +39,10 @@ def capacity_page(
 ) -> str:
     """Return the HTML of report.html.
 
-    ``suggestions`` begin with those of the busiest entities, and ``top`` has rows of ``capacity.hourly`` for these
-    entities. ``throttled`` and ``growth`` have the outcome of the replay and the growth of each entity. ``seasons`` and
-    ``brokers`` are rows of ``capacity.seasons`` and ``capacity.oversubscription``. ``log`` describes the log, and
-    ``notes`` its faults.
+    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hourly`` for
+    these entities. ``throttled`` and ``growth`` contain each entity's outcome in the replay and its growth. ``seasons``
+    and ``brokers`` are the rows of ``capacity.seasons`` and ``capacity.oversubscription``. ``log`` is a sentence about
+    the usage log, and ``notes`` are sentences about its faults.
     """
     sections = [
         Section(
@@ -106,7 +106,7 @@ def _facts(
 
 
 def _which(count: int) -> str:
-    """Return a sentence about the entities that the table shows and those that it does not show."""
+    """Return a sentence that says which entities the table shows, and where to find the others."""
     shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
     return f"{shown} are in suggestions/, and as rules in quotas.yaml."
 
@@ -200,7 +200,10 @@ def _heat_maps(seasons: Sequence[Row]) -> str:
 
 
 def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
-    """Describe the busiest hour and the quietest consecutive hours, from rates by weekday (0 is Monday) and hour."""
+    """Return words for the busiest hour of the week, and for the four consecutive hours that are quietest.
+
+    ``cells`` contains the rates by weekday (0 is Monday) and hour.
+    """
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
     words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"
     runs = {}

@@ -1,8 +1,9 @@
-"""Computes the bytes and the cost of each owner. The sum over all owners equals the sum of the log.
+"""Computes the bytes and the cost to bill to each owner. The sum over all owners equals the sum of the log.
 
-Owners are the teams in owners.csv, which are billed for users and client-ids. Each line has a first day and a day from
-which it no longer applies, both in UTC. A line with a user and a client-id takes precedence over a line with a user
-only, which takes precedence over a line with a client-id only. Bytes that no line matches go to ``(nobody)``.
+Owners are the teams in owners.csv, which are billed for users and client-ids. Each line of the file applies from one
+day (UTC) until another, which it does not include. A line with a user and a client-id takes precedence over a line with
+only a user, which takes precedence over a line with only a client-id. Bytes that no line matches are billed to
+``(nobody)``.
 """
 
 from collections.abc import Sequence
@@ -23,7 +24,7 @@ _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_
 
 
 class Owner(NamedTuple):
-    """A line of owners.csv, which applies in [from_ms, until_ms). A name of None matches any name."""
+    """A line of owners.csv. It applies to times in [from_ms, until_ms). A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -33,12 +34,12 @@ class Owner(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The precedence of the line. The matching line with the lowest rank applies."""
+        """The precedence of the line. If several lines match, the one with the lowest rank applies."""
         return 2 * (self.user is None) + (self.client_id is None)
 
 
 class Handover(NamedTuple):
-    """A change of the owner of all matching names. A name of None matches any name."""
+    """A change of the owner of all users and client-ids that match. A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -48,7 +49,7 @@ class Handover(NamedTuple):
 
 
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return each change of owner that occurs when a line begins or ends, in the order of time."""
+    """Return each change of owner that occurs when a line begins or ends, ordered by time."""
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
         by_names.setdefault((one.user, one.client_id), []).append(one)
@@ -71,9 +72,9 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 
 
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
-    """Return a fault for each pair of lines that apply to the same names at the same time.
+    """Return a message for each pair of lines that apply to the same names at the same time, which is a fault.
 
-    ``owners`` has pairs of a place (FILE:LINE) and the line there.
+    ``owners`` contains each line with its place in the file (FILE:LINE).
     """
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
@@ -86,14 +87,14 @@ def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
 
 
 def month_of(text: str) -> tuple[int, int]:
-    """Return the start of a month (YYYY-MM) and the start of the next month, in ms since the epoch (UTC)."""
+    """Return the start of a month (YYYY-MM, in UTC) and the start of the next month, in ms since the epoch."""
     first = datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
     following = (first + timedelta(days=32)).replace(day=1)
     return int(first.timestamp() * 1_000), int(following.timestamp() * 1_000)
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the produced and fetched bytes by owner, user, client-id, kind and day of the records' starts."""
+    """Return the bytes produced and fetched by owner, user, client-id, kind, and the day on which the records start."""
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     # Owners are joined to sums by name and hour, which are far fewer than records.
     hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(
@@ -119,9 +120,9 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return those ``changes`` of owner whose names have bytes before the ``day`` of the change, and on or after it.
+    """Return those ``changes`` of owner whose names have used bytes both before the change and after it.
 
-    ``days`` is the result of ``charged``. A name of null means any name.
+    ``days`` is the result of ``charged``. The day of the change counts as after it. A name of null means any name.
     """
     rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
     listed = days.sparkSession.createDataFrame(
@@ -142,9 +143,9 @@ def bill(days: DataFrame, price: float) -> DataFrame:
 
 
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
-    """Return the periods of whole hours in which a proxy has no record.
+    """Return the periods, in whole hours, for which a proxy has no record.
 
-    ``month`` has the start and the end of the period to check, in ms. If it is None, each proxy is checked from its
+    ``month`` contains the start and the end of the time to check, in ms. If it is None, each proxy is checked from its
     first to its last record.
     """
     hours = records.select("proxy", start_of(_HOUR_MS).alias("hour_ms")).distinct()

@@ -1,4 +1,4 @@
-"""Keeps the checkpoint directory of a stream: its id and settings, Spark's own checkpoint, and bad lines.
+"""Manages the checkpoint directory of a stream: its id and settings, Spark's own checkpoint, and bad lines.
 
 ::
 
@@ -6,8 +6,8 @@
     CHECKPOINT/spark/                              Spark's read position, watermark and open windows
     CHECKPOINT/quarantine/batch-0000000017.jsonl   source, line (for a topic the offset, for a file null), fault, text
 
-A stream may run for years on a log with bad lines. So only some bad lines of the last batches are kept. They come with
-Spark's progress report of their batch, which saves a second read of the log.
+A stream may run for years on a log with bad lines, so only some bad lines of the last batches are kept. They are taken
+from Spark's progress report on their batch, which saves a second read of the log.
 """
 
 import json
@@ -28,7 +28,7 @@ BATCHES: Final = 100
 
 
 def spark_part(checkpoint: str) -> str:
-    """Return the path of Spark's own checkpoint, within the checkpoint directory."""
+    """Return the path of Spark's own checkpoint, which is inside the checkpoint directory."""
     return f"{checkpoint.rstrip('/')}/spark"
 
 
