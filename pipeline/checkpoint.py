@@ -33,10 +33,10 @@ def spark_part(checkpoint: str) -> str:
 
 
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Return the id of the job that a checkpoint belongs to. Creates the checkpoint if it does not exist.
+    """Return the id of the job that a checkpoint directory belongs to. A missing directory is created, with a new id.
 
-    ``settings`` must not change while the job exists. Raises UsageError if the job has other settings, or if the
-    directory is no checkpoint.
+    ``settings`` contains the settings that must stay the same as long as the job exists. Raises UsageError if the job
+    has other settings, or if the directory is not a checkpoint.
     """
     root = checkpoint.rstrip("/")
     path = f"{root}/{_FILE}"
@@ -59,14 +59,20 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
 
 
 def bad_lines() -> Column:
-    """Return a Spark aggregation of ``parsing.parsed``: the last ``LINES`` bad rows as JSON, or null without any."""
+    """Return a Spark aggregation over the rows of ``parsing.parsed`` that collects bad lines for the quarantine.
+
+    Its value is the last ``LINES`` bad lines as JSON, or null if there are none.
+    """
     place = F.struct("source", "position", "text")
     line = F.to_json(F.struct("source", F.col("position").alias("line"), "fault", "text"))
     return F.max_by(line, F.when(F.col("fault").isNotNull(), place), LINES)
 
 
 class Quarantine:
-    """A directory with a file for each batch that had bad lines. It is created together with its first file."""
+    """Keeps the bad lines of a stream in a directory, with a file for each batch that had any.
+
+    The directory is created together with its first file.
+    """
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files

@@ -1,1 +1,1 @@
-"""The commands of the command line, each in a module of its own. These modules hold little logic."""
+"""The commands of the command line, each in a module of its own. These modules contain little logic."""

@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline alerts`` follows the log, and reports each bucket that is over a limit or near it.
+"""``kafka-quota-pipeline alerts`` follows the usage log, and reports each bucket that is over a limit or near it.
 
 It runs until SIGTERM or Ctrl-C, or with ``--once`` until it has read the existing records. After a crash it continues
 from ``--checkpoint``. Without ``--to`` and ``--out`` it prints the alerts of new records, and keeps no checkpoint.
@@ -140,7 +140,7 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """Counts the lines and alerts of batches, and the lines that were left out, by reason."""
+    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason."""
 
     lines: int = 0
     alerts: int = 0
@@ -152,7 +152,7 @@ class _BatchCounts:
     ahead_one: str | None = None
 
     def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
-        """Add the counts from the progress report of a batch."""
+        """Add the counts from Spark's progress report on a batch."""
         observed = progress["observedMetrics"]
         if "read" in observed:
             read = observed["read"]
@@ -183,7 +183,10 @@ class _BatchCounts:
 
 
 class _Stream:
-    """Delivers batches in a thread of Spark, and watches Spark's query in the main thread."""
+    """Delivers the alerts of a Spark streaming query, batch by batch, and watches the query.
+
+    Spark calls ``deliver`` in a thread of its own, while ``run`` waits in the main thread.
+    """
 
     def __init__(self, delivery: Delivery, quarantine: Quarantine | None) -> None:
         self.counts = _BatchCounts()
@@ -195,7 +198,7 @@ class _Stream:
         self._reported_until = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Deliver a batch, unless the stream is ending."""
+        """Deliver a batch of alerts. If the stream is ending, raise InterruptedError instead."""
         with self._delivering:
             if self._is_ending:
                 raise InterruptedError

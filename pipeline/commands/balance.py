@@ -18,7 +18,10 @@ _FLOOR: Final = 0.1
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write OUT/PROXY/quotas.yaml for each proxy, or publish shares with ``--follow``. Return the exit status."""
+    """Write OUT/PROXY/quotas.yaml for each proxy. With ``--follow``, publish shares continuously instead.
+
+    Return the exit status.
+    """
     if args.follow:
         return follow(args)
     if args.out is None:

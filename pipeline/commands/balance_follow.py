@@ -1,8 +1,9 @@
 """``kafka-quota-pipeline balance --follow`` divides the limits of a cluster over its proxies every few seconds.
 
-A Spark stream adds up the use that the proxies log, and this process writes shares for the proxies to the quota topic.
-A share has a lease: it expires unless later publications renew it. Nothing is stored. Demand comes from the last
-seconds of the log, and a new process waits until all earlier leases have expired.
+A Spark stream reads the usage log and adds up what was used at each proxy. From this, the process computes each proxy's
+share of the limits, and writes the shares to the quota topic, which the proxies read. A share has a lease: it expires
+unless later publications renew it. Nothing is stored. Demand is computed from the last seconds of the log, and a new
+process waits until all earlier leases have expired.
 """
 
 import argparse
@@ -113,12 +114,16 @@ def _terms(args: argparse.Namespace) -> Terms:
 
 
 def _delivery_ms(args: argparse.Namespace) -> int:
-    """Return the time limit for writing a publication to the topic, in ms."""
+    """Return how long writing a publication to the topic may take, in ms."""
     return int(args.lease) // 2
 
 
 def _latest_ms(args: argparse.Namespace) -> int:
-    """Return the longest allowed time between two publications, in ms. A new process waits longer than this."""
+    """Return the longest allowed time between two publications, in ms.
+
+    A new process waits longer than this before it publishes, so that it never publishes at the same time as an earlier
+    one.
+    """
     return int(args.lease) - _delivery_ms(args) + int(args.every)
 
 
@@ -127,7 +132,10 @@ def _now_ms() -> int:
 
 
 class _Stream:
-    """Passes the use of the proxies from a Spark stream to the balancer, in a thread of Spark."""
+    """Reads the usage log as a Spark stream, and passes what was used at the proxies to the balancer, batch by batch.
+
+    Spark calls it in a thread of its own.
+    """
 
     def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
         self.lock = Lock()  # guards the balancer
@@ -150,7 +158,10 @@ class _Stream:
         self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
 
     def check(self) -> None:
-        """Report the lines that the stream left out. Raises PipelineError if the stream has ended by itself."""
+        """Print messages about lines that the stream left out.
+
+        Raises PipelineError if the stream has ended by itself.
+        """
         try:
             is_active, error = self._query.isActive, self._query.exception()
             self._read_progress()
@@ -176,7 +187,7 @@ class _Stream:
             self._query.stop()
 
     def words(self) -> str:
-        """Return how many lines were read, and how many of them were bad, as text."""
+        """Return a text with the number of lines that were read, and with the number of bad ones among them."""
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
     def _counted(self, rows: DataFrame) -> DataFrame:
@@ -199,7 +210,7 @@ class _Stream:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
     def _check_brokers(self, found: Sequence[Row]) -> None:
-        """Raise PipelineError if a proxy has several brokers, because its share would apply to each of them."""
+        """Raise PipelineError if a proxy serves several brokers, because its share would apply to each of them."""
         for row in found:
             for broker in (row["broker"], row["other_broker"]):
                 if broker is None:  # unknown so far
@@ -261,7 +272,10 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until an earlier process's leases have expired. Raises PipelineError if that process still publishes."""
+    """Wait until all leases from an earlier process have expired.
+
+    Raises PipelineError if that process still publishes.
+    """
     if found.lease_ms is None and not found.shares:
         return
     lease_ms = max(found.lease_ms or 0, args.lease)
@@ -278,7 +292,10 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares at each interval, with a record (``News``) that renews the leases of all shares."""
+    """Publish the changed shares every ``--every``, until ``end`` is set.
+
+    Each publication contains a ``News`` record, which renews the leases of all shares.
+    """
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
     before_ms: int | None = None
@@ -316,7 +333,10 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 
 
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
-    """Yield the first records. They set the common rules, and remove an earlier process's shares and old rules."""
+    """Yield the records to publish first.
+
+    They set the common rules, and remove shares and rules of an earlier process.
+    """
     for share in found.shares:
         yield replace(share, limits={})
     wanted = {(rule.user, rule.client_id): rule for rule in balancer.rules()}
@@ -340,5 +360,5 @@ def _report(publication: Publication, balancer: Balancer) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return a name in a form that is safe on a terminal. Clients choose their own names."""
+    """Return a name in a form that is safe to print on a terminal, because clients choose their own names."""
     return text if text.isprintable() else repr(text)

@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline capacity`` suggests limits from past use, and replays the log under them."""
+"""``kafka-quota-pipeline capacity`` suggests limits from past use, and replays the usage log under these limits."""
 
 import argparse
 import sys
@@ -69,7 +69,10 @@ def execute(args: argparse.Namespace) -> int:
 def _replayed(
     records: DataFrame, buckets: DataFrame, suggested: list[Suggestion], args: argparse.Namespace, output: Output
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
-    """Replay the log under all limits to try. Return the lowest acceptable limits, and their outcomes by entity."""
+    """Replay the log under all limits to try, and choose the lowest acceptable limit of each entity.
+
+    Return the suggestions with the chosen limits, and the outcomes under these limits, keyed by entity.
+    """
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
     rungs = [(*one[:3], float(one.limit)) for ladder in ladders.values() for one in ladder if one.limit is not None]
@@ -91,9 +94,9 @@ def _replayed(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return the outcome of each entity and limit.
+    """Return the outcome of the replay for each entity and limit, from its outcomes on the separate brokers.
 
-    The share of throttled time and the longest delay are the highest on any broker. The others are sums over all
+    The share of throttled time and the longest delay are the highest on any broker. The other columns are sums over all
     brokers.
     """
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
@@ -154,7 +157,7 @@ def _write(
 
 
 def _waits(spark: SparkSession, happened: dict[tuple[str, str, str], dict[str, Any]]) -> DataFrame:
-    """Return the throttled time of each entity under its limit."""
+    """Return a row for each entity, with the time for which it would have been throttled under its limit."""
     rows = [
         (*names, row["throttle_time_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
         for names, row in happened.items()
@@ -190,7 +193,7 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:
-    """Return a configuration with the shaping that the replay used."""
+    """Return a configuration whose only setting is the shaping (how rates are measured) that the replay used."""
     return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
 
 

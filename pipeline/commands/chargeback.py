@@ -28,7 +28,10 @@ _SHOWN = 20
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write and print the bill, with remarks on the log. Return 1 if its bytes differ from the log's, otherwise 0."""
+    """Write and print the bill, with remarks on the log.
+
+    Return the exit status: 1 if the billed bytes differ from the bytes in the log, otherwise 0.
+    """
     lines = owners(args.owners)
     month = month_of(args.month) if args.month else None
     with running(args) as (spark, output):
@@ -62,7 +65,10 @@ def execute(args: argparse.Namespace) -> int:
 def _notes(
     records: DataFrame, days: DataFrame, month: tuple[int, int] | None, lines: list[Owner], output: Output
 ) -> list[str]:
-    """Write the remarks as tables, and return the first rows of each table as sentences."""
+    """Write the oddities of the log (missing hours, clock steps, owner changes) as tables.
+
+    Return the first rows of each table as sentences.
+    """
     missing = output.keep("gaps", gaps(records, month)).orderBy("proxy", "from_ms")
     again = output.keep("again", steps_back(records)).orderBy("proxy", "day")
     changed = output.keep("changed", handed_over(days, handovers(lines))).orderBy("day", "user", "client_id")
