@@ -130,7 +130,10 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Whether another known broker belongs to the cluster. It may turn out to be the broker of ``upstream``."""
+        """Return whether a different broker is known to belong to the cluster.
+
+        If so, that broker and the broker of ``upstream`` may be the same.
+        """
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id
             for one in self._brokers.upstreams

@@ -1,9 +1,9 @@
 """Finds out which upstreams lead to the same broker, however their addresses are written.
 
-A broker is identified by its cluster's id and its node id. If the identity of an upstream is unknown, its places are
-compared with those of other upstreams. A place is the address as it is written, or the numeric address that connections
-have reached. If connections have reached several numeric addresses, these are not used, because each may be another
-broker.
+A broker is identified by its cluster's id and its node id. If the identity of an upstream's broker is unknown, the
+upstream's places are compared with those of other upstreams. A place is the address as it is written, or the numeric
+address that connections have reached. If connections have reached several numeric addresses, these are not used,
+because each may belong to another broker.
 
 This module does no I/O and reads no clock.
 """
@@ -19,7 +19,7 @@ NOWHERE: Final[frozenset[Address]] = frozenset()
 
 
 class BrokerIdentity(NamedTuple):
-    """Identifies a broker by its cluster and its node id."""
+    """Identifies a broker by the id of its cluster and its node id."""
 
     cluster_id: str
     node_id: int
@@ -29,7 +29,10 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """What is known about an upstream's broker. ``peers`` has the numeric addresses that connections have reached."""
+    """Holds what is known about the broker to which an upstream leads.
+
+    ``peers`` contains the numeric addresses that connections to the upstream have reached.
+    """
 
     address: Address
     peers: frozenset[Address] = NOWHERE
@@ -69,7 +72,7 @@ def node_at(
 ) -> int | None:
     """Return the node id of the broker that advertises one of ``places``; None if no broker or several brokers do.
 
-    ``brokers`` has the advertised addresses by node id. ``hosts`` has the numeric addresses of host names.
+    ``brokers`` contains the advertised addresses by node id. ``hosts`` contains the numeric addresses of host names.
     """
     nodes = {node_id for node_id, address in brokers.items() if not places.isdisjoint(_spellings(address, hosts))}
     return nodes.pop() if len(nodes) == 1 else None
@@ -81,7 +84,7 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Group the indexes of upstreams, so that upstreams with a common place are in the same group."""
+    """Group the indexes of upstreams that have a place in common, directly or through other upstreams."""
     left, found = dict(places), []
     while left:
         first = next(iter(left))

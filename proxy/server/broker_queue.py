@@ -1,8 +1,8 @@
 """Runs the fair call queue of one broker on the event loop.
 
-Each connection has a ticket, which is its place in the queue. When the ticket gets one of the broker's slots, this
-module wakes the connection, which forwards its request. If a request keeps its slot for too long, the slot is taken
-back.
+A broker has a limited number of slots, one for each request that it may work on at a time. Each connection has a
+ticket, which is its place in the queue. When the ticket receives a slot, this module wakes the connection, which
+forwards its request. If a request keeps its slot for too long, the slot is taken back.
 """
 
 import asyncio
@@ -20,14 +20,14 @@ from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
 class Waiting(Protocol):
-    """A connection with a request that waits in the queue."""
+    """A connection with a request that waits in the queue for a slot."""
 
     def take_turn(self) -> None:
-        """Forward the request, because the ticket of the connection has got a slot."""
+        """Forward the waiting request. The queue calls this when the connection's ticket has received a slot."""
 
 
 class ListenerPriorities:
-    """Assigns the users of one listener to priority levels, by the cost of their requests."""
+    """Assigns the users of one listener to priority levels of the queue, by the cost of their recent requests."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
@@ -36,7 +36,7 @@ class ListenerPriorities:
         self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
-        """Apply the settings of the queue from a reloaded configuration file. The users' costs are kept."""
+        """Apply the queue settings of a reloaded configuration file. The costs counted for each user are kept."""
         if settings != self.settings:
             before = self.scheduler
             self.identity = identities(settings)
@@ -46,7 +46,7 @@ class ListenerPriorities:
 
 
 class BrokerQueue:
-    """The queue and the slots of one broker. All listeners in front of the broker share them."""
+    """The fair call queue and the slots of one broker, which all listeners in front of the broker share."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
@@ -58,7 +58,10 @@ class BrokerQueue:
         self._timer_us = 0  # when the timer fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return the state that a listener's connections share in this queue: ``before``, updated, or a new one."""
+        """Return the part of the queue that one listener's connections share, with the listener's settings.
+
+        If ``before`` is not None, it is updated and returned.
+        """
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):
@@ -80,13 +83,13 @@ class BrokerQueue:
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:
-        """Take over the statistics of ``other``, a queue of the same broker. Requests in ``other`` are not moved."""
+        """Add the statistics of ``other``, a queue of the same broker. Requests that wait there are not moved."""
         own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
         for level in range(min(len(own), len(others))):
             own[level] += others[level]
 
     def wake(self) -> None:
-        """Wake the connections that have got a slot, as soon as the running callback has ended."""
+        """Arrange that the connections which have received a slot are woken once the running callback has ended."""
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -102,7 +105,7 @@ class BrokerQueue:
 
     @repeated
     def _look(self) -> None:
-        """Take slots back from requests that are past their deadline, and set the timer for the next deadline."""
+        """Take back the slots of requests that are past their deadline, and set the timer for the next deadline."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
         at_us = self._timeouts.park_due(now_us)

@@ -1,4 +1,4 @@
-"""Keeps all upstreams, and assigns upstreams of the same broker one set of quotas and one queue.
+"""Keeps all upstreams, and assigns one set of quotas and one queue to all upstreams of the same broker.
 
 The upstreams are grouped by broker (``broker_identity``) again whenever an upstream is added, moved or identified, or a
 connection reaches a new address. If two brokers turn out to be one, their usage is added up. If an upstream turns out
@@ -17,7 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRegistry:
-    """Assigns a ``Broker`` to each upstream, and calls ``on_moved`` with each upstream that gets another broker."""
+    """Assigns a ``Broker`` to each upstream.
+
+    ``on_moved`` is called with each upstream that is assigned to a different broker later.
+    """
 
     def __init__(self, on_moved: Callable[[Upstream], None]) -> None:
         self._on_moved = on_moved
@@ -44,21 +47,21 @@ class BrokerRegistry:
         return upstream
 
     def move(self, upstream: Upstream, address: Address) -> None:
-        """Change the address of an upstream."""
+        """Change the address of an upstream, because its broker has moved."""
         upstream.address = address
         self._regroup()
 
     def identify(self, upstream: Upstream, identity: BrokerIdentity | None) -> None:
-        """Set the identity of an upstream's broker; None if the broker is no longer known."""
+        """Record which broker an upstream leads to. ``identity`` is None if this is no longer known."""
         if upstream.identity != identity:
             upstream.identity = identity
             self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Note the numeric address that a connection has reached; None if the connection is closed already.
+        """Record the numeric address that a connection has reached; None if the connection is closed already.
 
-        If ``is_back``, the broker was unreachable. Earlier addresses are then forgotten, because another broker may
-        have had them.
+        If ``is_back``, the broker was unreachable until now. Addresses recorded earlier are then forgotten, because
+        another broker may have had them.
         """
         if peer is None:
             return

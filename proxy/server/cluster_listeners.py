@@ -1,8 +1,8 @@
-"""Keeps the brokers of a cluster, and opens the ports of each listener in front of the cluster.
+"""Keeps track of the brokers of a cluster, and opens a port for each of them on the listeners in front of the cluster.
 
-``BrokerCluster.see`` gets the brokers from every response that lists brokers, before the response is forwarded to its
-client. The proxy also queries the cluster every few seconds. When a broker joins, ``see`` opens a port for the broker
-at once, before any client learns of the broker.
+``BrokerCluster.see`` receives the brokers from every response that lists brokers, before the response is forwarded to
+its client. The proxy also queries the cluster every few seconds. When a broker joins, ``see`` opens a port for it at
+once, before any client learns of the broker.
 
 A cluster that requires a login does not answer the proxy's query. Until the cluster has answered a client, every port
 of the listener is open and leads to a bootstrap server. Otherwise clients could not reconnect after a restart of the
@@ -46,7 +46,7 @@ _WARN_EVERY_S: Final = 60.0
 class ClusterListener:
     """One listener in front of a cluster, with a bootstrap port and a port for each broker.
 
-    ``routes`` has the routes to the known brokers, by node id.
+    ``routes`` contains the routes to the known brokers, by node id.
     """
 
     def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
@@ -66,7 +66,7 @@ class ClusterListener:
         return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
-        """Return the protocol of a client at the bootstrap port. The reachable brokers get these clients in turn."""
+        """Return the protocol for a new client at the bootstrap port, which leads to each reachable broker in turn."""
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
         if routes:
@@ -78,7 +78,10 @@ class ClusterListener:
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
-        """Open and close ports, so that each broker has a port. The arguments are those of ``ClusterMembers.see``."""
+        """Apply a response that lists ``brokers``: open ports for new ones, and close those of brokers that left.
+
+        The arguments are those of ``ClusterMembers.see``.
+        """
         changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
             log.error(
@@ -123,7 +126,10 @@ class ClusterListener:
         log.info("listener %s: broker %d has left", self.listener.name, node_id)
 
     def _end_stand_ins(self) -> None:
-        """Close the ports that belong to no broker, and drain the connections that lead to a bootstrap server."""
+        """Close the ports that belong to no broker, and drain the connections that lead to a bootstrap server.
+
+        This is done once the cluster has listed all its brokers.
+        """
         routes = set(self._stand_ins.values())
         for node_id in self._stand_ins.keys() - self.routes.keys():
             self._unbind(node_id)
@@ -167,7 +173,7 @@ class ClusterListener:
 
 
 class BrokerCluster:
-    """The brokers of one cluster, by node id. All listeners in front of the cluster share the brokers' quotas.
+    """Keeps the brokers of one cluster by node id, and the listeners in front of it, which share the brokers' quotas.
 
     The bootstrap ports have quotas of their own (``bootstrap_quotas``), because a quota on new connections is checked
     before the client's broker is chosen.
@@ -205,7 +211,7 @@ class BrokerCluster:
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with its node id or None."""
+        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with its node id if known."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
@@ -219,13 +225,13 @@ class BrokerCluster:
         return any(upstream.is_reachable for upstream in self.upstreams)
 
     def add_listener(self, listener: ListenerState) -> ClusterListener:
-        """Add a listener in front of the cluster."""
+        """Add a listener in front of the cluster, and return the object that opens the listener's ports."""
         added = ClusterListener(listener, self)
         self.listeners.append(added)
         return added
 
     def set_shaping(self, shaping: Shaping | None) -> None:
-        """Set how rates are measured, for all brokers and for those that join later."""
+        """Set the method by which rates are measured, for all brokers and for those that join later."""
         self.shaping = shaping
         for upstream in self.upstreams:
             upstream.shaping = shaping
@@ -241,7 +247,10 @@ class BrokerCluster:
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
-        """Return the upstream of a broker; create it if it is new. A broker that rejoins keeps its clients' usage."""
+        """Return the upstream of a broker; create it if it is new.
+
+        The upstream of a broker that has left is kept, so that its clients' usage still counts if the broker rejoins.
+        """
         upstream = self.brokers.get(node_id)
         if upstream is None:
 
@@ -255,10 +264,10 @@ class BrokerCluster:
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
-        """Open and close ports, and note brokers that have moved, after a response that lists ``brokers`` by node id.
+        """Apply a response that lists ``brokers`` by node id: open and close ports, and update addresses.
 
         ``is_all`` says whether the response lists all brokers that are alive. ``cluster_id`` is None if the response
-        has none.
+        contains none.
         """
         if self._is_closed:
             return

@@ -1,7 +1,7 @@
-"""Follows which brokers a cluster has, from responses that list brokers.
+"""Keeps track of which brokers a cluster has, from responses that list brokers.
 
-``ClusterMembers.see`` returns what has changed. The caller then opens and closes ports, before it forwards the response
-to a client. This module does no I/O and reads no clock.
+``ClusterMembers.see`` returns what a response has changed. The caller then opens and closes ports, before it forwards
+the response to a client. This module does no I/O and reads no clock.
 
 Source: MetadataResponse.json and DescribeClusterResponse.json of Apache Kafka.
 """
@@ -16,7 +16,7 @@ LEAVES_AFTER_MS: Final = 30_000
 
 
 class MemberChanges(NamedTuple):
-    """The changes of a cluster's brokers since the last response, by node id."""
+    """Holds what one response has changed in the list of a cluster's brokers, by node id."""
 
     joined: Mapping[int, Address] = {}
     left: tuple[int, ...] = ()
@@ -27,7 +27,10 @@ NO_CHANGES: Final = MemberChanges()
 
 
 class ClusterMembers:
-    """The brokers of a cluster for which a listener has a port. ``brokers`` has their addresses by node id."""
+    """Keeps the list of a cluster's brokers for which a listener has a port.
+
+    ``brokers`` contains their addresses by node id.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster

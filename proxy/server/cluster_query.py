@@ -1,4 +1,4 @@
-"""Asks a broker for the id and the brokers of its cluster, with a Metadata request such as clients send."""
+"""Asks a broker for the id and the brokers of its cluster, by sending a Metadata request as clients do."""
 
 import asyncio
 import ssl
@@ -23,7 +23,7 @@ _CORRELATION_ID: Final = 1
 
 
 class ClusterDescription(NamedTuple):
-    """A cluster as one of its brokers describes it. ``peer`` is the numeric address of that broker, if it is known."""
+    """Holds what a broker has answered about its cluster. ``peer`` is the numeric address of that broker, or None."""
 
     brokers: dict[int, Address]
     cluster_id: str | None
@@ -31,17 +31,17 @@ class ClusterDescription(NamedTuple):
 
 
 def request() -> bytes:
-    """Return a Metadata request, with its size and header, that asks for the brokers and for no topics."""
+    """Return the bytes of a Metadata request, with its size and header, that asks for the brokers and for no topics."""
     size_bytes = _HEADER.size - 4 + len(_CLIENT_ID) + 4
     head = _HEADER.pack(size_bytes, ApiKey.METADATA, _VERSION, _CORRELATION_ID, len(_CLIENT_ID))
     return head + _CLIENT_ID + _INT32.pack(0)
 
 
 def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
-    """Read a Metadata response, which starts with its size, from the broker at ``peer``.
+    """Decode a Metadata response, which starts with its size, from the broker at ``peer``.
 
     Raises:
-        ProtocolError: If the bytes are no such response.
+        ProtocolError: If the bytes are not such a response.
     """
     found = metadata.find_brokers(frame, 0, _VERSION)
     if found is None:

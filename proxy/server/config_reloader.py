@@ -1,4 +1,4 @@
-"""Reloads the configuration file when it changes. A file with an error changes nothing.
+"""Reloads the configuration file when it changes. A file with an error leaves the old configuration in force.
 
 The file is polled with ``os.stat``. A notification by the system would miss a rename over the file, and the swapped
 symbolic links of a Kubernetes ConfigMap.
@@ -36,7 +36,7 @@ _KAFKA_FIXED: Final = (
 
 
 class Reloader:
-    """Watches the configuration file, and calls ``on_loaded`` on the event loop with every valid new content."""
+    """Watches the configuration file, and calls ``on_loaded`` on the event loop when it has new, valid content."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class Reloader:
 
     @property
     def hash(self) -> str:
-        """The hash of the configuration file's content that is in force."""
+        """The hash of the file content from which the configuration in force was loaded."""
         return self._in_force.hash
 
     def request(self) -> None:
-        """Read the file again soon, even if it looks unchanged, as after SIGHUP. Call this on the event loop."""
+        """Ask for a reload soon, even if the file looks unchanged, as after SIGHUP. Call this on the event loop."""
         self._requested.set()
 
     async def watch(self) -> None:
@@ -79,7 +79,7 @@ class Reloader:
                 await self.reload()
 
     async def reload(self) -> bool:
-        """Read the file now, and return whether it is valid. An invalid file changes nothing."""
+        """Read the file now, and return whether it is valid. If it is valid and new, it is passed to ``on_loaded``."""
         try:
             # Certificate files are watched separately, and may be half replaced now.
             loaded = await asyncio.to_thread(load, self._path, reads_files=False)
@@ -111,7 +111,10 @@ class Reloader:
 
 
 def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
-    """Return the changed keys that take effect only at the next start. The process was started with ``running``."""
+    """Return the keys that differ between two configurations and take effect only at the next start.
+
+    ``running`` is the configuration with which the process was started, and ``new`` the one that was just read.
+    """
     keys: list[str] = []
     before = {listener.name: listener for listener in running.listeners}
     after = {listener.name: listener for listener in new.listeners}
@@ -135,7 +138,7 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
 
 
 def summary(old: ProxyConfig, new: ProxyConfig) -> str:
-    """Return a line with the number of added, removed and changed quotas, and the other keys that changed."""
+    """Return a text for the log: how many quotas were added, removed and changed, and which other keys have changed."""
     before, after = _by_entity(old), _by_entity(new)
     added, removed = len(after.keys() - before.keys()), len(before.keys() - after.keys())
     changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)

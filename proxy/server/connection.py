@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ClientConnection(asyncio.Protocol):
-    """A client's transport, its session and, after the first request, the transport to the broker."""
+    """Serves one client, with a session, the client's transport, and, after the first request, one to the broker."""
 
     __slots__ = (
         "_dial", "_flow_to_broker", "_flow_to_client", "_half_closed", "_has_client_ended", "_state", "_timer",
@@ -74,7 +74,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     @isolated
     def paused_socket(self) -> tuple[int, int] | None:
-        """The file descriptor of a client that is not read, and the events to poll for; None if the client is read."""
+        """The client's file descriptor and the events to poll it for, while the client is not read; otherwise None."""
         client = self.transports.client
         if client is None or self.transports.reads_client or self.is_closed:
             return None
@@ -86,14 +86,14 @@ class ClientConnection(asyncio.Protocol):
     @property
     @isolated
     def held_bytes(self) -> int:
-        """How many bytes the connection holds in memory."""
+        """How many bytes of requests and responses the connection holds in memory."""
         return self.transports.buffered_bytes + self.session.held_bytes
 
     # -- callbacks of the client's transport --
 
     @isolated
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start serving a client. The broker is dialled when the first request comes."""
+        """Start serving a client. The broker is dialled when the first request arrives."""
         self.transports.connect_client(transport)
         self.listener.connections.add(self)
         if self.counted is not None and self.counted.source is not None:
@@ -101,7 +101,7 @@ class ClientConnection(asyncio.Protocol):
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
-        """Forward the bytes that the client sent."""
+        """Pass bytes of the client to the session, and forward what the session does not hold back."""
         state = self._state
         started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
@@ -173,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
         self.close(cause)
 
     def broker_received(self, data: bytes) -> None:
-        """Forward the bytes that the broker sent."""
+        """Pass bytes of the broker to the session, and forward what the session does not hold back."""
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         state = self._state
@@ -208,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def take_turn(self) -> None:
-        """Resume the request that waited for its turn."""
+        """Resume the request that waits in a queue. The queue calls this when it is the request's turn."""
         if not self.is_closed:
             self._run(self.session.resume, "client")
             self.update_reading()
@@ -221,11 +221,14 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def release(self) -> None:
-        """Forward the requests and responses that wait for a throttle time, and throttle nothing from now on."""
+        """Forward the requests and responses that wait for a throttle time, and throttle nothing from now on.
+
+        The server calls this when it begins to shut down.
+        """
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Call a method of the session, then ``flush``. A protocol error is attributed to ``sender``."""
+        """Call a method of the session, then ``flush``. If it raises a protocol error, close, and blame ``sender``."""
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
@@ -235,12 +238,15 @@ class ClientConnection(asyncio.Protocol):
             self.flush(now_ms)
 
     def _now_ms(self) -> int:
-        """Set the session's time, and return it in ms. Call this before every call of the session."""
+        """Give the session the current time, and return it in ms. Call this before every other call of the session."""
         now_ns = self._state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write the session's bytes for the client and the broker. Then update what is read, and set the timer."""
+        """Write what the session has for the client and the broker. Dial the broker first if necessary.
+
+        Then pause or resume reading, set the timer, and close the connection if it has ended.
+        """
         state, transports = self._state, self.transports
         if state.to_broker:
             if transports.broker is not None:
@@ -298,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
-        """If every request is answered, close the connection, or only the proxy's side if the client's is open."""
+        """Once every request is answered, close the connection, or only the proxy's side if the client's is open."""
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")
@@ -313,7 +319,7 @@ class ClientConnection(asyncio.Protocol):
             self.transports.update_reading(reads_client=True, reads_broker=self.transports.reads_broker)
 
     def close(self, cause: str) -> None:
-        """Flush what was written, then close both sides. Count the disconnect under ``cause``. May be called again."""
+        """Close both sides after writing what is left. Count the disconnect under ``cause``. May be called again."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -337,7 +343,7 @@ class ClientConnection(asyncio.Protocol):
             self._forget_broker()
 
     def abort(self, cause: str) -> None:
-        """Close both sides now, and drop the bytes that are not written yet. Count the disconnect under ``cause``."""
+        """Close both sides at once, and drop all unwritten bytes. Count the disconnect under ``cause``."""
         transports = (self.transports.client, self.transports.broker)
         self.close(cause)
         for transport in transports:
@@ -361,7 +367,7 @@ class ClientConnection(asyncio.Protocol):
                 self.counted.leave()
 
     def _close_on(self, error: ProtocolError, sender: str) -> None:
-        """Close the connection because ``sender`` broke Kafka's protocol. Earlier requests are still forwarded."""
+        """Close the connection because ``sender`` violated Kafka's protocol. Earlier requests are still forwarded."""
         self.listener.counters.protocol_error(error.reason)
         self.listener.log_closed(self.peer, error.reason, f"its {sender} sent: {error}")
         if self._state.to_broker and self.transports.broker is not None:

@@ -1,4 +1,4 @@
-"""Limits how many connections a listener accepts, how long each may stay, and how much memory all may hold.
+"""Limits how many connections a listener accepts, how long each may stay, and how much memory they may hold.
 
 This module reads no clock. A connection is checked when one of its time limits may have passed, and at least once a
 minute, because a reload may have changed the limits.
@@ -76,7 +76,7 @@ class CountedConnection:
         self.source: tuple[str, int] | None = None
 
     def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
-        """Count the connection for its client's address; return False if that address has ``maximum`` connections."""
+        """Count the connection for the client's address. Return False if this has ``maximum`` connections already."""
         if self._count is None or not self._count._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source
@@ -90,7 +90,7 @@ class CountedConnection:
 
 
 def spread() -> Iterator[float]:
-    """Yield numbers between 0 and 1. However many are drawn, they are spread evenly (golden ratio)."""
+    """Yield numbers between 0 and 1 without end. However many are drawn, they are spread evenly (golden ratio)."""
     number = 0.0
     while True:
         number = (number + _GOLDEN_RATIO) % 1.0
@@ -98,7 +98,7 @@ def spread() -> Iterator[float]:
 
 
 class TimeLimits:
-    """Compares one connection with the time limits of its listener.
+    """Compares the age and the idle time of one connection with the time limits of its listener.
 
     ``active_ms`` is the time of the last check that found the connection in use.
     """
@@ -110,7 +110,7 @@ class TimeLimits:
         self.started_ms = self.active_ms = started_ms
 
     def passed(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> str | None:
-        """Return the name of the time limit that has passed; None if no limit has passed."""
+        """Return the name of a time limit that the connection has exceeded; None if it has exceeded none."""
         age_ms = now_ms - self.started_ms
         if not is_past_login and _is_over(age_ms, listener.login_timeout_ms):
             return LOGIN_TIMEOUT
@@ -119,7 +119,7 @@ class TimeLimits:
         return MAX_CONNECTION_AGE if _is_over(age_ms, self._max_age_ms(listener)) else None
 
     def next_check_ms(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> int:
-        """Return when to check the connection again."""
+        """Return the time at which to check the connection again, on the clock of ``now_ms``."""
         at_ms = now_ms + _CHECK_EVERY_MS
         if not is_past_login and listener.login_timeout_ms is not None:
             at_ms = min(at_ms, self.started_ms + listener.login_timeout_ms)
@@ -172,7 +172,10 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return the largest holders of memory, so that the others together hold at most ``max_buffered_bytes``."""
+    """Return the largest holders of memory, so that the others together hold at most ``max_buffered_bytes``.
+
+    ``held`` contains pairs of a size in bytes and a holder.
+    """
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []
     for size_bytes, holder in sorted(held, key=itemgetter(0), reverse=True):

@@ -11,7 +11,10 @@ _MAX_APART_MS: Final = 5
 
 
 class DrainSchedule:
-    """The schedule of one shutdown. ``ends_ms`` is the time at which all connections must have ended."""
+    """Determines when the connections are drained during one shutdown.
+
+    ``ends_ms`` is the time at which all connections must have ended.
+    """
 
     __slots__ = ("_connections", "_spread_ms", "_started_ms", "ends_ms")
 
