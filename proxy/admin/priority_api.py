@@ -1,4 +1,7 @@
-"""Answers ``/callqueue``, which shows the priority level of each user and the reason for it. Runs in a thread."""
+"""Answers ``/callqueue``, which shows the priority levels of users in fair call queues, and explains each level.
+
+Runs in a thread.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +17,10 @@ _TOP: Final = 10
 
 
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
-    """Return a JSON object for each listener that has a fair call queue.
+    """Return a JSON object for each listener that has a fair call queue, with the priority levels of some users.
 
-    Each object describes the user ``principal``. If ``principal`` is None, it describes the users whose recent requests
-    have cost the brokers most. ``host`` is the address of the client, which identifies a client without a login.
+    If ``principal`` is None, these are the users whose recent requests have cost the brokers most. Otherwise it is one
+    user: ``principal``, as seen from a client with the id ``client_id`` at the address ``host``.
     """
     return [
         {

@@ -1,7 +1,7 @@
-"""Answers requests to ``/quotas`` of the admin port, which list rules or change them. Runs in threads.
+"""Answers requests to ``/quotas`` of the admin port, which list quota rules or change them. Runs in threads.
 
-Listing needs no authorization. Changes need ``Authorization: Bearer TOKEN``, where TOKEN is the first line of
-``admin.quotas_token_file``. This file is read for each request.
+Listing needs no authorization. Changes need the header ``Authorization: Bearer TOKEN``, where TOKEN is the first line
+of ``admin.quotas_token_file``. This file is read again for each request to change quotas.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class Reply(NamedTuple):
 
 
 class _RefusedError(Exception):
-    """Raised to refuse a request with this status, message and headers."""
+    """Raised to refuse a request. The response has this status, message and headers."""
 
     def __init__(self, status: str, message: str, *headers: tuple[str, str]) -> None:
         super().__init__(message)
@@ -86,7 +86,7 @@ class _BusyError(_RefusedError):
 
 
 class QuotasApi:
-    """Answers requests to ``/quotas``. If ``token_file`` is None, all changes are refused."""
+    """Answers requests to ``/quotas``. If ``token_file`` is None, no token is valid, and all changes are refused."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class QuotasApi:
         self._free = BoundedSemaphore(_MAX_AT_ONCE)
 
     def get(self, environ: WSGIEnvironment) -> Reply:
-        """Answer a GET request with all rules, or with those of the entities in the query."""
+        """Answer a GET request with all rules, or with the rules whose entity has all the names in the query."""
         try:
             query = _entity_query(environ.get("QUERY_STRING", ""))
         except _RefusedError as refused:
@@ -235,7 +235,11 @@ class QuotasApi:
 
 
 class _Owner:
-    """Waits for the results of a change. The quota manager calls ``take_turn`` when the results are ready."""
+    """Stands for an HTTP request that waits for the results of its changes.
+
+    The quota manager calls ``take_turn`` when the results are ready, or ``fail`` after an internal error. Both set
+    ``has_turn``.
+    """
 
     def __init__(self) -> None:
         self.has_turn = asyncio.Event()
@@ -257,7 +261,10 @@ def _refusal(refused: _RefusedError) -> Reply:
 
 
 def _skip(environ: WSGIEnvironment) -> None:
-    """Read and discard the body of a refused request, up to ``_MAX_SKIPPED_BYTES``."""
+    """Read and discard the body of a refused request, up to ``_MAX_SKIPPED_BYTES``.
+
+    Otherwise the client would see a connection reset instead of the response.
+    """
     size = environ.get("CONTENT_LENGTH", "")
     if environ.get("proxy.is_read") or not (size.isascii() and size.isdigit() and len(size) <= 10):
         return
@@ -268,7 +275,10 @@ def _skip(environ: WSGIEnvironment) -> None:
 
 
 def _entity_query(query: str) -> Mapping[str, EntityName]:
-    """Return the entity names in a query such as ``user=alice&default=client-id``, by entity type."""
+    """Return the names of the entity in a query such as ``user=alice&default=client-id``, by entity type.
+
+    ``default=TYPE`` stands for the default entity of a type.
+    """
     found: dict[str, EntityName] = {}
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))

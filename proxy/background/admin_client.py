@@ -1,10 +1,11 @@
 """Asks a cluster about its brokers, topics, configs and reassignments. It changes nothing in the cluster.
 
-aiokafka's own admin client returns no topic ids and no sizes of logs, and cannot ask several brokers for configs at
-once. So this module sends the requests of ``admin_requests`` itself, over aiokafka's connections.
+aiokafka's own admin client returns neither topic ids nor log sizes, and cannot ask several brokers for configs at once.
+So this module sends the requests of ``admin_requests`` itself, over aiokafka's connections.
 
-All calls block, so they must not be made on the event loop. Every call may raise one of ``ADMIN_ERRORS``, mostly
-because a broker does not answer in time. The module is imported only if it is needed, because aiokafka loads slowly.
+All public methods block except ``BrokerClient.send``, so they must not be called on the event loop that serves clients.
+Each may raise one of ``ADMIN_ERRORS``, mostly because a broker does not answer in time. Import this module only where
+it is needed, because aiokafka loads slowly.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ T = TypeVar("T")
 
 
 class BrokerClient:
-    """A connection to one of several brokers: the first that answers.
+    """A client of a single broker: the first of several that answers.
 
     It never uses the addresses in a Metadata response, because these may lead back to this proxy. If the broker closes
     the connection, the next request opens a new one. The client runs a thread until ``close`` is called.
@@ -95,7 +96,7 @@ class BrokerClient:
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
-        """Return the configs that ``server`` has for ``query``."""
+        """Ask ``server`` for configs, and return its answer."""
         return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:
@@ -103,7 +104,11 @@ class BrokerClient:
         self._thread.close()
 
     async def send(self, request: Request, server: Address) -> Any:  # noqa: ANN401
-        """Send a request to a broker and return the answer. Retry over a new connection if the old one was closed."""
+        """Send a request to a broker and return the answer, from a coroutine on this client's event loop.
+
+        If a connection from an earlier request turns out to be closed, the request is repeated once over a new
+        connection.
+        """
         is_kept = server in self._connections
         connection = await self._connection(server)
         try:
@@ -158,7 +163,7 @@ class BrokerClient:
 class ClusterClient(BrokerClient):
     """Sends requests to all brokers of a cluster, each at the address that the cluster advertises.
 
-    It first connects to the ``bootstrap_servers`` of ``settings``, or to ``fallback`` if there are none.
+    It first connects to the ``bootstrap_servers`` of ``settings``, or to ``fallback`` if none are set.
     """
 
     def __init__(
@@ -169,24 +174,24 @@ class ClusterClient(BrokerClient):
         super().__init__(settings, settings.bootstrap_servers or fallback, timeout_ms=timeout_ms)
 
     def metadata(self, topics: Sequence[str] | None = ()) -> Metadata:
-        """Return the brokers of the cluster and some topics, or all topics if ``topics`` is None."""
+        """Return the brokers of the cluster and the given topics. If ``topics`` is None, return all topics."""
         return self.run(self._metadata(topics))
 
     def configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
-        """Send all queries at once. Return for each query its configs, or the exception if it failed."""
+        """Send all queries at once. Return, for each query, its configs or the exception that it raised."""
         return self.run(self._configs(queries))
 
     def reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Return the node ids of replicas that a reassignment is adding, by topic and partition number."""
+        """Return the node ids of the replicas that reassignments are adding, for each topic and partition number."""
         return self.run(self._reassignments())
 
     def log_sizes(
         self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]
     ) -> dict[tuple[int, str, int], int]:
-        """Return the sizes of logs in bytes, by node id, topic and partition number.
+        """Return the size in bytes of each partition's log at each broker, by node id, topic and partition number.
 
-        If a log is being moved to another directory, only its copy in the old directory counts. Brokers leave out
-        topics that this client may not describe.
+        If a log is being moved to another directory of its broker, only the copy in the old directory counts. Brokers
+        leave out topics that this client is not authorized to describe.
         """
         return self.run(self._log_sizes(partitions, tuple(node_ids)))
 

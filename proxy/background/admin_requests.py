@@ -77,14 +77,17 @@ class Metadata(NamedTuple):
 
 
 class ConfigKind(IntEnum):
-    """The type of resource that a config belongs to, with Kafka's numbers."""
+    """The type of resource that a config belongs to. The values are those of Kafka's ``ConfigResource.Type``."""
 
     TOPIC = 2
     BROKER = 4
 
 
 class ConfigQuery(NamedTuple):
-    """A query for some configs of the topics or brokers ``names``. If ``node_id`` is None, any broker is asked."""
+    """A query for the configs ``keys`` of the topics or brokers ``names``.
+
+    The query is sent to the broker ``node_id``, or to any broker if that is None.
+    """
 
     kind: ConfigKind
     names: tuple[str, ...]
@@ -184,7 +187,10 @@ _Metadata = (
 
 
 class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
-    """A request for the brokers and some topics, or all topics if ``topics`` is None. It creates no topic."""
+    """A request for the brokers of a cluster and the given topics. It creates no topic.
+
+    If ``topics`` is None, it asks for all topics.
+    """
 
     API_KEY = int(ApiKey.METADATA)
 
@@ -192,7 +198,7 @@ class MetadataRequest(Request[_Metadata]):  # type: ignore[misc]
         self._topics = topics
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request in the version of ``request_struct_class``."""
+        """Return the request as a struct of the protocol version that aiokafka has chosen."""
         if request_struct_class is _MetadataWithIds:
             no_tags: dict[int, bytes] = {}
             with_ids = None if self._topics is None else [(_NO_ID, name, no_tags) for name in self._topics]
@@ -238,7 +244,7 @@ class _DescribeLogDirsV1(_DescribeLogDirsV0):
 
 
 class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
-    """A request for the sizes of the logs that a broker has of some partitions."""
+    """A request to a broker for the sizes of its logs of the given partitions, which are numbers by topic."""
 
     API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
 
@@ -246,12 +252,12 @@ class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]): 
         self._partitions = partitions
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request in the version of ``request_struct_class``."""
+        """Return the request as a struct of the protocol version that aiokafka has chosen."""
         return request_struct_class([(topic, list(indexes)) for topic, indexes in self._partitions.items()])
 
 
 class _Frame(Response):  # type: ignore[misc]
-    """A response that is not decoded. ``decode`` returns the whole frame, with its size in front."""
+    """A response that is not decoded. ``decode`` returns the whole frame, including the size in front of it."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = 0
@@ -268,7 +274,7 @@ class _DescribeClientQuotas(DescribeClientQuotasRequest_v0):  # type: ignore[mis
 
 
 class AllClientQuotasRequest(Request[_DescribeClientQuotas]):  # type: ignore[misc]
-    """A request for the quotas of all entities, in version 0. The answer is the undecoded frame of the response."""
+    """A DescribeClientQuotas request, version 0, for all entities. Its answer is the undecoded response frame."""
 
     API_KEY = int(ApiKey.DESCRIBE_CLIENT_QUOTAS)
     API_VERSION = _DescribeClientQuotas.API_VERSION

@@ -1,6 +1,6 @@
 """Builds the keyword arguments of aiokafka's clients: the addresses of a cluster, the login and the TLS settings.
 
-Each call reads the files of the password and the certificates. It raises ``OSError`` if a file cannot be read or used.
+Each function reads the password and certificate files, and raises ``OSError`` if a file cannot be read or used.
 """
 
 import logging
@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import AdminClient
 
 
 def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
-    """Return all arguments for a client that reads or writes topics."""
+    """Return all arguments for an aiokafka client that reads or writes topics, such as a consumer or a producer."""
     # aiokafka logs each attempt to connect as an error. Failures that matter arrive as exceptions.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     return {
@@ -23,7 +23,7 @@ def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
 
 
 def security(settings: AdminClient) -> dict[str, object]:
-    """Return the arguments for the login and TLS of any client."""
+    """Return only the arguments for login and TLS, which all of aiokafka's clients take."""
     keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
         context = ssl.create_default_context(cafile=settings.ssl_cafile)

@@ -1,4 +1,4 @@
-"""Finds out why this process cannot write to a path that the operator configured, and locks files."""
+"""Explains why this process cannot write to a path that the operator configured, and locks files."""
 
 import errno
 import fcntl
@@ -11,9 +11,9 @@ _MOUNT: Final = "a read-only file system; mount it writable, or use another file
 
 
 def directory_fault(path: Path) -> str | None:
-    """Return why files cannot be written in a directory and how to fix that, or None if they can.
+    """Return why files cannot be written in a directory, with a remedy, or None if they can.
 
-    If the directory does not exist, check whether it can be created.
+    If the directory does not exist, this is about whether it can be created.
     """
     try:
         if path.is_dir():
@@ -29,7 +29,7 @@ def directory_fault(path: Path) -> str | None:
 
 
 def file_fault(path: Path) -> str | None:
-    """Return why a file cannot be written or created and how to fix that, or None if it can."""
+    """Return why a file cannot be written or created, with a remedy, or None if it can."""
     if path.is_dir():
         return f"{path} is a directory; name a file in it"
     if path.exists():
@@ -50,11 +50,11 @@ def _why(path: Path) -> str:
 
 
 def lock_file(path: Path, *, taken: str) -> int:
-    """Lock a file, and create it if needed. Return its descriptor, which releases the lock when it is closed.
+    """Lock a file, and create it if needed. Return its descriptor; closing the descriptor releases the lock.
 
     Raises:
-        OSError: The file cannot be opened, or another process holds the lock (then ``taken`` is the message of the
-            error).
+        OSError: The file cannot be opened, or another process holds the lock. In the second case, ``taken`` is the
+            message of the error.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
     try:

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], *, name: str = "cluster") -> T:
-    """Run ``work`` in a new thread, and return its result. The thread does not delay the end of the process."""
+    """Run ``work`` in a new thread, and return its result. The process does not wait for the thread when it ends."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # so that this future is not cancelled if the task that awaits it is
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()
@@ -29,7 +29,10 @@ def _run(work: Callable[[], T], future: "Future[T]") -> None:
 
 
 class WorkerThread:
-    """One thread that runs functions one after the other. A call runs to its end even if the caller is cancelled."""
+    """A thread that runs functions one after the other, for coroutines.
+
+    A function runs to its end even if the coroutine that awaits its result is cancelled.
+    """
 
     def __init__(self, name: str) -> None:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix=name)
@@ -40,7 +43,7 @@ class WorkerThread:
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, or directly if ``is_small``, which means that the call takes little time."""
+        """Call a function in the thread, or directly if ``is_small``, which says that the call takes little time."""
         return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
 
     def shutdown(self) -> None:

@@ -2,12 +2,13 @@
 
 ``isolated``    is for a method of a connection. After an exception, it ends this connection with ``fail``.
 ``alone``       is for a coroutine that dials, accepts a connection or serves a request. It ends the coroutine.
-``kept_up``     is for a coroutine that must go on. It starts the coroutine again.
-``persisting``  is for a thread that must go on. It starts the work of the thread again.
-``repeated``    is for a timer or deferred work. It calls the function again later.
-``attempt``     is for one of several steps. The other steps still run.
+``kept_up``     is for a coroutine that must not stop. After an exception, it starts the coroutine again.
+``persisting``  is for the work of a thread that must not stop. After an exception, it starts the work again.
+``repeated``    is for a timer or deferred work. After an exception, it calls the function again later.
+``attempt``     is for one of several steps. After an exception, the other steps still run.
 ``watch``       is for all other callbacks of the event loop, such as those that receive data. They have no
-                decorator, which would cost time for each request. After an exception, uvloop closes the transport.
+                decorator, because it would cost time for each request. After an exception, uvloop closes the
+                transport.
 """
 
 import asyncio
@@ -41,25 +42,25 @@ T = TypeVar("T")
 
 
 class Fallible(Protocol):
-    """An object, such as a connection, that can be ended without ending others."""
+    """An object, such as a connection, that can be ended after an error without affecting other objects."""
 
     def fail(self) -> None:
-        """End at once, in any state. May be called again."""
+        """End at once, in any state. This may be called more than once."""
 
 
 F = TypeVar("F", bound=Fallible)
 
 
 def _place(module: str) -> str:
-    """Return a short name of a module of ``proxy``, such as ``server.connection``."""
+    """Return the short name of a module of ``proxy``, such as ``server.connection``."""
     return f"{module.split('.')[2]}.{module.rpartition('.')[2]}"
 
 
 def report(error: BaseException, what: str = "this is a bug of the proxy", *arguments: object) -> None:
     """Log and count an unexpected exception. May be called from any thread.
 
-    ``what`` is the text for the log. It says what the exception leads to, and may have placeholders (%s) for
-    ``arguments``.
+    ``what`` is the text of the log message. It describes the consequence of the exception, and may contain placeholders
+    (%s) for ``arguments``.
     """
     frames = [(frame.f_globals.get("__name__", ""), line) for frame, line in walk_tb(error.__traceback__)]
     own = [one for one in frames if one[0].startswith(_PACKAGE) and one[0] != __name__]
@@ -76,7 +77,7 @@ def report(error: BaseException, what: str = "this is a bug of the proxy", *argu
 
 
 def watch(loop: asyncio.AbstractEventLoop) -> None:
-    """Report every exception that a callback of this event loop raises and that nothing else handles."""
+    """Log and count each exception that a callback of this event loop raises and that nothing else handles."""
     loop.set_exception_handler(_handle)
 
 
@@ -89,7 +90,7 @@ def _handle(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
 
 
 def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, P], T | None]:
-    """Decorate a method. If it raises an exception, report this, call ``fail`` of its object, and return None."""
+    """Decorate a method. If it raises an exception, report this, call the object's ``fail``, and return None."""
     is_beginning = method.__name__ == "connection_made"
 
     @wraps(method)
@@ -107,7 +108,7 @@ def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
 
 
 def repeated(method: Callable[P, None]) -> Callable[P, None]:
-    """Decorate a function so that it runs again after an exception, every second until it succeeds."""
+    """Decorate a function so that, after an exception, it is called again every second until it succeeds."""
 
     @wraps(method)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -129,10 +130,10 @@ def attempt(step: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> Non
 
 
 async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[], object] | None = None) -> T | None:
-    """Await ``work()`` and return its result. After an exception, report it, call ``fail`` and return None.
+    """Await ``work()`` and return its result. If it raises an exception, report this, call ``fail`` and return None.
 
-    ``work`` is a function that makes a coroutine. If ``work`` were a coroutine and the task was cancelled at once,
-    Python would warn that the coroutine was never awaited.
+    ``work`` is a function that creates the coroutine. If it were the coroutine itself, and the task was cancelled
+    before it started, Python would warn that the coroutine was never awaited.
     """
     try:
         return await work()
@@ -144,7 +145,7 @@ async def alone(work: Callable[[], Coroutine[Any, Any, T]], *, fail: Callable[[]
 
 
 async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
-    """Await ``work()``. After an exception, report it, and await ``work()`` again a second later."""
+    """Await ``work()`` until it returns. After each exception, report it, wait a second, and begin again."""
     while True:
         try:
             await work()
@@ -156,7 +157,10 @@ async def kept_up(work: Callable[[], Coroutine[Any, Any, object]]) -> None:
 
 
 def persisting(work: Callable[[], object]) -> Callable[[], None]:
-    """Return a function for a thread. It calls ``work``, and does so again a second after each exception."""
+    """Return a function for a thread, which calls ``work`` until it returns.
+
+    After each exception, it reports the exception, waits a second, and calls ``work`` again.
+    """
 
     def run() -> None:
         while True:

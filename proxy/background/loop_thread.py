@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """Runs coroutines for other threads, which wait for the results. ``close`` runs ``on_close`` last."""
+    """Runs coroutines on the event loop of a thread, for callers in other threads.
+
+    ``close`` runs ``on_close`` as the last coroutine, for example to close connections.
+    """
 
     def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._on_close = on_close
@@ -30,7 +33,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run ``work`` on the thread's event loop, and return its result.
+        """Run ``work`` on the thread's event loop. Wait for its result and return it.
 
         Raises:
             ConnectionAbortedError: ``close`` was called before ``work`` ended.
@@ -50,7 +53,7 @@ class LoopThread:
             self._calls.discard(future)
 
     def close(self) -> None:
-        """End the thread, and wait for its end. Calls of ``run`` that are waiting in other threads fail."""
+        """Run ``on_close``, and end the thread. Calls of ``run`` that are still waiting in other threads fail."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True

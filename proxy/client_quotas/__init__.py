@@ -1,10 +1,10 @@
 """Changes quotas while the proxy runs. Administrators set them, or the proxy reads them from a topic or the brokers.
 
-A rule has the limits of an entity (a user, a client-id, both, or an IP address). It may also have terms, such as an
-expiry or a schedule (``config.terms``). A rule is in force while the proxy enforces its limits.
+A rule contains the limits of an entity (a user, a client-id, both, or an IP address). It may also contain terms, such
+as an expiry or a schedule (``config.terms``). A rule is in force while the proxy enforces its limits.
 
 manager         answers administrators' requests
-api             has the interface of ``manager`` for a client's session
+api             defines the interface between ``manager`` and a client's session
 alter_handler   makes the changes of a request: decides on them, stores them, applies them, and audits them
 rule_applier    applies rules when the store, the configuration file, the time or the address of a host changes
 rule_timer      waits for the times at which rules begin or end

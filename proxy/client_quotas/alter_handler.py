@@ -1,4 +1,4 @@
-"""Decides on the changes that administrators request, stores them, applies them, and audits them."""
+"""Decides which of the changes that an administrator requests are allowed, and stores, applies and audits them."""
 
 import asyncio
 import logging
@@ -41,9 +41,10 @@ _SUMMED_UP_AFTER_S: Final = 1.0
 
 
 class AlterTask(NamedTuple):
-    """A request to change quotas. ``terms`` has changes of terms, such as an expiry, which Kafka lacks.
+    """A request to change quotas, from Kafka's AlterClientQuotas API or from the admin port.
 
-    If ``is_small``, the work on the request is done on the event loop, otherwise in a thread.
+    ``terms`` contains the requested changes to terms, such as an expiry, which Kafka's API does not have. If
+    ``is_small`` is True, the request is processed on the event loop, otherwise in a thread.
     """
 
     request: AlterRequest
@@ -53,7 +54,7 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Handles requests to change quotas, one at a time. The store applies the changes through ``applier``."""
+    """Handles requests to change quotas, one at a time. The store applies each stored change through ``applier``."""
 
     def __init__(
         self,
@@ -72,7 +73,7 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Write the summaries of the audit log once a second, until cancelled."""
+        """Write the summaries of the audit log (``audit.summary``) once a second, until cancelled."""
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -91,7 +92,7 @@ class AlterHandler:
         return altered
 
     async def _try(self, task: AlterTask) -> tuple[QuotasAltered, bool]:
-        """Return the results of a request, and whether it was refused as a whole."""
+        """Return the results of a request, and whether the whole request was refused."""
         # The rate is limited before any I/O, because a client may repeat its request without end.
         wait_ms = self._change_log.wait_ms(task.origin)
         if wait_ms:
@@ -125,7 +126,7 @@ class AlterHandler:
     def _decide(
         self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
     ) -> tuple[Decision, QuotasAltered]:
-        """Return the changes to make, and the results of the request if these changes succeed."""
+        """Return the changes to make, and the results that the request has if these changes succeed."""
         rules = self._applier.rules
 
         def hidden(entity: Entity) -> HiddenRule | None:
@@ -147,9 +148,9 @@ class AlterHandler:
         return decision, QuotasAltered(decision.results, found)
 
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
-        """Store and apply changes. Returns an error if it is unknown whether the changes are stored.
+        """Store and apply changes. Return an error if it is unknown whether the changes are stored, otherwise None.
 
-        Raises NotKeptError if the changes are not stored.
+        Raises NotKeptError if the changes are certainly not stored.
         """
         try:
             await self._store.keep(changes, before)
@@ -185,7 +186,7 @@ class AlterHandler:
 
 
 def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int, message: str) -> QuotasAltered:
-    """Return the results of a request that is refused as a whole."""
+    """Return the results of a request all of whose changes are refused with the same error."""
     results = refuse_alter(task.request, error_code, message)
     return QuotasAltered(results, outcomes(task.request.alterations, results, (), rules, task.terms))
 

@@ -40,8 +40,8 @@ class Family(NamedTuple):
 class Namespace:
     """Creates metrics with names that begin with ``prefix``.
 
-    If ``sums_duplicates`` is true, samples with the same labels are added up, because the same name may stand for two
-    brokers.
+    If ``sums_duplicates`` is True, samples of a metric with the same labels are added up, because two brokers may have
+    the same name in the labels.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:
@@ -57,13 +57,19 @@ class Namespace:
         return self._family(f"{name}_total", help_, samples)
 
     def table(self, metrics: "Iterable[Metric[_T]]", rows: Sequence[tuple[str, _T]]) -> Iterator[Family]:
-        """Yield each of ``metrics`` with a sample for each row. A row is labels, and the object to read values from."""
+        """Yield each of ``metrics`` with a sample for each row.
+
+        A row contains the labels of its samples, and the object from which the metrics read their values.
+        """
         for name, help_, read in metrics:
             values = ((text, read(one)) for text, one in rows)
             yield self._family(name, help_, [(text, float(value)) for text, value in values if value is not None])
 
     def single_values(self, metrics: "Iterable[Metric[_T]]", source: _T | None) -> Iterator[Family]:
-        """Yield each of ``metrics`` with one value, read from ``source``. Yield nothing if ``source`` is None."""
+        """Yield each of ``metrics`` with one value, read from ``source``, and no labels.
+
+        If ``source`` is None, yield nothing.
+        """
         return self.table(metrics, [("", source)]) if source is not None else iter(())
 
     def _family(self, name: str, help_: str, samples: Iterable[tuple[str, float]]) -> Family:
@@ -96,7 +102,7 @@ def labels(**values: str) -> str:
 
 
 def summed(samples: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
-    """Add up samples with the same labels, because Prometheus would drop all but one of them."""
+    """Add up samples with the same labels, because Prometheus would keep only one of them."""
     sums: dict[str, float] = {}
     for text, value in samples:
         sums[text] = sums.get(text, 0) + value
@@ -104,7 +110,7 @@ def summed(samples: Iterable[tuple[str, float]]) -> Iterable[tuple[str, float]]:
 
 
 def write(families: Iterable[Family], rest: Rest = rest) -> Iterator[bytes]:
-    """Yield the metrics as text, in pieces, and call ``rest`` after each piece."""
+    """Yield the metrics in Prometheus' text format, in pieces, and call ``rest`` after each piece."""
     for family in families:
         name = family.name
         lines = [f"# HELP {name} {family.help}\n# TYPE {name} {family.type}\n"]

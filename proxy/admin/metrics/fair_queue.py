@@ -1,4 +1,8 @@
-"""Reads the metrics of fair call queues: the queue and slots of each broker, the levels and users of each listener."""
+"""Reads the metrics of fair call queues.
+
+Each broker has a queue of requests, and slots for the requests that it works on. Each listener has priority levels and
+users.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -48,7 +52,10 @@ Named = tuple[str, BrokerQueue]
 
 
 def fair_queue_metrics(queues: Sequence[Named], listeners: Sequence[ListenerState]) -> Iterator[Family]:
-    """Yield the metrics of fair call queues, or nothing if no listener has ever had such a queue."""
+    """Yield the metrics of fair call queues, or nothing if no listener has ever had such a queue.
+
+    ``queues`` contains the address and the queue of each broker that has a queue.
+    """
     priorities = [(one.name, one.priorities) for one in listeners if one.priorities is not None]
     if queues:
         yield from _of_brokers([(name, queue.dispatcher) for name, queue in queues])

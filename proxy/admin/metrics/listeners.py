@@ -18,7 +18,7 @@ _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
 
 
 class Reloads(Protocol):
-    """The part of ``proxy.server.config_reloader.Reloader`` that the metrics use."""
+    """The results of reloading the configuration file, as the metrics read them from ``server.config_reloader``."""
 
     last_reload_successful: bool
     last_reload_timestamp_seconds: float
@@ -108,7 +108,7 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
 
 
 def certificate_metrics(server: Server) -> Iterator[Family]:
-    """Yield the metrics of each listener's certificate files, towards clients and towards brokers."""
+    """Yield the metrics of each listener's certificate files, both for TLS with clients and for TLS with brokers."""
     contexts = [
         (labels(listener=listener.name, side=side), server.tls[settings])
         for listener in server.started_with.listeners
@@ -119,7 +119,10 @@ def certificate_metrics(server: Server) -> Iterator[Family]:
 
 
 def latency_metric(listeners: Iterable[ListenerState]) -> Family:
-    """Return a histogram of the time that the proxy adds to a request and its response, for each API."""
+    """Return a histogram, by API, of the time that a request and its response spend in the proxy.
+
+    The time for which the proxy throttles them is excluded.
+    """
     counts: dict[int, list[int]] = {}
     sums_ns: dict[int, int] = {}
     for listener in listeners:

@@ -100,7 +100,11 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
 
 
 def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
-    """Yield the metrics of the topic of ``quotas_from`` and of the store's topic. None means no such topic."""
+    """Yield the metrics of the topics that contain quotas.
+
+    ``rules`` reads the topic of the setting ``quotas_from``, and ``store`` the topic with the quotas that clients set
+    through the proxy. Either is None if there is no such topic.
+    """
     yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
     yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
 

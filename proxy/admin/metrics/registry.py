@@ -1,7 +1,7 @@
 """Collects every metric of the proxy.
 
-Metrics that only this proxy has use base units. Metrics that Kafka also has use the names that exporters give to
-Kafka's JMX metrics.
+Metrics that only this proxy has use base units, such as seconds and bytes. Metrics that Kafka also has use the names
+that Prometheus exporters give to Kafka's JMX metrics.
 """
 
 from collections.abc import Iterator

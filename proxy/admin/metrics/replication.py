@@ -1,6 +1,6 @@
 """Reads the metrics of throttled replication (KIP-73), such as rates and limits of brokers and of paths.
 
-A path leads from the broker or rack of a leader to the broker or rack of a follower.
+A path leads from a leader's broker or rack to a follower's broker or rack.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,7 +69,10 @@ def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int)
 
 
 def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
-    """Yield the lag of each follower, summed over its partitions, and the rate of each throttled partition."""
+    """Yield two metrics: the lag of each follower, and the rate of writes to each throttled partition.
+
+    The lag of a follower is the sum over its throttled partitions.
+    """
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}
     for listener in listeners:

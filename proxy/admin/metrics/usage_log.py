@@ -1,4 +1,7 @@
-"""Reads the metrics of the usage log, such as whether it can be written and how many records are queued."""
+"""Reads the metrics of the usage log, such as whether it can be written and how many records are queued.
+
+The usage log records the usage of each entity in each interval.
+"""
 
 from collections.abc import Iterator
 from typing import Final

@@ -41,7 +41,7 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
     """Return the user name to which the first matching rule maps a distinguished name.
 
     Raises:
-        NoMatchingRule: If no rule matches.
+        NoMatchingRule: If no rule matches, or if the name would have to be matched but cannot be matched safely.
     """
     for rule in rules:
         if rule.pattern is None:
@@ -54,9 +54,9 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
 
 
 def _can_be_matched(name: str) -> bool:
-    """Return whether Python and Java are sure to agree on which patterns match a name.
+    """Return whether a name can be matched safely, with the same result as in Java.
 
-    They may differ if the name is too long, or if it ends in a line end, before which Java's ``$`` also matches.
+    A name that is too long would take too much time. If a name ends in a line end, Java's ``$`` also matches before it.
     """
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 
