@@ -192,7 +192,7 @@ def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int,
 
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
-    """Put ``error`` in the results of the changes, because it is unknown whether the changes are stored."""
+    """Return the results with ``error`` for each change, because it is unknown whether the changes are stored."""
     results, found = list(altered.results), list(altered.outcomes)
     for index, outcome in enumerate(found):
         if outcome.new != outcome.old:

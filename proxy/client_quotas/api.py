@@ -1,7 +1,7 @@
 """Defines the interface through which a client's session submits administrators' requests about client quotas.
 
-The proxy answers these requests itself. A ticket is a request that waits for its answer. The later requests of the
-connection wait, too (``proxy.session.handlers.quota_requests``).
+The proxy answers these requests itself. A ticket is a request that waits for its answer. Until the answer is ready, the
+later requests on the same connection wait, too (``proxy.session.handlers.quota_requests``).
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,10 @@ QuotaRequest = DescribeRequest | AlterRequest
 
 
 class QuotasAltered(NamedTuple):
-    """The results of a request to change quotas: ``results`` for Kafka's API, and more detailed ``outcomes``."""
+    """The results of a request to change quotas.
+
+    ``results`` is for the response in Kafka's API. ``outcomes`` has more detail, for the audit log and the admin port.
+    """
 
     results: tuple[Altered, ...]
     outcomes: tuple[Outcome, ...]
@@ -55,25 +58,25 @@ class QuotasAltered(NamedTuple):
 
 
 class TicketOwner(Protocol):
-    """The connection that waits for the answer to a ticket."""
+    """The object that waits for the answer to a ticket, such as a client's connection."""
 
     def take_turn(self) -> None:
-        """Resume the connection, because the answer is ready."""
+        """Go on, because the answer is ready."""
 
     def fail(self) -> None:
-        """Close the connection, because an internal error prevented the answer."""
+        """Give up, because an internal error prevented the answer. A connection is closed."""
 
 
 class Ticket:
-    """A request that waits for its answer. It has either a ``frame`` of Kafka's protocol or ``changes``.
+    """A request that waits for its answer. It contains either a ``frame`` of Kafka's protocol or ``changes``.
 
     Attributes:
         frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
-        owner: The ``TicketOwner`` that is called when the answer is ready.
-        changes: The changes that the admin port requests. None if the ticket has a frame or was dropped.
+        owner: The ``TicketOwner`` that is called when the answer is ready. None if the ticket was dropped.
+        changes: The changes that were requested through the admin port. None if the ticket has a frame or was dropped.
         answer: The whole response to ``frame``, or None until it is ready.
         altered: The results of ``changes``, or None until they are ready.
-        error: Why the frame cannot be read. Such a frame gets no answer.
+        error: Why the frame cannot be read, or None. A frame that cannot be read gets no response.
     """
 
     __slots__ = ("altered", "answer", "changes", "error", "frame", "is_dropped", "origin", "owner")
@@ -89,20 +92,23 @@ class Ticket:
         self.is_dropped = False
 
     def drop(self) -> None:
-        """Stop waiting for the answer. If the work on the request has begun, the work goes on."""
+        """Stop waiting for the answer. If work on the request has begun, it is still completed."""
         self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
 
 class QuotaRequestHandler(Protocol):
-    """Answers the requests of administrators about quotas."""
+    """Answers administrators' requests about quotas in place of a broker."""
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Queue a request and return its ticket, or None if the queue is full. The answer wakes ``owner``."""
+        """Queue a request and return its ticket, or None if the queue is full.
+
+        When the answer is ready, ``owner``, which is a ``TicketOwner``, is called.
+        """
 
 
 class Administration(NamedTuple):
-    """Says how a listener treats requests about quotas. Its ``handler`` answers the requests of ``admins``."""
+    """A listener's settings for requests about quotas. ``handler`` answers the requests of the users ``admins``."""
 
     admins: frozenset[str]
     forwards: bool  # whether requests of other principals are forwarded to the broker; otherwise they are refused
@@ -110,11 +116,14 @@ class Administration(NamedTuple):
     listener: str = ""
 
     def is_answered_here(self, principal: str) -> bool:
-        """Return whether the proxy itself answers requests of ``principal`` about quotas. If not, the broker does."""
+        """Return whether the proxy itself answers a user's requests about quotas, if only by refusing them.
+
+        Otherwise it forwards them to the broker.
+        """
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:
-        """Return the maximum size of a request from ``principal`` that the proxy answers itself."""
+        """Return the maximum size of a user's request about quotas, if the proxy answers or refuses it itself."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 
@@ -129,7 +138,7 @@ def refusal(
     error_code: int = CLUSTER_AUTHORIZATION_FAILED,
     message: str = CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 ) -> bytes:
-    """Return the response that refuses a request as a whole, by default because the client is not authorized."""
+    """Return the response that refuses the whole request, by default because the client is not authorized."""
     if isinstance(request, DescribeRequest):
         return write_describe_response(
             refuse_describe(error_code, message),

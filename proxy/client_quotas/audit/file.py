@@ -1,7 +1,7 @@
-"""Writes the file of the audit log. Its functions block, so they must not be called on the event loop.
+"""Writes the file of the audit log. All functions block, so they must not be called on the event loop.
 
-Each write opens the file again if it was renamed, as by logrotate. Lines are only appended, and are not synced to the
-disk, because the quotas themselves are in the store.
+If the file was renamed, for example by logrotate, the next write creates a new one. Lines are appended without a sync
+to the disk, because the quotas themselves are safe in the store.
 """
 
 import logging
@@ -40,7 +40,7 @@ class AuditFile:
             raise StartError(("store", "audit_log"), fault) from error
 
     def append(self, lines: Sequence[bytes], *, now_ms: int) -> None:
-        """Append lines that end with a newline. If this fails, count them as lost and log an error."""
+        """Append lines, each of which ends with a newline. If this fails, count them as lost and log an error."""
         try:
             self._follow_name()
             self._write(b"".join(lines))
@@ -55,7 +55,7 @@ class AuditFile:
                 )  # fmt: skip
 
     def close(self) -> None:
-        """Close the file. May be called again."""
+        """Close the file. This may be called more than once."""
         file, self._file = self._file, -1
         if file >= 0:
             # Even if close fails, the file is closed (see close(2)).
@@ -68,7 +68,7 @@ class AuditFile:
         self._is_torn = size_bytes > 0 and os.pread(self._file, 1, size_bytes - 1) != b"\n"
 
     def _follow_name(self) -> None:
-        """Open the file again if it was renamed or removed."""
+        """Open the file if it is not open. If it was renamed or removed, create a new one and open that."""
         if self._file >= 0:
             ours = os.fstat(self._file)
             with suppress(FileNotFoundError):

@@ -32,7 +32,10 @@ def now_ms() -> int:
 
 
 class ChangeLog:
-    """Counts, limits and logs the changes at one proxy. ``counts`` has the number of entities by outcome."""
+    """Counts and limits the changes that administrators make at one proxy, and writes them to the audit log.
+
+    ``counts`` contains, for each result in ``COUNTED``, how many requested changes of one entity had it.
+    """
 
     def __init__(self, store: Store) -> None:
         self.counts: Counter[str] = Counter()
@@ -58,12 +61,15 @@ class ChangeLog:
         return 0 if self._audit is None else self._audit.lost
 
     def open(self) -> None:
-        """Open the audit log, if there is one, before any client is served. Raises StartError if this fails."""
+        """Open the audit log, if there is one, before any client is served. Raises StartError if that fails."""
         if self._audit is not None:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return how long a client must wait before its next change, or 0. Logs one refusal a minute at most."""
+        """Return for how many milliseconds the proxy accepts no more changes, or 0 if it accepts one now.
+
+        The caller refuses the change of ``origin`` in this time. This is logged at most once a minute.
+        """
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
             self._logged_ms = now_ms()
@@ -75,11 +81,11 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Count changed entities towards the rate limit."""
+        """Charge a number of changed entities to the rate limit."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
-        """Add the outcomes of a request to ``counts``."""
+        """Add the results of a request to ``counts``, one for each entity."""
         for outcome in outcomes:
             is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
             self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
@@ -87,7 +93,10 @@ class ChangeLog:
     def write(
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
     ) -> None:
-        """Write the outcomes of a request to the audit log, if there is one. A failure is logged, not raised."""
+        """Write the outcomes of a request to the audit log, if there is one. An error is logged, not raised.
+
+        ``unix_ms`` is the Unix time of the request. If ``is_refused_whole`` is True, the request gets a single line.
+        """
         now = now_ms()
         lines = audit_lines(
             outcomes, origin, self._summaries,
@@ -96,12 +105,12 @@ class ChangeLog:
         self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write the summaries that are due, or all if ``is_end``. Must be called in the thread of ``write``."""
+        """Write the summaries that are due, or all of them if ``is_end``. Call this in the same thread as ``write``."""
         now = now_ms()
         self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 
     def close(self) -> None:
-        """Write the summaries that are left, and close the audit log."""
+        """Write all remaining summaries, and close the audit log."""
         if self._audit is not None:
             self.write_summaries(is_end=True)
             self._audit.close()

@@ -1,7 +1,7 @@
 """Limits how many entities are changed per second, so that a busy client floods neither the disk nor other proxies.
 
-The limit is a token bucket as in KIP-599. A request with any number of changes is accepted if the bucket has 0 tokens
-or more, and may make the number negative. The bucket holds the tokens of ten seconds.
+The limit is a token bucket as in KIP-599. While the number of tokens is not negative, the next request is accepted,
+however many changes it has, and may make the number negative. At most the tokens of ten seconds are saved up.
 """
 
 from math import ceil
@@ -13,9 +13,9 @@ _SAVED_MS: Final = 10_000
 
 
 class ChangeLimit:
-    """The limit of one proxy, or no limit if ``changes_per_second`` is None.
+    """The limit on changes at one proxy. If ``changes_per_second`` is None, there is no limit.
 
-    ``now_ms`` is the time of a monotonic clock.
+    ``now_ms`` is the time of a monotonic clock, here and in the methods.
     """
 
     def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
@@ -27,7 +27,7 @@ class ChangeLimit:
         )
 
     def wait_ms(self, *, now_ms: int) -> int:
-        """Return how many milliseconds must pass before the next request is accepted. Takes no tokens."""
+        """Return how many milliseconds must pass before the next request is accepted. This takes no tokens."""
         if self._bucket is None or self._rate is None:
             return 0
         tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""Formats the lines of the audit log, which have the client, its change and the outcome as JSON in ASCII.
+"""Formats the lines of the audit log. Each line is JSON in ASCII, with the client, the change and the outcome.
 
 This is a line:
 
@@ -6,8 +6,8 @@ This is a line:
      "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
-If a name is null, the entity is the default. If a limit or term in ``asked`` is null, the client asks to remove it. If
-``old`` or ``new`` is null, the entity had or has no rule.
+If a name is null, it stands for the default entity. If a limit or term in ``asked`` is null, the client asks to remove
+it. If ``old`` is null, the entity had no rule before. If ``new`` is null, it has none now.
 
 ``result`` is one of these:
 
@@ -19,11 +19,11 @@ If a name is null, the entity is the default. If a limit or term in ``asked`` is
 
 The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
 
-If a request was refused as a whole, it has one line with ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
-and ``new``. All entities that a request left unchanged have one such line, too.
-
-Each applied or unknown change has its own line. The other results are summed up (``audit.summary``). The line of a
-summary has the number of ``entities`` from ``since`` to ``time``, and the fields of the last attempt.
+Each applied or unknown change has its own line. Fewer lines are written for the other results. A request that was
+refused as a whole has one line, with a number such as ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
+and ``new``. So have all entities together that a request left unchanged. And if such lines repeat, they are summed up
+(``audit.summary``): a summary has the number of ``entities`` from ``since`` to ``time``, and otherwise the fields of
+the last attempt.
 """
 
 import json
