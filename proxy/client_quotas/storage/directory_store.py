@@ -1,4 +1,4 @@
-"""Stores quotas in a directory of this proxy. Each change is written to the disk before it is applied."""
+"""Stores quotas in a local directory that no other proxy uses. Each change is on the disk before it is applied."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,10 @@ log = logging.getLogger(__name__)
 
 
 class DirectoryStore:
-    """A ``QuotaStore`` in a directory. ``stored`` is a view of the rules that ``apply`` has put in force.
+    """A ``QuotaStore`` in a directory.
+
+    ``apply`` is called with stored changes and makes the proxy apply them. ``stored`` is a view of all stored rules,
+    which ``apply`` keeps up to date.
 
     Attributes:
         failures: The number of writes that failed.
@@ -36,7 +39,7 @@ class DirectoryStore:
         self._apply = apply
 
     async def open(self) -> None:
-        """Lock and read the directory, and apply the stored rules. See ``QuotaStore.open`` for the errors."""
+        """Lock and read the directory, and apply the stored rules. ``QuotaStore.open`` lists the errors."""
         read = await self._thread.run(self.database.open)
         await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
@@ -65,7 +68,7 @@ class DirectoryStore:
         await self._apply(changes)
 
     async def close(self) -> None:
-        """Close the database, then end the thread that writes to it."""
+        """Close the database, and stop the thread that writes to it."""
         await self._thread.run(self.database.close)
         self._thread.shutdown()
 

@@ -39,12 +39,16 @@ class OldFormatError(Exception):
 
 
 def old_files(directory: Path) -> list[Path]:
-    """Return the journals and snapshots in a directory, the oldest first."""
+    """Return the paths of the journals and snapshots in a directory, ordered by the number in their name."""
     return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
 
 
 def read_old_files(directory: Path) -> dict[Entity, StoredRule]:
-    """Return the rules as they were after the last acknowledged change."""
+    """Return the rules in the journals and snapshots of a directory, as they were after the last acknowledged change.
+
+    Raises:
+        OldFormatError: A file is damaged or missing, or this version does not understand it.
+    """
     files = old_files(directory)
     snapshots = [path for path in files if path.suffix == ".snapshot"]
     rules: dict[Entity, StoredRule] = {}
@@ -71,7 +75,10 @@ class _Line(NamedTuple):
 
 
 class _File:
-    """Reads one file line by line. ``header`` is the content of the first line. ``after`` is the number in its name."""
+    """Reads one journal or snapshot, line by line.
+
+    ``header`` is the content of the file's first line. ``after`` is the number in the file's name.
+    """
 
     def __init__(self, path: Path, after: int) -> None:
         self._name = path.name

@@ -1,14 +1,14 @@
-"""Keeps the rules of a store in an SQLite database. All calls block, so they must not be made on the event loop.
+"""Stores rules in an SQLite database. All calls block, so they must not be made on the event loop.
 
     quotas.db        one table of rules, in the format of ``formats.stored_rule``
     quotas.db-wal    SQLite's log, with the changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
     lock             a file that a running proxy keeps locked
-    *.imported       files of an earlier version, with rules that are in quotas.db now
+    *.imported       files of an earlier version, whose rules are in quotas.db now
     *.damaged        damaged files, which are not used any more
 
 A change is on the disk when ``write`` returns, because SQLite syncs its log before a transaction ends
-(synchronous=FULL). The commands ``check`` and ``explain`` can read the store of a running proxy.
+(synchronous=FULL). The commands ``check`` and ``explain`` can read the store while a proxy uses it.
 """
 
 import errno
@@ -58,7 +58,7 @@ _ERRNO: Final = {
 
 
 class UnusableStoreError(Exception):
-    """Raised if this version cannot read the store. The text gives the reason, and what the operator can do."""
+    """Raised if this version cannot read the store. The message gives the reason and tells the operator what to do."""
 
 
 class UncertainWriteError(OSError):
@@ -66,15 +66,15 @@ class UncertainWriteError(OSError):
 
 
 class StoredRules(NamedTuple):
-    """The rules that were read from a store, and what could not be read.
+    """The rules that were read from a store, and descriptions of the rules that could not be read.
 
-    A copy is a store with the rules of a topic. Only a copy may be read in part.
+    A store may be a copy of the rules in a topic. Only a copy can be used if some of its rules cannot be read.
 
     Attributes:
         rules: The rules that were read.
-        not_understood: A text for each rule that this version does not understand.
+        not_understood: A message for each rule that this version does not understand.
         damage: Why the rest of the file could not be read, or None if all was read.
-        is_written: Whether the database exists and has exactly these rules. If not, it must be created.
+        is_written: Whether the database exists and contains exactly these rules. If not, it must be created.
     """
 
     rules: dict[Entity, StoredRule]
@@ -84,7 +84,7 @@ class StoredRules(NamedTuple):
 
     @property
     def left_out(self) -> str | None:
-        """A text about the rules that were not understood, or None if there are none."""
+        """A message about the rules that were not understood, or None if there are none."""
         if not self.not_understood:
             return None
         first, *others = self.not_understood
@@ -93,7 +93,7 @@ class StoredRules(NamedTuple):
 
 
 def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
-    """Read a store without changing it. A running proxy may be using the store.
+    """Read the rules of a store without changing any file. A running proxy may be using the store.
 
     If ``is_copy`` is true, the store is a copy of a topic's rules, and rules that cannot be read are skipped.
 
@@ -122,9 +122,12 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
 
 
 class RuleDatabase:
-    """The database of one proxy. Call ``open`` first and ``close`` last, and make all calls in one thread.
+    """The SQLite database in which one proxy stores rules.
 
-    If ``is_copy`` is true, the store is a copy of a topic's rules, and damaged files of the copy are set aside.
+    Call ``open`` first and ``close`` last, all in the same thread.
+
+    If ``is_copy`` is true, the database is a copy of a topic's rules, and damaged files of the copy are renamed and
+    replaced.
 
     Attributes:
         log_bytes: The size of SQLite's log, for metrics.
@@ -196,7 +199,10 @@ class RuleDatabase:
             os.close(lock)
 
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Create a database with these rules, under a temporary name until it is complete."""
+        """Create a database file with these rules, named ``_IMPORT``.
+
+        The file has another name until it is complete.
+        """
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
             left_by_a_crash.unlink()
@@ -209,7 +215,10 @@ class RuleDatabase:
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """Remove a failed write from SQLite's log, and raise its error as ``OSError``."""
+        """Undo a failed write, so that SQLite does not find it in its log after a restart.
+
+        Raise ``error`` as an ``OSError``.
+        """
         code = _primary_code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             self.damaged_files = 1
@@ -289,7 +298,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
-    """Write rules in one transaction, and remove those that are None. ``rules`` may be empty."""
+    """Write rules in one transaction. A value of None deletes the rule of an entity. The transaction may be empty."""
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")
@@ -322,7 +331,7 @@ def _as_os_error(error: sqlite3.Error) -> OSError:
 
 
 def _files_of(database: Path) -> list[Path]:
-    """Return the existing files of an SQLite database, such as its log."""
+    """Return the existing files that belong to an SQLite database: the database itself and SQLite's logs."""
     names = (database.with_name(f"{database.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
     return [path for path in names if path.exists()]
 
@@ -337,7 +346,7 @@ def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
 
 
 def _make(directory: Path) -> None:
-    """Create a directory and its missing parents, and sync their names to the disk."""
+    """Create a directory and its missing parents, and sync the new directory entries to the disk."""
     missing = [path for path in (directory, *directory.parents) if not path.exists()]
     directory.mkdir(parents=True, exist_ok=True)
     for path in missing:

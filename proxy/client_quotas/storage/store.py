@@ -1,4 +1,4 @@
-"""Defines the interfaces of a quota store, and of the writer of a store that is a Kafka topic."""
+"""Defines the interface of a quota store, and of the writer that a store in a Kafka topic uses."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -12,10 +12,10 @@ ApplyChanges: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 
 
 class NotKeptError(Exception):
-    """Raised if changes were not stored, or if the outcome is unknown. The client gets the text.
+    """Raised if changes were not stored, or if it is unknown whether they were. The client receives the message.
 
     Attributes:
-        error_code: The error code of Kafka that the client gets.
+        error_code: Kafka's error code for the response to the client.
         may_hold: True if the changes may have been stored, or may be stored later.
     """
 
@@ -26,18 +26,22 @@ class NotKeptError(Exception):
 
 
 class QuotaStore(Protocol):
-    """Keeps the rules that clients set through the proxy.
+    """Stores the rules that clients set through the proxy.
 
-    A store passes all its rules to an ``ApplyChanges`` function when it is opened. Later it passes each stored change.
+    A store passes all its rules to an ``ApplyChanges`` function when it is opened. After that, it passes each change as
+    soon as the change is stored.
     """
 
     @property
     def name(self) -> str:
-        """The place of the store, such as a directory or a topic. Lists of rules show this name as the source."""
+        """The place of the store, such as a directory or a topic.
+
+        Where rules are listed, this name is shown as their source.
+        """
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The entities with rules that cannot be changed through the proxy, and the place of each rule."""
+        """The entities whose rules cannot be changed through the proxy, with the place of each such rule."""
 
     async def open(self) -> None:
         """Read the stored rules and apply them, before the proxy serves clients.
@@ -51,16 +55,18 @@ class QuotaStore(Protocol):
         """Do the background work of the store, if it has any, until cancelled."""
 
     async def catch_up(self) -> None:
-        """Apply all acknowledged changes, also those of other proxies, before the manager decides on the next change.
+        """Apply all acknowledged changes, including those of other proxies.
+
+        The manager then decides on the next change.
 
         Raises:
             NotKeptError: The store cannot find out which changes were acknowledged.
         """
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Store all of ``changes``, or none of them, and apply them. The caller awaits each call before the next.
+        """Store all of ``changes``, or none of them, and apply them. Make only one call at a time.
 
-        ``before`` holds the previous rules of the changed entities, from which the changes were computed.
+        ``before`` contains the previous rules of the changed entities, from which the changes were computed.
 
         Raises:
             NotKeptError: The changes were not stored, or the outcome is unknown (``may_hold``).
@@ -78,11 +84,11 @@ Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """Raised if a ``TopicWriter`` cannot write to its topic, or read from it.
+    """Raised if a ``TopicWriter`` cannot write to its topic or read from it.
 
     Attributes:
         may_be_there: True if the records may be in the topic, or may be appended later.
-        is_final: True if another attempt to write the same records would fail, too.
+        is_final: True if another attempt to write the same records would also fail.
     """
 
     def __init__(self, message: str, *, may_be_there: bool = False, is_final: bool = False) -> None:
@@ -92,7 +98,7 @@ class NotWrittenError(Exception):
 
 
 class TopicWriter(Protocol):
-    """Writes records to a topic, with one call at a time. A call that fails raises ``NotWrittenError``."""
+    """Writes records to a topic. Make only one call at a time. A call that fails raises ``NotWrittenError``."""
 
     async def end_offset(self) -> int:
         """Return the end offset of the topic: the offset of the last record plus 1."""

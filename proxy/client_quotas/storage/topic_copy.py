@@ -1,4 +1,4 @@
-"""Keeps a copy of a topic's rules on the disk. The proxy uses the copy if the topic cannot be read at the start."""
+"""Keeps a local copy of a topic's rules. The proxy uses the copy if it cannot read the topic when it starts."""
 
 import asyncio
 import logging
@@ -20,9 +20,9 @@ _RETRY_S: Final = 5.0
 
 
 class TopicCopy:
-    """Writes the rules of the topic to a database as they change. Use it on the event loop.
+    """Writes the rules of the topic to a database on the disk as they change. Use it on the event loop.
 
-    No client waits for the disk. Changes that come during a write are written together in the next transaction.
+    No client waits for the disk. Changes that arrive during a write are written together in the next transaction.
     """
 
     def __init__(self, directory: str) -> None:
@@ -35,7 +35,7 @@ class TopicCopy:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Open the copy, and return those of its rules that can be read.
+        """Open the copy, and return the rules in it. Rules that cannot be read are left out, with a warning in the log.
 
         Raises:
             OSError: The directory cannot be used, or another process has locked it.
@@ -58,12 +58,12 @@ class TopicCopy:
         return stored.rules
 
     def put(self, changes: Iterable[Change]) -> None:
-        """Add applied changes, which ``run`` then writes to the disk."""
+        """Queue changes that the proxy has applied. ``run`` then writes them to the disk."""
         self._waiting.update(changes)
         self._has_changes.set()
 
     async def run(self) -> None:
-        """Write the added changes whenever there are some, until cancelled."""
+        """Write queued changes to the disk, until cancelled."""
         while True:
             await self._has_changes.wait()
             self._has_changes.clear()
@@ -75,7 +75,7 @@ class TopicCopy:
                 self._has_changes.set()
 
     async def close(self) -> None:
-        """Write the changes that are not written yet, then close the database."""
+        """Write the changes that are still queued, then close the database."""
         with suppress(OSError):
             await self._write()
         await self._thread.run(self._database.close)

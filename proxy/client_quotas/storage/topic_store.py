@@ -1,7 +1,7 @@
-"""Stores quotas in a topic that several proxies share. All proxies apply the records of the topic in its order.
+"""Stores quotas in a topic that several proxies share. Each proxy applies the records in the order of the topic.
 
-Before the manager decides on a change, this proxy applies all records that are in the topic. The proxy then writes the
-change as one batch. The client gets its answer once the proxy has read the batch back and applied it.
+Before the quota manager decides on a change, this proxy applies all records that are in the topic. The proxy then
+writes the change as one batch. The client receives its answer once the proxy has read the batch back and applied it.
 """
 
 import asyncio
@@ -53,12 +53,12 @@ class TopicStore:
 
     Attributes:
         name: The servers and the topic, as ``kafka://SERVERS/TOPIC``.
-        copy: The copy of the rules on the disk, or None.
+        copy: The local copy of the topic's rules, or None if none is kept.
         state: The rules of the topic, as far as the topic has been read.
         has_read: Whether the topic has been read to its end at least once.
         is_connected: Whether the topic has been read to its end since the last failure.
         offset: All records before this offset have been applied.
-        failures: How often the topic could not be read.
+        failures: How many times reading the topic failed.
         refused: The number of requests to change quotas that failed, or may have failed.
     """
 
@@ -90,7 +90,7 @@ class TopicStore:
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The entities with rules that cannot be changed through the proxy, and the place of each rule."""
+        """The entities whose rules cannot be changed through the proxy, with the place of each such rule."""
         return self.state.sources
 
     def detail(self) -> dict[str, object]:
@@ -105,7 +105,10 @@ class TopicStore:
         }
 
     async def open(self) -> None:
-        """Read the topic to its end and apply its rules. If the topic cannot be read, apply the rules of the copy."""
+        """Read the topic to its end and apply its rules.
+
+        If the topic cannot be read in time, apply the rules of the local copy.
+        """
         if self.copy is not None:
             self.state.restore(await self.copy.open())
         known = self.state.entities
@@ -124,7 +127,10 @@ class TopicStore:
         )  # fmt: skip
 
     async def run(self) -> None:
-        """Write changes to the copy, and check the configuration of the topic, until cancelled."""
+        """Write changes to the local copy, and check the configuration of the topic, until cancelled.
+
+        The configuration is checked once the topic has been read, and again after each failure to read it.
+        """
         async with asyncio.TaskGroup() as tasks:
             if self.copy is not None:
                 tasks.create_task(kept_up(self.copy.run))
@@ -138,7 +144,11 @@ class TopicStore:
                 await asyncio.sleep(_CHECK_S)
 
     async def catch_up(self) -> None:
-        """Wait until all records that are in the topic now are applied. Raises ``NotKeptError`` if that fails."""
+        """Wait until this proxy has applied all records that are in the topic now.
+
+        Raises:
+            NotKeptError: The topic cannot be read, or this takes too long.
+        """
         self._check_connected()
         was_read_to = self.offset
         try:
@@ -156,7 +166,10 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; try again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Write changes to the topic, and wait until they are read back and applied. See ``QuotaStore.keep``."""
+        """Write changes to the topic, and wait until this proxy has read them back and applied them.
+
+        See ``QuotaStore.keep``.
+        """
         self._check_connected()
         records = await self._records_of(changes, before)
         was_read_to = self.offset
@@ -179,7 +192,7 @@ class TopicStore:
         self._check_not_hidden(changes, message)
 
     async def close(self) -> None:
-        """Stop the reader, close the writer, then write and close the copy."""
+        """Stop the reader, close the writer's connection, then write remaining changes to the copy and close it."""
         await self._bridge.stop()
         await self._writer.close()
         if self.copy is not None:
@@ -193,7 +206,7 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, message)
 
     def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
-        """Raise ``NotKeptError`` if another program has meanwhile published a rule that hides a change."""
+        """Raise ``NotKeptError`` if a rule that another program has meanwhile published hides one of the changes."""
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
@@ -233,7 +246,7 @@ class TopicStore:
         return True
 
     async def _check_configuration(self) -> None:
-        """Read the configuration of the topic, and log a warning for each fault, once."""
+        """Log a warning for each setting of the topic that endangers its records. Each warning is logged only once."""
         try:
             async with self._writing:
                 found = await self._writer.configuration()
@@ -285,7 +298,10 @@ class TopicStore:
         self._has_moved.set()
 
     async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changes, but only between batches, because the rest of a batch may have the terms of a limit."""
+        """Apply changed rules, unless only part of a record batch has been read.
+
+        The rest may contain the terms of a limit.
+        """
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)
             self._log_notices()

@@ -1,12 +1,14 @@
-"""Works out the rules in a topic that several proxies share, and the records of a change. No I/O, no clock.
+"""Works out rules from the records of a topic that several proxies share, and records to write for a changed rule.
+
+This module does no I/O and reads no clock.
 
 A setting is a record with the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a
 change as settings, so two proxies may change different keys of an entity at the same time. Another program may publish
-a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, which cannot be changed.
+a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, and they cannot be changed.
 
 If the latest value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
-restrict its limits, for example by an expiry. If they were never understood, the settings of the entity are not in
-force and cannot be changed.
+restrict its limits, for example by an expiry. If the terms of an entity have never been understood, its settings do not
+apply and cannot be changed.
 
 After a failure the topic is read again from its start. The known rules stay in force until the end is reached.
 """
@@ -49,21 +51,23 @@ _NONE_HOLD: Final = "; none of the limits that were set for this entity apply"
 
 
 class TopicChange(NamedTuple):
-    """A changed rule, and the offset of the record that changed it."""
+    """The new rule of an entity, and the offset of the record that changed it."""
 
     change: Change
     offset: int
 
 
 class StoreTopicState:
-    """Takes the records of the topic ``name``, and returns the changed rules. Keeps at most ``most`` entities.
+    """Works out the rules of the topic ``name`` from its records, for at most ``most`` entities.
+
+    The caller passes the records to ``take``, and gets the rules that they change from ``changes``.
 
     Attributes:
         records: The number of records that were read, for metrics. A record that is read again counts again.
         not_understood: The number of records that were not understood, for metrics.
-        next_offset: All records before this offset were taken. It does not go back while the topic is read again.
+        next_offset: The offset after the last record that was taken. It does not go back while the topic is read again.
         in_force: The rules of the topic, as ``changes`` has returned them so far.
-        sources: The entities with rules that cannot be changed through the proxy, and the place of each rule. Another
+        sources: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
             program has published the rule, or its terms are not understood.
         notices: Messages for the log.
     """
@@ -87,7 +91,10 @@ class StoreTopicState:
     # -- input --
 
     def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Begin with the rules of the copy on the disk."""
+        """Start with ``rules``, which were read from the local copy.
+
+        They stay in force until the topic has been read.
+        """
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
                 terms = rule.terms if setting.key == TERMS and setting.value else None
@@ -95,7 +102,7 @@ class StoreTopicState:
             self._touched[entity] = None
 
     def begin(self) -> None:
-        """Prepare to take the records of the topic from its start."""
+        """Prepare to take all records of the topic, beginning with the first."""
         self._next = RecordTable(self._most)
         self._faults.clear()
 
@@ -116,7 +123,10 @@ class StoreTopicState:
             self.next_offset = next_offset
 
     def end_reached(self, *, next_offset: int) -> None:
-        """Note that the topic has been read to its end. ``next_offset`` is the end offset of the topic."""
+        """Note that the topic has been read to its end. ``next_offset`` is the topic's end offset.
+
+        If the topic was read again, the new rules now replace the previous ones.
+        """
         if self._next is None:
             return
         if next_offset < self.next_offset:
@@ -142,7 +152,10 @@ class StoreTopicState:
 
     @property
     def is_read_again(self) -> bool:
-        """Whether the topic is being read again from its start. Meanwhile the known rules stay in force."""
+        """Whether the topic is being read again from its start.
+
+        Until its end is reached, the known rules stay in force.
+        """
         return self._next is not None
 
     @property
@@ -151,7 +164,7 @@ class StoreTopicState:
         return bool(self._touched)
 
     def changes(self, most: int | None = None) -> list[TopicChange]:
-        """Return the changed rules of the next ``most`` entities. By default, return all changed rules."""
+        """Return rules that have changed, for at most ``most`` entities per call, or for all if ``most`` is None."""
         found = []
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
         # keys were removed before it.
@@ -172,20 +185,23 @@ class StoreTopicState:
         return found
 
     def take_back(self, changes: Iterable[TopicChange]) -> None:
-        """Make ``changes`` return these changes again, because they could not be applied."""
+        """Make ``changes`` return these changes again. Call this if they could not be applied."""
         for (entity, _), offset in changes:
             self._touched[entity] = offset
             self._unapplied.add(entity)
 
     def has(self, count: int, *, offset: int) -> bool:
-        """Return whether the ``count`` records from ``offset`` on were understood. All must have been taken before."""
+        """Return whether all of the ``count`` records from ``offset`` on were understood.
+
+        Call this after ``take`` has had them.
+        """
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
         """Return those of ``entities`` that have terms in the topic (such as an expiry) but no limits.
 
-        Such terms are left if one proxy changes the terms while another removes the limits. They must be removed,
-        because they would apply to a limit that is set later.
+        Such terms remain when one proxy changes the terms of a rule while another proxy removes its limits. They must
+        be removed, because they would apply to a limit that is set later.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
 
@@ -237,11 +253,11 @@ class StoreTopicState:
 def settings_of(
     changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity] = ()
 ) -> tuple[Setting, ...]:
-    """Return the records to write for ``changes``, one for each key that differs from the rule in ``before``.
+    """Return the records to write for ``changes``, one for each key whose value differs from the rule in ``before``.
 
-    ``before`` holds the rules from which the changes were computed. The rules in force now may contain newer changes of
-    other proxies, which must not be undone. ``left`` holds the entities that ``StoreTopicState.left_terms`` returned.
-    The terms of these entities are always written.
+    ``before`` contains the rules from which the changes were computed. The rules in force now may contain newer changes
+    of other proxies, which must not be undone. ``left`` contains the entities that ``StoreTopicState.left_terms``
+    returned. The terms of these entities are always written.
     """
     return tuple(
         setting
@@ -255,7 +271,10 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key and the value that the table keeps for a record. ``terms`` are its decoded terms, if any."""
+    """Return the key and the value of a record in a ``RecordTable``.
+
+    ``terms`` are the record's decoded terms, if any.
+    """
     if isinstance(record, Rule):
         return RULE, record.limits
     return record.key, record.value if terms is None else terms
