@@ -1,6 +1,6 @@
-"""Reads the files of a store that a version before SQLite wrote, so that they can be imported once.
+"""Reads the files in which early versions, before SQLite was used, stored rules. They are imported once.
 
-The changes of the store were numbered, and the name of each file contains the number of a change::
+The changes of a store were numbered, and the name of each file contains the number of a change::
 
     NUMBER.snapshot   all rules as they were after the change with this number
     NUMBER.journal    the changes after the one with this number, in their order

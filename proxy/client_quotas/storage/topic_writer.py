@@ -55,7 +55,10 @@ _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProdu
 
 
 class Writer:
-    """A ``TopicWriter`` with one connection to the leader. ``binds`` holds the addresses that this proxy listens on."""
+    """A ``TopicWriter`` that keeps one connection, to the leader of the topic's only partition.
+
+    ``binds`` contains the addresses that this proxy listens on. The writer refuses to reach the leader through these.
+    """
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
         self._settings = settings
@@ -98,7 +101,7 @@ class Writer:
         """Await ``work()`` repeatedly until it succeeds, and return its result.
 
         Raises:
-            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or another attempt would be useless.
+            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or another attempt cannot succeed.
         """
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):
@@ -166,8 +169,8 @@ class Writer:
 class _Attempt:
     """The state of one batch during all attempts to write it.
 
-    ``is_sent`` is true while a request has no answer. ``may_be_there`` is true once a request has failed, but its batch
-    may have been appended.
+    ``is_sent`` is true while a request with the batch has been sent and not answered. ``may_be_there`` is true once
+    such a request has failed in a way that may have appended the batch.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Finds out whether an address leads to this proxy itself."""
+"""Finds out whether connections to an address would reach this proxy itself."""
 
 import asyncio
 import socket
@@ -11,7 +11,10 @@ _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
 async def own_bind(address: Address, binds: Collection[Address]) -> Address | None:
-    """Return the bind address of this proxy that ``address`` reaches, or None if it reaches none of ``binds``."""
+    """Return which of ``binds``, the addresses that this proxy listens on, a connection to ``address`` would reach.
+
+    Return None if it would reach none of them. The host name in ``address`` is looked up.
+    """
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
     try:
@@ -23,9 +26,9 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the one of ``binds`` that ``address`` reaches, or None if it reaches none.
+    """Return which of ``binds`` a connection to ``address`` would reach, or None if it would reach none.
 
-    ``here`` holds those IP addresses of the host in ``address`` that belong to this machine.
+    ``here`` contains those IP addresses of the host in ``address`` that belong to this machine.
     """
     return next(
         (

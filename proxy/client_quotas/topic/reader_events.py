@@ -1,8 +1,8 @@
 """Defines the events that a reader of a quota topic reports.
 
 The first event is ``ReadingBegan``. ``RecordsRead`` then reports the records, a portion at a time. ``EndReached`` is
-reported once, when the reader has caught up with the end of the topic. ``RecordsRead`` then continues for new records.
-``ReadFailed`` may come at any time. The reader then begins again with ``ReadingBegan``.
+reported once, when the reader has caught up with the end of the topic. After that, ``RecordsRead`` reports new records.
+``ReadFailed`` may be reported at any time. The reader then begins again with ``ReadingBegan``.
 """
 
 from dataclasses import dataclass, field
@@ -12,12 +12,12 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
 
 @dataclass(frozen=True, slots=True)
 class ReadingBegan:
-    """The reader begins, or begins again, at the first record of the topic."""
+    """Reported when the reader begins to read the topic from its first record, for the first time or again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """The next records were read. ``TopicRules.take`` explains ``since_ms``.
+    """The next records of the topic. ``TopicRules.take`` explains ``since_ms``.
 
     If ``is_whole`` is false, the records end in the middle of a batch.
     """
@@ -30,14 +30,18 @@ class RecordsRead:
 
 @dataclass(frozen=True, slots=True)
 class EndReached:
-    """The end of the topic was reached. All records before ``next_offset`` have been reported."""
+    """Reported when all records up to the end of the topic have been reported. ``next_offset`` is the end offset."""
 
     next_offset: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The topic cannot be read. The reader tries again. ``is_own_fault`` means that the configuration is wrong."""
+    """Reported when the topic cannot be read. The reader will try again.
+
+    If ``is_own_fault`` is true, trying again is in vain until the configuration changes: the leader's address leads to
+    this proxy itself.
+    """
 
     reason: str
     is_own_fault: bool = False

@@ -1,4 +1,4 @@
-"""Hands the events of a topic reader from its thread to the event loop, one after the other."""
+"""Passes the events of a topic reader from the reader's thread to the event loop, one at a time."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,7 +15,10 @@ EventHandler: TypeAlias = Callable[[ReaderEvent], Awaitable[None]]
 
 
 class ReaderThread(Protocol):
-    """Reads a topic in a thread of its own, as ``proxy.client_quotas.topic.topic_reader.TopicReader`` does."""
+    """The interface of a reader that reads a topic in its own thread.
+
+    It is implemented by ``proxy.client_quotas.topic.topic_reader.TopicReader``.
+    """
 
     def start(self) -> None:
         """Start the thread, which begins to read the topic."""
@@ -28,7 +31,10 @@ class ReaderThread(Protocol):
 
 
 def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
-    """Return a function that takes an event handler, and returns a reader of ``topic`` for this handler."""
+    """Return a function that creates a reader of ``topic``.
+
+    Its argument is the handler for the events of the reader.
+    """
     # Imported only when needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 
@@ -39,7 +45,8 @@ def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandl
 class ReaderBridge:
     """Runs ``handle`` on the event loop for each event of a topic reader.
 
-    The reader waits in its thread until the event is handled. If ``handle`` raises an exception, the reader gets it.
+    The reader's thread waits until the event is handled. An exception from ``handle`` is raised in the reader, which
+    then reads the topic again from its start.
     """
 
     def __init__(
@@ -62,7 +69,10 @@ class ReaderBridge:
         await asyncio.to_thread(self._reader.join, _STOP_S)
 
     async def _hand_over(self, event: ReaderEvent) -> None:
-        """Hand an event to the event loop, and wait until it is handled. Runs in the reader's thread."""
+        """Run the handler for an event on the event loop, and wait until it has finished.
+
+        Runs in the reader's thread.
+        """
         if self._loop.is_closed():
             raise asyncio.CancelledError
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._try(event), self._loop))

@@ -1,4 +1,4 @@
-"""Decodes the record batches of a fetch response to records of a quota topic. No I/O, no clock."""
+"""Decodes the record batches in a Fetch response for a quota topic. No I/O, no clock."""
 
 import struct
 import zlib
@@ -30,7 +30,7 @@ class RecordBatches:
 
     Attributes:
         next_offset: All records before this offset have been yielded.
-        is_within: Whether the batch of the record that was yielded last has more records.
+        is_within: Whether more records follow in the batch of the last yielded record.
     """
 
     def __init__(self, data: bytes, offset: int) -> None:
@@ -39,7 +39,9 @@ class RecordBatches:
         self._data = data
 
     def records(self) -> Iterator[TopicRecord]:
-        """Yield the decoded records. If the first batch begins before the fetched offset, skip its earlier records.
+        """Yield the decoded records.
+
+        If the first batch begins before the fetched offset, skip the records before that offset.
 
         Raises:
             KafkaError: A batch is damaged.
@@ -62,7 +64,10 @@ class RecordBatches:
 
 
 def _whole(data: bytes) -> Iterator[bytes]:
-    """Yield the bytes of each complete batch. If the last batch is cut off, it is left for the next fetch."""
+    """Yield the bytes of each complete batch.
+
+    An incomplete batch at the end is ignored, and the next fetch returns it.
+    """
     start = 0
     while start + _OFFSET_AND_SIZE.size <= len(data):
         _, size_bytes = _OFFSET_AND_SIZE.unpack_from(data, start)
@@ -87,7 +92,7 @@ def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 
 
 
 def _refusal(data: bytes) -> str | None:
-    """Return why the compression of a batch is not accepted, or None if it is accepted."""
+    """Return the reason if a batch is refused because of its compression, or None if the batch is accepted."""
     is_old = data[_MAGIC_AT] < 2
     codec = data[_OLD_ATTRIBUTES_AT if is_old else _ATTRIBUTES_AT] & _CODEC
     if codec == _NONE:

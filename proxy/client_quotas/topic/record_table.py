@@ -1,7 +1,7 @@
-"""Keeps, for each entity and quota key of a topic, the last record that was understood. No I/O, no clock.
+"""Keeps the latest valid record for each entity and quota key of a topic. No I/O, no clock.
 
-A publisher writes the whole rule of an entity. Proxies write settings, which have the value of one quota key. If an
-entity has a rule and settings, only the rule is in force.
+A publisher writes the whole rule of an entity in one record. Proxies write settings: records with the value of a single
+quota key. If an entity has both a rule and settings, only the rule applies.
 """
 
 from collections import deque
@@ -52,8 +52,8 @@ class Notices:
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
         """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
 
-        ``named`` holds the faults that the log has named, at most ``MOST_NAMED``. The message about the last of these
-        ends with ``others``, such as "others are only counted from now on".
+        ``named`` is the set of faults for which messages were appended, at most ``MOST_NAMED``. The message that fills
+        the set says what happens to other faults: ``others`` completes the sentence "others are … from now on".
         """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
@@ -62,11 +62,11 @@ class Notices:
 
 
 class EntityLimits(NamedTuple):
-    """The limits of an entity.
+    """The limits that the topic sets for an entity.
 
     Attributes:
         limits: The limits by quota key.
-        offset: The offset of the last record of the entity.
+        offset: The offset of the latest record that contributed to the limits.
         terms: The conditions of the limits, such as an expiry, or None. ``UNKNOWN_TERMS`` if they were not understood.
         is_published: Whether a publisher wrote the limits as a rule. If not, proxies wrote them as settings.
     """
@@ -78,14 +78,17 @@ class EntityLimits(NamedTuple):
 
 
 class TableValue(NamedTuple):
-    """The limits of a rule or the value of a setting, and the offset of the record."""
+    """The value of one key in a ``RecordTable``: the limits of a rule, or the value of a setting.
+
+    ``offset`` is the offset of the record.
+    """
 
     value: object
     offset: int
 
 
 class RecordTable(Generic[E]):
-    """Holds the last value of each key of each entity, for at most ``most`` entities."""
+    """Contains the latest value of each quota key of each entity, for at most ``most`` entities."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -113,10 +116,10 @@ class RecordTable(Generic[E]):
         return True
 
     def mark_unknown_terms(self, entity: E, offset: int) -> bool:
-        """Note that terms of an entity were not understood. Return True if its limits must not be enforced.
+        """Note that the terms of an entity were not understood. Return True if the entity's settings must not apply.
 
-        This is so if the entity has no earlier terms, because the unknown terms may forbid enforcement. Otherwise the
-        earlier terms stay in force.
+        The settings must not apply if the entity has no earlier terms, because the new terms may forbid enforcement.
+        Earlier terms stay in force.
         """
         terms = self.value(entity, TERMS)
         if terms is None:
@@ -148,12 +151,15 @@ class RecordTable(Generic[E]):
     # -- for the new table while the topic is read again; ``before`` is the table of the previous reading
 
     def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Note that the topic has deleted a key, so that ``carry_over`` does not restore it from ``before``."""
+        """Note that the topic has deleted a key.
+
+        ``carry_over`` then does not restore the key's value from ``before``.
+        """
         if before.value(entity, key) is not None:
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """After a record that was not understood, copy the value of its key from ``before``, the previous table.
+        """Copy the value of a key from ``before``, the previous table. Call this for a record that was not understood.
 
         Nothing is copied if the topic has deleted the key, or if this table has a value for it.
         """
@@ -162,5 +168,5 @@ class RecordTable(Generic[E]):
             self.put(entity, key, last.value, last.offset)
 
     def forget_deletions(self) -> None:
-        """Forget the deleted keys, once the end of the topic is reached."""
+        """Forget which keys were deleted. Call this once the end of the topic is reached."""
         self._deleted.clear()

@@ -1,7 +1,8 @@
-"""Reads a quota topic from its start, and then follows it.
+"""Reads a quota topic from its start, and then reports new records as they arrive.
 
-The reader has a thread with an event loop of its own, because ten thousand rules take some tenths of a second to
-decode. After any failure it reads the topic again from the start, because compaction may have removed tombstones.
+The reader has a thread with its own event loop, because ten thousand rules take some tenths of a second to decode.
+After any failure it reads the topic again from the start. It could otherwise miss deletions, because compaction may
+have removed their tombstones.
 
 aiokafka's consumer is not used. It may create a missing topic, which would not be compacted. It also does not report
 that the cluster is unreachable, or when it sent a fetch. The module is imported only if a topic is configured, because
@@ -61,7 +62,10 @@ _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """A ``ReaderThread`` that awaits ``report`` with each event. ``binds`` holds the proxy's own addresses."""
+    """A ``ReaderThread`` that awaits ``report`` with each event.
+
+    ``binds`` contains the addresses that this proxy listens on. The reader refuses to reach the leader through these.
+    """
 
     def __init__(
         self,
@@ -122,7 +126,7 @@ class TopicReader:
             self._backoff_s = min(2 * self._backoff_s, _MOST_BACKOFF_S)
 
     async def _read_from_start(self) -> None:
-        """Read the topic until something fails, and raise the failure."""
+        """Read the topic from its first record on, until something fails. Raise the failure."""
         client = AIOKafkaClient(
             request_timeout_ms=_ANSWER_MS,
             metadata_max_age_ms=_NEVER_MS,

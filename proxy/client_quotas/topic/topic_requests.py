@@ -1,4 +1,4 @@
-"""Asks a cluster for the leader of a quota topic, and for its first and last offset.
+"""Asks a cluster for the leader of a quota topic, and for the topic's first offset and end offset.
 
 This module builds the requests itself, because an ordinary client may make the brokers create a missing topic.
 """
@@ -26,7 +26,7 @@ class NoTopicError(Exception):
 
 
 class OwnAddressError(Exception):
-    """Raised if the address of the leader leads to this proxy itself."""
+    """Raised if the leader's address, according to the cluster, leads to this proxy and not directly to a broker."""
 
 
 class LeaderMovedError(Exception):
@@ -36,7 +36,7 @@ class LeaderMovedError(Exception):
 async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Address], *, node: int | None = None) -> int:
     """Return the node id of the leader of the topic's only partition.
 
-    ``binds`` holds the addresses that this proxy listens on. If ``node`` is None, any broker is asked.
+    ``binds`` contains the addresses that this proxy listens on. ``node`` is the broker to ask, or None for any broker.
 
     Raises:
         NoTopicError: The topic has several partitions.
@@ -67,10 +67,10 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
 async def watch_leader(
     client: AIOKafkaClient, topic: str, binds: Collection[Address], *, leader: int, every_s: float
 ) -> NoReturn:
-    """Check the leader of the topic every ``every_s`` seconds, until it has changed.
+    """Check every ``every_s`` seconds that ``leader`` still leads the topic, until it does not.
 
-    If one broker reports a change, all brokers are asked. The change counts if most of those that answer report it,
-    because a single broker may be cut off from the others.
+    If one broker reports a change, all brokers are asked. The change is believed if most of the brokers that answer
+    report it, because a single broker may be cut off from the others.
 
     Raises:
         LeaderMovedError: The topic has another leader.
@@ -78,7 +78,11 @@ async def watch_leader(
     """
 
     async def ask(node: int) -> Exception | bool:
-        """Return the error to raise if a broker reports a change, True if it reports none, False if it is silent."""
+        """Ask a broker whether the leader has changed.
+
+        Return the error to raise if the broker reports a change, True if it reports none, or False if it gives no
+        answer.
+        """
         try:
             found = await leader_of(client, topic, binds, node=node)
         except (NoTopicError, OwnAddressError) as error:
@@ -111,7 +115,7 @@ def raise_for(error_code: int) -> None:
 
 
 def words_of(error: Exception) -> str:
-    """Return a text for the log that says why a topic cannot be read or written."""
+    """Return a description of an error, for a log message about why a topic cannot be read or written."""
     if isinstance(error, UnknownTopicOrPartitionError):
         return "there is no such topic"
     if isinstance(error, TopicAuthorizationFailedError):

@@ -1,12 +1,12 @@
 """Works out which rules of a quota topic are in force at this proxy. No I/O, no clock.
 
 * A rule of the configuration file hides the topic's rule of the same entity.
-* A setting is the value of one quota key, which another proxy has written. It is in force only if its entity has no
-  rule in the topic.
-* Settings of IP addresses, and of entities with terms, are ignored here. They are in force only at proxies that have
-  the topic as their store.
-* A share is the part of an entity's quota that the publisher gives to this proxy. It replaces the rule of the entity,
-  quota key by quota key, during a lease.
+* A setting is the value of one quota key, written by another proxy. It applies only if its entity has no rule in the
+  topic.
+* Settings of IP addresses, and of entities with terms, are ignored here. They apply only at proxies that have the topic
+  as their store.
+* A share is the part of an entity's quota that the publisher gives to this proxy. During a lease, the limits of the
+  share replace those of the entity's rule that have the same quota keys.
 * A news record renews the lease for ``lease_ms``. The publisher's clock may be wrong, so the lease is counted from the
   time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the lease ends a little
   early and never late. Before the first such fetch, the record's timestamp is used.
@@ -62,10 +62,12 @@ class _Contents:
 
 
 class TopicRules:
-    """Takes the records of a topic, and returns the rules that have changed.
+    """Works out which rules of a topic this proxy applies.
+
+    The caller passes the records of the topic to ``take``, and gets the rules that they change from ``changes``.
 
     Args:
-        proxy: The name of this proxy in records of shares.
+        proxy: The name by which records of shares refer to this proxy.
         topic: The name of the topic.
         file_rules: The rules of the configuration file.
         most: The highest number of entities with rules, and of entities with shares.
@@ -103,7 +105,7 @@ class TopicRules:
     # -- input --
 
     def begin(self) -> None:
-        """Prepare to take the records of the topic from its start."""
+        """Prepare to take all records of the topic, beginning with the first."""
         # The first time there are no earlier rules that have to stay in force until the end is reached.
         self._next = _Contents(self._most) if self._has_begun else None
         self._has_begun = True
@@ -111,9 +113,9 @@ class TopicRules:
     def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
         """Take the next records of the topic, in their order.
 
-        ``since_ms`` is when the previous fetch that reached the end of the topic was sent, or None. New records were
-        written after ``since_ms``. Both ``since_ms`` and ``now_ms`` are times of one monotonic clock. ``wall_ms`` is
-        the Unix time in milliseconds.
+        ``since_ms`` is the time at which the last fetch that reached the end of the topic was sent, or None if there
+        was none. Records that are new to this proxy were written after that time. Both ``since_ms`` and ``now_ms`` are
+        times of one monotonic clock. ``wall_ms`` is the Unix time in milliseconds.
         """
         contents = self._next or self._now
         for one in records:
@@ -134,7 +136,10 @@ class TopicRules:
         self.advance(now_ms=now_ms)
 
     def end_reached(self, *, now_ms: int) -> None:
-        """Note that the topic has been read to its end."""
+        """Note that the topic has been read to its end.
+
+        If it was read again, the new rules now replace the previous ones.
+        """
         if self._next is not None:
             before, self._now, self._next = self._now, self._next, None
             self._is_full = False
@@ -145,13 +150,13 @@ class TopicRules:
         self.advance(now_ms=now_ms)
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
-        """Use the rules of a changed configuration file."""
+        """Replace the rules of the configuration file. They hide the topic's rules of the same entities."""
         before, self._file = self._file, _by_entity(rules)
         self._touched.update(dict.fromkeys(before.keys() ^ self._file.keys()))
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:
-        """Put the shares of this proxy in force, or out of force if their lease has ended at ``now_ms``."""
+        """Start or stop applying the shares of this proxy. They apply if their lease lasts beyond ``now_ms``."""
         until_ms = self._now.lease_until_ms
         has_lease = until_ms is not None and now_ms < until_ms
         if has_lease == self.has_lease:
@@ -170,7 +175,10 @@ class TopicRules:
 
     @property
     def next_ms(self) -> int | None:
-        """When ``advance`` must be called because the lease of the shares ends, or None if no shares are in force."""
+        """The time at which the lease of the shares ends and ``advance`` must be called.
+
+        None if no shares are in force.
+        """
         return self._now.lease_until_ms if self.has_lease else None
 
     @property
@@ -194,9 +202,11 @@ class TopicRules:
         return self._now.news_heard_ms
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
-        """Return the changed rules of the next ``most`` entities, with None for removed ones, and update ``in_force``.
+        """Return rules that have changed, for at most ``most`` entities, or for all if ``most`` is None.
 
-        By default, return all changed rules. Entities that have a rule in the configuration file are left out.
+        Update ``in_force``.
+
+        In the result, None stands for a removed rule. Entities that have a rule in the configuration file are left out.
         """
         found: dict[Entity, QuotaRule | None] = {}
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
@@ -220,7 +230,7 @@ class TopicRules:
         return found
 
     def take_back(self, entities: Iterable[Entity]) -> None:
-        """Make ``changes`` return the rules of these entities again, because they could not be applied."""
+        """Make ``changes`` return the rules of these entities again. Call this if the rules could not be applied."""
         for entity in entities:
             self._touched[entity] = None
             self._unapplied.add(entity)
@@ -228,7 +238,7 @@ class TopicRules:
     # -- within --
 
     def _limits_in_force(self, entity: Entity) -> EntityLimits | None:
-        """Return the limits that the topic puts in force for an entity now, or None if there are none."""
+        """Return the limits that apply to an entity now because of the topic, or None if there are none."""
         rule = self._now.rules.limits(entity)
         if rule is not None and rule.terms is not None:
             rule = None
