@@ -1,7 +1,7 @@
-"""Finds the damaged files of a log, and the kind of damage. ``usage_reader`` lists them in quarantine.
+"""Finds the damaged files of a usage log, and says what is wrong with each. ``usage_reader`` puts them in quarantine.
 
-Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop. A damaged
-file becomes a row with the columns ``FAULT``.
+Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop. Each
+damaged file is returned as a row with the columns ``FAULT``.
 """
 
 import re
@@ -31,7 +31,7 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row for each damaged local .gz file. ``batches`` have the columns ``path`` (a URI) and ``source``."""
+    """Yield a row for each damaged local .gz file. The DataFrames have the columns ``path`` (a URI) and ``source``."""
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -49,13 +49,13 @@ def _fault_here(path: str) -> str | None:
 
 
 def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each empty file. Spark never opens empty files, and so reports nothing."""
+    """Return a row for each file of 0 bytes. Spark never opens such a file, and so reports no fault."""
     blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
     return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each damaged .gz file in ``paths``, which are not local."""
+    """Return a row for each damaged .gz file in ``paths``. These files are not local, and are read through Hadoop."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
@@ -63,7 +63,10 @@ def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
-    """Return the fault of a .gz file, or None if it has none. Several gzip members are allowed."""
+    """Return what is wrong with a .gz file, or None if it is intact. ``pieces`` are the file's bytes.
+
+    A file may consist of several gzip members.
+    """
     inflate = zlib.decompressobj(wbits=31)
     for piece in pieces:
         rest = piece
@@ -83,7 +86,7 @@ def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
 
 
 def fault_of_parquet(spark: SparkSession, path: str, options: Mapping[str, str]) -> str | None:
-    """Return why a Parquet file cannot be read as records, or None if it can be read."""
+    """Return what is wrong with a Parquet file, or None if it can be read as usage records."""
     try:
         spark.read.schema(RECORD).options(**options).parquet(path).write.format("noop").mode("overwrite").save()
     except (Py4JJavaError, PySparkException) as error:

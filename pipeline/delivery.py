@@ -1,8 +1,8 @@
-"""Delivers alerts exactly once, to files. ``topic_delivery`` delivers them to a Kafka topic.
+"""Delivers the alerts of a stream to files or to stdout. ``topic_delivery`` delivers them to a Kafka topic.
 
-A stream numbers its batches. After a crash it repeats the last batch with the same rows. A delivery writes a batch and
-its number atomically, and skips a batch that is written already. So a process may be killed at any time (decision
-0018).
+Files and topics receive each alert exactly once. A stream numbers its batches, and after a crash it repeats the last
+batch with the same rows. A delivery writes a batch together with its number, in one atomic step, and skips a batch that
+is written already. So a process may be killed at any time (decision 0018).
 """
 
 import sys
@@ -15,17 +15,20 @@ from kafka_quota_proxy.pipeline.files import Files
 
 
 class Delivery(ABC):
-    """The destination of the alerts of a stream."""
+    """A destination for the alerts of a stream."""
 
     def begin(self) -> None:  # noqa: B027 - not every destination has something to begin
-        """Connect, and end the unfinished work of an earlier process. Raises PipelineError if that fails."""
+        """Connect, and finish or undo what an earlier process has left unfinished.
+
+        Raises PipelineError if that fails.
+        """
 
     @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write the ``key``, ``value`` and ``start_ms`` of a batch, unless the batch is written already.
+        """Write the alerts of a batch (``key``, ``value`` and ``start_ms``), unless the batch is written already.
 
-        In either case, all of ``rows`` must be evaluated, since that updates the state of the stream. Raises
-        PipelineError if the batch could not be written. Only a new process can retry it.
+        In either case, all of ``rows`` must be evaluated, because that updates the state of the stream. Raises
+        PipelineError if the batch could not be written. Only a new process can then try again.
         """
 
     def end(self) -> None:  # noqa: B027
@@ -45,7 +48,7 @@ class FileDelivery(Delivery):
         self._files.make_directory(self._out)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write a batch to a hidden file, then rename the file."""
+        """Write a batch to a hidden file, then rename the file, so that it appears only when it is complete."""
         name = f"alerts-{self._job}-{batch:010}"
         hidden, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
         _ordered(rows).write.mode("overwrite").text(hidden)
@@ -69,5 +72,8 @@ class PrintDelivery(Delivery):
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return the values by ``start_ms`` in one partition. A global sort would evaluate the stream's state twice."""
+    """Return the values in one partition, ordered by ``start_ms``.
+
+    A global sort would evaluate the stream's state twice.
+    """
     return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")

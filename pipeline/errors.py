@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 
 class PipelineError(Exception):
-    """A command cannot continue. Its message gives the reason and, where possible, the remedy."""
+    """A command cannot continue. The message gives the reason and, where possible, a remedy."""
 
 
 class UsageError(PipelineError):

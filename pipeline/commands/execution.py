@@ -25,9 +25,10 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Yield the Spark session and the ``Output``.
+    """Yield the Spark session, and the ``Output`` to which a command writes its results.
 
-    At the end the output becomes the directory ``--out``. It is deleted without ``--out`` or after a failure.
+    At the end of the block, the output becomes the directory ``--out``. It is deleted if ``--out`` is not given, or if
+    the command failed.
     """
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
@@ -37,7 +38,7 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
-    """Read the log of ``--usage``, and report on stderr what was left out."""
+    """Read the usage log that ``--usage`` names, and report on stderr what was left out."""
     say(f"reading {args.usage}")
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for directory in usage.passed_over:
@@ -50,7 +51,7 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> U
 
 
 def kafka_config_of(args: argparse.Namespace) -> KafkaConfig:
-    """Return the client configuration that ``--kafka-config`` names, or an empty one."""
+    """Return the Kafka client configuration that ``--kafka-config`` names, or an empty configuration."""
     return read_kafka_config(args.kafka_config) if args.kafka_config else KafkaConfig()
 
 
@@ -96,13 +97,16 @@ def explain(name: str, frame: DataFrame) -> None:
 
 
 def cause_of(error: StreamingQueryException) -> str:
-    """Return in one line why a stream ended."""
+    """Return one line that says why a stream ended."""
     text = str(error)
     return text.partition(_FAILED)[2].partition("\n")[0] or text.partition("\n")[0]
 
 
 def line_counts() -> list[Column]:
-    """Return Spark aggregations of ``parsing.parsed``: the numbers of all lines and of bad lines, and one bad line."""
+    """Return Spark aggregations over the rows of ``parsing.parsed``, for messages about bad lines.
+
+    They compute the number of lines, the number of bad lines, and one bad line as an example.
+    """
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]
@@ -110,7 +114,7 @@ def line_counts() -> list[Column]:
 
 @contextmanager
 def stop_requested() -> Iterator[Event]:
-    """Yield an event that SIGTERM and Ctrl-C set during the block."""
+    """Yield an event that is set when SIGTERM or Ctrl-C arrives during the block."""
     end = Event()
     before = {number: signal.signal(number, lambda *_: end.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

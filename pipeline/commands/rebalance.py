@@ -13,7 +13,10 @@ from kafka_quota_proxy.pipeline.report import duration, size
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the throttle of each broker. Return 1 if the reassignment never ends at ``--throttle``, otherwise 0."""
+    """Print the throttle that each broker needs for the reassignment to end within ``--window``.
+
+    Return the exit status: 1 if the reassignment never ends at the throttle of ``--throttle``, otherwise 0.
+    """
     now, target = partition_sizes(args.sizes), reassignment_plan(args.plan)
     unknown = [
         f"{args.sizes}: has no line for {topic}-{number}, which is in {args.plan}"
@@ -59,7 +62,7 @@ def execute(args: argparse.Namespace) -> int:
 def _print(
     args: argparse.Namespace, found: Sequence[Load], forecast: "_Forecast", first: int | None, needed: float
 ) -> None:
-    """Print the forecast of each broker, the quietest hour, and the throttle with which the copying ends in time."""
+    """Print the forecast for each broker, the quietest hour, and the throttle with which the copying ends in time."""
     rate, write = forecast.rate, sys.stdout.write
     for load in found:
         write(f"{forecast.words(load)}\n")
@@ -84,7 +87,7 @@ def _whole_rate(rate: float) -> int:
 
 
 class _Forecast(NamedTuple):
-    """The effect of a throttle on each broker."""
+    """Forecasts what a throttle of ``rate`` means for each broker and its clients."""
 
     rate: float
     window_ms: int
@@ -92,7 +95,7 @@ class _Forecast(NamedTuple):
     capacities: Mapping[tuple[int, str], float]
 
     def words(self, load: Load) -> str:
-        """Return a sentence about the load of a broker."""
+        """Return a sentence about one broker: how much it copies, how long that takes, and what is left for clients."""
         time_ms = load.time_ms(self.rate)
         does = "sends" if load.side is Side.LEADER else "gets"
         ends = (
@@ -128,7 +131,10 @@ class _Forecast(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def _left_for_clients(self, load: Load) -> float | None:
-        """Return the capacity left after the throttle and the clients' use, in bytes per second, or None if unknown."""
+        """Return what the throttle and the clients' use leave of a broker's capacity, in bytes per second.
+
+        Returns None if the capacity is unknown.
+        """
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)
         return None if capacity is None else capacity - self.rate - self.peaks.get(place, 0.0)

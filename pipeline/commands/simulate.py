@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline simulate`` generates a usage log."""
+"""``kafka-quota-pipeline simulate`` generates the usage log of a made-up cluster."""
 
 import argparse
 import sys

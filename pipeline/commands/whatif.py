@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline whatif`` forecasts which buckets other quotas would throttle, and for how long."""
+"""``kafka-quota-pipeline whatif`` forecasts which buckets a set of proposed quotas would throttle, and for how long."""
 
 import argparse
 import sys
@@ -17,7 +17,10 @@ _SHOWN = 20
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the forecast by bucket and hour, and print the buckets that are throttled longest."""
+    """Write the forecast by bucket and hour, and print which buckets would be throttled longest.
+
+    Return the exit status.
+    """
     config = read_quotas(args.quotas)
     quotas = ProposedQuotas(config=config, shaping=Shaping(args.shaping) if args.shaping else None)
     with running(args) as (spark, output):
