@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 
 
 class Files:
-    """The file systems that a Spark session can use. A path is a string with or without a scheme."""
+    """Gives access to the file systems that a Spark session can use. A path is a string with or without a scheme."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no public API for it)

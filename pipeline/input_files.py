@@ -1,6 +1,6 @@
 """Reads the input files of commands: capacities, owners, partition sizes and reassignment plans.
 
-Each function raises InputError with all faults of its file, each with its place as FILE:LINE.
+If a file is faulty, each function raises an InputError that lists all its faults, each with its place as FILE:LINE.
 """
 
 import csv
@@ -31,13 +31,13 @@ class _Line(NamedTuple):
 
 
 class _Reader:
-    """Collects the faults of a file, so that all of them are reported at once."""
+    """Reads the values of a file, and collects its faults so that all of them are reported at once."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
 
     def value(self, line: _Line, column: str, read: Callable[[str], _T]) -> _T | None:
-        """Parse a value with ``read``. If the value is wrong, add a fault and return None."""
+        """Parse the value in a column with ``read``. If the value is invalid, add a fault and return None."""
         try:
             return read(line.values[column])
         except (ValueError, UnitError) as error:
@@ -51,7 +51,7 @@ class _Reader:
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Read the capacity of each broker in bytes per second, by node id and kind, from a CSV or YAML file."""
+    """Read each broker's capacity from a CSV or YAML file. Return bytes per second, keyed by node id and kind."""
     columns = ("broker", *BYTE_KINDS)
     is_yaml = path.endswith((".yaml", ".yml"))
     reader = _Reader()
@@ -71,7 +71,7 @@ def capacities(path: str) -> dict[tuple[int, str], float]:
 
 
 def owners(path: str) -> list[Owner]:
-    """Read owners.csv, which has the owner of each user and client-id, and the days for which a line applies."""
+    """Read owners.csv, whose lines say who owns the use of a user or client-id, and from which day until which day."""
     reader = _Reader()
     found: list[tuple[str, Owner]] = []
     for line in _csv_lines(path, columns=("user", "client_id", "owner"), optional=("from", "until")):
@@ -94,7 +94,10 @@ def owners(path: str) -> list[Owner]:
 
 
 def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
-    """Read a plan of kafka-reassign-partitions.sh, and return the replicas that it gives each partition."""
+    """Read a reassignment plan, in the JSON format of kafka-reassign-partitions.sh.
+
+    Return the node ids of each partition's new replicas, keyed by topic and partition number.
+    """
     try:
         return {
             (str(one["topic"]), int(one["partition"])): [int(node) for node in one["replicas"]]
@@ -107,7 +110,10 @@ def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
 
 
 def partition_sizes(path: str) -> dict[tuple[str, int], Partition]:
-    """Read the sizes and replicas of partitions from a CSV file. Replicas are node ids with spaces between them."""
+    """Read the sizes and replicas of partitions from a CSV file. Return them keyed by topic and partition number.
+
+    The column ``replicas`` contains node ids, with spaces between them.
+    """
     reader = _Reader()
     found = {}
     for line in _csv_lines(path, columns=_SIZES):
@@ -132,7 +138,7 @@ def _text_of(path: str) -> str:
 
 
 def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_Line]:
-    """Yield the lines of a CSV file with a header. Skips empty lines and lines that begin with #."""
+    """Yield the lines of a CSV file after its header. Skips empty lines and lines that begin with #."""
     reader = csv.reader(_text_of(path).splitlines(), skipinitialspace=True)
     rows = [(reader.line_num, [value.strip() for value in row]) for row in reader]
     rows = [(number, row) for number, row in rows if any(row) and not row[0].startswith("#")]
@@ -157,7 +163,7 @@ def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
-    """Yield the elements of a YAML list of mappings, each with its line number."""
+    """Yield the elements of a YAML list of mappings as lines of a table."""
     try:
         document = parse(_text_of(path), file=path)
     except ConfigError as error:

@@ -1,7 +1,7 @@
-"""Reads the client configuration for ``kafka://`` addresses, a file of Kafka client properties (``--kafka-config``).
+"""Reads a file of Kafka client properties, which ``--kafka-config`` names and which applies to ``kafka://`` addresses.
 
-The file is the same as for the option ``--command-config`` of Kafka's tools. Spark's Kafka client accepts all
-properties. aiokafka, which writes topics, accepts those that ``client_keywords`` understands.
+The file has the same format as for the option ``--command-config`` of Kafka's tools. Spark's Kafka client accepts all
+properties. aiokafka, with which this program writes to topics, accepts those that ``client_keywords`` understands.
 """
 
 import re
@@ -36,7 +36,7 @@ _SASL_UNDERSTOOD: Final = frozenset({"sasl.mechanism", "sasl.jaas.config"})
 
 
 class Setting(NamedTuple):
-    """A value of the configuration file, with its line number."""
+    """The value of a property in the file, with its line number."""
 
     value: str
     line: int
@@ -44,17 +44,20 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """The settings of a client configuration, by their Kafka names. They may be passwords, so ``repr`` hides them."""
+    """Holds the settings of a Kafka client, keyed by Kafka's names for them.
+
+    The values may be passwords, so ``repr`` hides them.
+    """
 
     file: str = ""
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
 
     def spark_options(self) -> dict[str, str]:
-        """Return the settings as options of Spark's Kafka source."""
+        """Return the settings as options for Spark's Kafka source."""
         return {f"kafka.{key}": setting.value for key, setting in self.settings.items()}
 
     def client_keywords(self) -> dict[str, object]:
-        """Return the settings as keyword arguments of aiokafka for SASL and TLS.
+        """Return the SASL and TLS settings as keyword arguments for aiokafka clients.
 
         Raises InputError if aiokafka does not support a setting, or if a file that a setting names cannot be used.
         """
@@ -124,7 +127,7 @@ class KafkaConfig:
 def read_kafka_config(path: str) -> KafkaConfig:
     """Read a file of Kafka client properties.
 
-    Raises InputError if the file is unreadable or faulty, or if it has a setting that the program sets itself.
+    Raises InputError if the file is unreadable or faulty, or if it contains a setting that the program sets itself.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -149,7 +152,10 @@ def read_kafka_config(path: str) -> KafkaConfig:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the logical lines as java.util.Properties defines them, each with the number of its first line."""
+    """Yield the logical lines of a properties file, as java.util.Properties joins them, with their line numbers.
+
+    The line number of a logical line is that of its first physical line.
+    """
     parts: list[str] = []
     first = 0
     # str.splitlines would also break lines at other characters.

@@ -36,10 +36,11 @@ def topic(
     is_stream: bool = False,
     is_news_only: bool = False,
 ) -> DataFrame:
-    """Return the lines of ``kafka://HOST:PORT/TOPIC``. The place of a line is its partition and offset.
+    """Return the lines of the usage log in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
 
-    With ``is_news_only``, the stream begins at the end of the topic, and continues if records were lost. Raises
-    UsageError if the address is wrong, or if Spark lacks its Kafka connector.
+    The place of a line is its partition and offset. With ``is_news_only``, the stream begins at the end of the topic,
+    and continues even if the topic has lost records. Raises UsageError if the address is wrong, or if Spark lacks its
+    Kafka connector.
     """
     servers, name = kafka_place(usage, "--usage")
     options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
@@ -67,7 +68,7 @@ def topic(
 
 
 def kafka_fault(stack: str) -> str | None:
-    """Return the innermost Kafka error of a Java stack trace in words, or None if there is none."""
+    """Return a message about the innermost Kafka error in a Java stack trace, or None if there is none."""
     found = _KAFKA_ERROR.findall(stack)
     if not found:
         return None
@@ -76,9 +77,9 @@ def kafka_fault(stack: str) -> str | None:
 
 
 def kafka_place(place: str, argument: str) -> tuple[str, str]:
-    """Split ``kafka://HOST:PORT/TOPIC`` into servers (separated by commas) and topic.
+    """Split ``kafka://HOST:PORT/TOPIC`` into the servers (separated by commas) and the topic.
 
-    Raises UsageError with the name of the ``argument`` if ``place`` is another kind of address.
+    Raises UsageError, with the name of the command line ``argument``, if ``place`` is not such an address.
     """
     parts = urlsplit(place)
     name = parts.path.strip("/")

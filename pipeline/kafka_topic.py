@@ -1,4 +1,4 @@
-"""Gives blocking callers access to a topic that this program writes. aiokafka runs in a thread of its own."""
+"""Gives blocking callers access to a Kafka topic that this program writes. Its clients run in a thread of their own."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ T = TypeVar("T")
 class KafkaTopic:
     """Runs the coroutines of aiokafka clients, and turns their failures into messages for users.
 
-    ``servers`` has the form ``HOST:PORT,HOST:PORT…``. ``security`` has the keyword arguments of aiokafka for SASL and
+    ``servers`` has the form ``HOST:PORT,HOST:PORT…``. ``security`` contains aiokafka's keyword arguments for SASL and
     TLS. ``on_close`` closes the clients, and is cancelled if it takes longer than a second.
     """
 
