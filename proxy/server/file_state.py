@@ -8,7 +8,7 @@ FileState: TypeAlias = tuple[int, int, int, int]
 
 
 def file_state(path: str | os.PathLike[str]) -> FileState | None:
-    """Return the state of the file at ``path``; None if no such file can be found."""
+    """Return the modification and change times, inode and size of a file; None if they cannot be read."""
     try:
         found = os.stat(path)  # noqa: PTH116  # half the time of Path.stat
     except OSError:

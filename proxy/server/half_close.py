@@ -1,4 +1,4 @@
-"""Waits until the client closes a drained connection, after the proxy has closed its own side.
+"""Handles a drained connection after the proxy has closed its own side, until the client closes the other side.
 
 Meanwhile this module reads what the client still sends. If a socket is closed while bytes are unread, the connection is
 reset. A reset can destroy responses that the client has not read yet (RFC 1122, 4.2.2.13).
@@ -19,7 +19,7 @@ _MAX_WAITS: Final = 15
 
 
 class HalfClosedClient(asyncio.Protocol):
-    """The protocol of the client's transport after ``ClientConnection`` has closed the proxy's side."""
+    """The protocol of a client's transport from the time at which the proxy has closed its own side."""
 
     __slots__ = ("_cause", "_client", "_owner", "_timer")
 
@@ -48,7 +48,7 @@ class HalfClosedClient(asyncio.Protocol):
         self._owner.fail()
 
     def data_received(self, data: bytes) -> None:
-        """Forward requests that expect no response (acks=0). Drop others, which clients repeat elsewhere."""
+        """Forward requests that expect no response (acks=0). Drop others: clients repeat them on a new connection."""
         if self._owner.session.awaits_no_answers and not self._owner.is_closed:
             self._owner.data_received(data)
 

@@ -1,4 +1,4 @@
-"""Keeps all brokers behind the proxy, and the routes by which listeners lead to them."""
+"""Keeps all brokers behind the proxy, and the routes that lead from listeners to them."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -26,8 +26,8 @@ class KnownBrokers:
     Attributes:
         single: The upstreams of the listeners that have the key ``upstream``, by address.
         clusters: The clusters of the other listeners, by the set of their ``bootstrap_servers``.
-        entrances: The object that accepts the clients of each listener.
-        registry: Knows which upstreams lead to the same broker.
+        entrances: For each listener, the object that creates the protocols of its new connections.
+        registry: Keeps all upstreams, grouped by the broker to which they lead.
     """
 
     def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
@@ -41,7 +41,10 @@ class KnownBrokers:
         self._finder = BrokerFinder(self.registry, self._node_ids, rules.config.upstream_bind)
 
     def connect(self, listener: ListenerState, tls: TlsContext | None) -> None:
-        """Connect a listener to its broker or cluster. ``tls`` is the context to dial with, or None for plaintext."""
+        """Connect a listener to its broker or cluster.
+
+        ``tls`` is the TLS context for connections to brokers, or None for plaintext.
+        """
         settings = listener.settings
         listener.policy = self._rules.policy(settings)
         if settings.cluster is not None:
@@ -75,7 +78,10 @@ class KnownBrokers:
         return upstream
 
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
-        """Apply a reloaded configuration file. ``changed`` has the changed rules; None if any rule may have changed."""
+        """Apply a reloaded file. ``changed`` contains the changed rules, or is None if any rule may have changed.
+
+        ``listeners`` contains the listeners of the file by name, and ``config`` is the configuration in force.
+        """
         for listener, entrance in self.entrances.items():
             settings = listeners.get(listener.name)
             if settings is None:
@@ -108,7 +114,7 @@ class KnownBrokers:
         await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
-        """Stop all queries to brokers."""
+        """Cancel all queries that identify brokers."""
         self._finder.close()
 
     def _on_moved(self, upstream: Upstream) -> None:
@@ -132,7 +138,7 @@ class KnownBrokers:
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """All quotas with their names: the address of the broker's first upstream, or ``bootstrap``."""
+        """Each broker's quotas with the address of its first upstream; those of bootstrap ports as ``bootstrap``."""
         clusters = tuple(self.clusters.values())
         upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
         names = _first_names(upstreams)
@@ -150,7 +156,7 @@ class KnownBrokers:
         return list(dict.fromkeys(route.upstream for route in self.entrances[listener].all_routes()))
 
     def metered(self) -> Iterable[MeteredBroker]:
-        """Return each broker's quotas once for the usage log, with the broker's node id if it is known."""
+        """Return what the usage log must read: each broker's quotas once, with the broker's node id if it is known."""
         enforcing = {
             upstream
             for listener in self.entrances

@@ -16,7 +16,11 @@ _BUCKETS: Final = tuple(min(max(bits - _FIRST_BITS, 0), len(BOUNDS_NS)) for bits
 
 
 class Latency:
-    """The histograms of one listener, by API key. ``counts`` has a count for each bound, and one for longer times."""
+    """Holds one listener's histograms of the time that requests spend in the proxy, by API key.
+
+    For each bound in ``BOUNDS_NS``, ``counts`` contains how many requests took at most this time and more than the
+    previous bound. Its last number counts the requests that took longer than the last bound.
+    """
 
     __slots__ = ("counts", "sums_ns")
 
@@ -25,7 +29,7 @@ class Latency:
         self.sums_ns: dict[int, int] = {}
 
     def observe(self, api_key: int, elapsed_ns: int) -> None:
-        """Count a response. Its request and the response together spent ``elapsed_ns`` in the proxy."""
+        """Add a request and its response, which together spent ``elapsed_ns`` in the proxy, to a histogram."""
         counts = self.counts.get(api_key)
         if counts is None:
             if api_key not in HIGHEST_VERSION:

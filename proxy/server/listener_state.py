@@ -28,14 +28,14 @@ _WARN_EVERY_NS: Final = 10_000_000_000
 
 
 class ListenerState:
-    """The state of one listener.
+    """Holds the state that all connections of one listener share.
 
     Attributes:
         settings: The listener's section of the configuration file. A reload replaces ``settings`` and ``policy``.
-        handshake: Wraps the protocol of a new connection, as TLS does; None for plaintext.
+        handshake: Returns the protocol of a new TLS connection (``TlsHandshakes.new_protocol``); None for plaintext.
         priorities: The users' levels in the fair call queue; None if the listener does not use the queue.
         open_count: Counts each connection from the time it is accepted until its transport is closed.
-        broker_count: How many transports to brokers are open.
+        broker_count: How many connections to brokers are open.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ListenerState:
     def new_protocol(
         self, accept: Callable[[], "ClientConnection"], abandon: Callable[[], None]
     ) -> asyncio.BaseProtocol:
-        """Return the protocol of a new connection.
+        """Return the protocol of a new connection, from ``accept`` or for a TLS handshake.
 
         With TLS, ``accept`` is called after the handshake, or ``abandon`` if the handshake fails. Without TLS,
         ``accept`` is called at once.
@@ -90,6 +90,6 @@ class ListenerState:
         return True
 
     def log_closed(self, peer: str, cause: str, reason: str) -> None:
-        """Log why a client's connection was closed, as a warning, or at DEBUG if the same cause was logged lately."""
+        """Log why a connection was closed: as a warning, or at DEBUG if ``cause`` led to a warning a short time ago."""
         level = logging.WARNING if self.may_warn(cause) else logging.DEBUG
         log.log(level, "closed %s on listener %s: %s", peer, self.name, reason)

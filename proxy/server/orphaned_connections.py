@@ -1,7 +1,7 @@
 """Keeps the connection to a broker open after the client has left, until the client's last fetches are charged.
 
-A fetch is charged by the size of its response, so the proxy must still receive the response. An orphaned connection
-counts towards no limit of its listener.
+A fetch is charged by the size of its response, so the proxy must still receive the response. Such an orphaned
+connection counts towards no limit of its listener.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is char
 class OrphanedConnections:
     """The orphaned connections of one listener, at most ``MAX_KEPT``.
 
-    ``counts`` has how many connections ended with each result: answered, cut short, or lost.
+    ``counts`` contains the number of connections that ended with each result: answered, cut short, or lost.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,10 @@ class OrphanedConnections:
         return len(self._kept)
 
     def keep(self, broker: asyncio.Transport, unanswered: Unanswered, *, is_paused: bool) -> None:
-        """Read from ``broker`` until all fetches in ``unanswered`` are charged, then close the transport."""
+        """Read from ``broker`` until all fetches in ``unanswered`` are charged, then close the transport.
+
+        ``is_paused`` says whether reading from ``broker`` is paused. If so, it is resumed.
+        """
         orphan = _OrphanedConnection(self, broker, unanswered)
         self._kept[orphan] = None
         if self._is_closed or broker.is_closing():
@@ -70,7 +73,7 @@ class OrphanedConnections:
 
 
 class _OrphanedConnection(asyncio.Protocol):
-    """The protocol of the transport to the broker after the client has left."""
+    """The protocol of a connection to a broker whose client has left."""
 
     __slots__ = ("_broker", "_owner", "_timer", "_unanswered")
 
@@ -87,7 +90,7 @@ class _OrphanedConnection(asyncio.Protocol):
         self._owner.remove(self, LOST)
 
     def data_received(self, data: bytes) -> None:
-        """Charge the fetches that the received bytes answer. End the connection after the last one."""
+        """Charge each fetch whose response has arrived. After the last one, close the connection."""
         if not self._unanswered.receive(data, now_ms=monotonic_ns() // 1_000_000):
             self.end(LOST)
         elif self._unanswered.is_done:
@@ -95,12 +98,12 @@ class _OrphanedConnection(asyncio.Protocol):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """End without a charge, because no more responses will come."""
+        """End the connection. Fetches that have no response yet are not charged."""
         self.end(LOST)
 
     @isolated
     def cut_short(self) -> None:
-        """End with an estimated charge, because the responses take too long or newer connections need the room."""
+        """End with an estimated charge, because the connection lasts too long or newer ones need the room."""
         self.end(CUT_SHORT)
 
     def end(self, result: str) -> None:

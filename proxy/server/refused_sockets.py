@@ -11,7 +11,10 @@ MAX_KEPT: Final = 500
 
 
 class RefusedSockets:
-    """The refused sockets of one listener, at most ``MAX_KEPT``. ``hurried`` counts those that were closed early."""
+    """The sockets of one listener's refused clients, at most ``MAX_KEPT``.
+
+    ``hurried`` counts those that were closed early, to make room for others.
+    """
 
     def __init__(self) -> None:
         self._kept: dict[socket.socket, asyncio.TimerHandle] = {}

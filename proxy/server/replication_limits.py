@@ -1,4 +1,4 @@
-"""Applies limits on replication, and runs the watcher that reads the state of the cluster."""
+"""Applies the limits on replication, and runs the watcher that reads the cluster's own limits and its topic ids."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -13,7 +13,10 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 
 
 class ReplicationLimits:
-    """Applies limits on replication. A watcher runs while there are limits and at least one broker to ask."""
+    """Applies the limits on replication of the configuration file and of the cluster.
+
+    A ``ReplicationWatcher`` runs while the configuration file sets limits and there is at least one broker to ask.
+    """
 
     def __init__(
         self, config: ProxyConfig, start: Callable[[Callable[[], Coroutine[None, None, None]]], asyncio.Task[None]]
@@ -31,7 +34,7 @@ class ReplicationLimits:
         self.watch(replication)
 
     def watch(self, replication: Replication | None) -> None:
-        """Start, update or stop the watcher, as the limits of the configuration file require."""
+        """Start, update or stop the watcher, depending on the section ``replication`` of the configuration file."""
         if replication is None or not (replication.admin_client.bootstrap_servers or self._fallback):
             self.stop()
         elif self.watcher is not None:
@@ -49,11 +52,11 @@ class ReplicationLimits:
         self.watcher = self._watching = None
 
     def see(self, view: ClusterView) -> None:
-        """Apply what the watcher has read from the cluster."""
+        """Apply the state of the cluster that the watcher has read."""
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
     def metered(self) -> Iterator[MeteredReplicas]:
-        """Yield the quotas of all leaders and followers for the usage log."""
+        """Yield what the usage log must read: the quotas of all leaders and followers."""
         throttle = self.throttle
         for leader in throttle.leaders:
             if leader.known_quota is not None:

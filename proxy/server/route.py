@@ -1,4 +1,4 @@
-"""Defines a route, which connects a listener to one broker."""
+"""Defines a route, which leads from a listener to one broker."""
 
 import asyncio
 
@@ -13,9 +13,9 @@ from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 
 
 class Route:
-    """The state that all connections from one listener to one broker share.
+    """Holds the state that all connections from one listener to one broker share.
 
-    ``addresses`` replaces the addresses of brokers in responses. If it is None, responses are not changed.
+    ``addresses`` replaces the brokers' addresses in responses to clients. If it is None, responses are not changed.
     """
 
     __slots__ = ("context", "listener", "upstream")
@@ -44,7 +44,7 @@ class Route:
         self._attach_queue()
 
     def _attach_queue(self) -> None:
-        """Use the broker's fair call queue if the listener is configured to use it."""
+        """Start or stop using the broker's fair call queue, depending on the listener's settings."""
         priorities, broker, before = self.listener.priorities, self.upstream.broker, self.context.queue
         if priorities is None:
             self.context.queue = None
@@ -56,7 +56,7 @@ class Route:
             self.context.quotas.renew()
 
     def follow_broker(self) -> None:
-        """Use the quotas and the queue of another broker, to which the upstream has turned out to lead."""
+        """Switch to the quotas and the queue of the broker to which the upstream has now been assigned."""
         broker, context = self.upstream.broker, self.context
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
         broker.quotas.lines.wake = _wake_soon
@@ -64,10 +64,10 @@ class Route:
         self._attach_queue()
 
     def accept(self) -> ClientConnection:
-        """Return the protocol of a new client connection."""
+        """Return the protocol that serves a new client connection."""
         return ClientConnection(self)
 
 
 def _wake_soon(waiter: Waiter) -> None:
-    """Wake a waiting connection after the running callback, because that callback serves another connection."""
+    """Let a waiting connection take its turn once the running callback, which serves another connection, has ended."""
     asyncio.get_running_loop().call_soon(waiter.take_turn)

@@ -98,13 +98,15 @@ class Server:
         self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
 
     def stop(self) -> None:
-        """Begin to drain all connections, after which ``run`` returns. A second call closes those that are left."""
+        """Start to drain all connections, after which ``run`` returns. A second call closes those that are left."""
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
 
     async def run(self, *, companion: Work | None = None) -> None:
-        """Open the listeners, then serve clients and run ``companion`` until ``stop`` is called.
+        """Open the listeners, then serve clients until ``stop`` is called.
+
+        ``companion`` runs as well, and is started again if it fails. It watches the configuration file, for example.
 
         Raises:
             StartError: If a listener's address cannot be bound, or the store of quotas cannot be used.
@@ -156,7 +158,7 @@ class Server:
             task.cancel()
 
     async def _first_rules(self) -> list[asyncio.Task[None]]:
-        """Wait for the rules of the store and of ``quotas_from``. Return the task that keeps reading the latter."""
+        """Wait for the stored rules and those of ``quotas_from``. Return the task that keeps reading the latter."""
         if self.config.store is not None:
             await _read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)
@@ -209,7 +211,11 @@ class Server:
 
 
 async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until the stored quotas are read or the server stops. Raises StartError if the store cannot be used."""
+    """Wait until the stored quota rules are read or the server stops.
+
+    Raises:
+        StartError: If the store cannot be used.
+    """
     # This is not a task of the group, so that its failure is raised here and nowhere else.
     reading = asyncio.ensure_future(manager.read())
     stopped = tasks.create_task(stopping.wait())
@@ -222,7 +228,7 @@ async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asy
 
 
 async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until a source has read its first rules, some seconds have passed, or the server stops."""
+    """Wait until ``source`` has read its first rules, some seconds have passed, or the server stops."""
     waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
     await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

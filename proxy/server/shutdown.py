@@ -1,4 +1,4 @@
-"""Drains all connections of the server before it stops."""
+"""Drains all connections when the server stops."""
 
 import asyncio
 import logging

@@ -28,7 +28,10 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class Sweeps:
-    """Does the periodic work on all listeners. ``quotas`` returns the quotas of all brokers."""
+    """Does the periodic work on all listeners.
+
+    ``config`` returns the configuration in force, and ``quotas`` the quotas of all brokers.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class Sweeps:
         self._throttle_log = ThrottleLog()
 
     async def sweep(self) -> None:
-        """Check each listener's time limits, memory and paused clients once a second, and log throttled clients."""
+        """Once a second, check time limits, memory and paused clients, and log which clients are throttled."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000
@@ -59,7 +62,10 @@ class Sweeps:
             attempt(self._bound_buffers)
 
     def _bound_buffers(self) -> None:
-        """Close the connections that hold the most memory, until all together hold at most ``max_buffered``."""
+        """If the process uses more memory than ``max_buffered``, close the connections that hold the most.
+
+        The others together then hold at most ``max_buffered``.
+        """
         maximum_bytes = self._config().max_buffered_bytes
         if resident_bytes() < maximum_bytes:
             return  # the whole process holds less, so its connections do too
@@ -73,7 +79,7 @@ class Sweeps:
             attempt(connection.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
-        """Remove unused buckets at all brokers every half minute."""
+        """Every half minute, remove unused buckets from the quotas of all brokers."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             for quotas in self._quotas():
@@ -96,7 +102,7 @@ def _log_unknown_users(listener: ListenerState) -> None:
 
 
 def _abort_lost_clients(listener: ListenerState) -> None:
-    """Abort paused clients that are lost. The event loop does not report their loss while reading is paused."""
+    """Abort paused clients that have gone. The event loop does not notice their loss while reading is paused."""
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):
@@ -110,7 +116,7 @@ def _abort_lost_clients(listener: ListenerState) -> None:
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process; a huge number if the system does not report it."""
+    """Return the resident memory of this process in bytes, or a huge number if the system does not report it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,7 @@
-"""Logs throttled clients with their rule and rate: at WARNING first, then at INFO at most once a minute."""
+"""Logs throttled clients with their rule and rate: at WARNING first, then at INFO at most once a minute.
+
+A client that was not logged for two minutes is logged at WARNING again.
+"""
 
 import logging
 from collections.abc import Iterable
@@ -14,7 +17,7 @@ _MAX_REMEMBERED: Final = 1_000
 
 
 class ThrottleLog:
-    """Logs each throttled bucket, which holds the usage of one client, at most once a minute."""
+    """Logs each throttled bucket at most once a minute. A bucket holds the usage of one client under one quota."""
 
     def __init__(self) -> None:
         self._logged_ms: dict[Bucket, int] = {}

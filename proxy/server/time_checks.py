@@ -10,7 +10,10 @@ if TYPE_CHECKING:
 
 
 class TimeChecks:
-    """The time checks of one connection. The listener's timer wheel runs them until ``cancel`` is called."""
+    """Checks one connection against its time limits again and again.
+
+    The listener's timer wheel calls ``check`` at the time that the previous check has set, until ``cancel`` is called.
+    """
 
     __slots__ = ("_owner", "_slot", "limits")
 
@@ -26,7 +29,7 @@ class TimeChecks:
 
     @isolated
     def check(self, now_ms: int) -> None:
-        """Close or drain the connection if a time limit has passed, and schedule the next check if it stays open."""
+        """Close or drain the connection if it has exceeded a time limit. Schedule the next check if it stays open."""
         owner, session = self._owner, self._owner.session
         # Each read from the client sets ``request_ns``, so that the hot path need not store the current time.
         is_owed = session.is_owed

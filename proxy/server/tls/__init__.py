@@ -1,1 +1,1 @@
-"""Provides TLS to clients and to brokers: contexts, the transport, and the principal of a client's certificate."""
+"""TLS for clients and for brokers: contexts, the transport, and the principal of a client's certificate."""

@@ -59,7 +59,7 @@ def client_side_context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
-    """Return a TLS context for dials to brokers. Each dial must pass the broker's host as ``server_hostname``.
+    """Return a TLS context for connections to brokers. Each must pass the broker's host as ``server_hostname``.
 
     Raises:
         TlsFileError: If one of the files in ``tls`` cannot be used.
@@ -84,7 +84,7 @@ def _trust(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 class TlsContext:
-    """The TLS context for clients or for brokers, and the files from which it was built."""
+    """A TLS context for clients or for brokers that can be rebuilt when its certificate or key files change."""
 
     def __init__(self, tls: ClientTls | UpstreamTls) -> None:
         """Build the first context. Raises TlsFileError if a file cannot be used."""
@@ -99,11 +99,11 @@ class TlsContext:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """The context in force, which the next handshake uses."""
+        """The context in force, which the next handshake will use."""
         return self._context
 
     def have_files_changed(self) -> bool:
-        """Return whether the files differ from those that were last used. Call this regularly.
+        """Return whether the files have changed since they were last read. Call this regularly.
 
         A change is reported only if the files have stayed the same since the previous call, because a certificate and
         its key are replaced one after the other.
@@ -169,7 +169,7 @@ def _paths(tls: ClientTls | UpstreamTls) -> tuple[str, ...]:
 
 
 async def watch(contexts: Collection[TlsContext]) -> None:
-    """Reload each context when its files have changed, until cancelled."""
+    """Check the files of all contexts every second, and reload contexts whose files have changed, until cancelled."""
     while True:
         await asyncio.sleep(_POLL_S)
         for context in contexts:
@@ -182,7 +182,7 @@ async def _reload_if_changed(context: TlsContext) -> None:
 
 
 def client_fault(error: Exception) -> str:
-    """Return the cause under which to count a client's failed TLS handshake."""
+    """Return the name under which metrics count a client's failed TLS handshake, such as ``tls_timeout``."""
     match error:
         case ProtocolError():
             return f"tls_{error.reason}"
@@ -198,7 +198,7 @@ def client_fault(error: Exception) -> str:
 
 
 def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> str:
-    """Return a text that says why the TLS handshake with a broker failed, and what would help."""
+    """Return a text for the log that says why the TLS handshake with a broker failed, and what may help."""
     tls = context.settings if context else None
     if not isinstance(tls, UpstreamTls):
         return f"the TLS handshake with {host} failed: {error}"
