@@ -35,7 +35,7 @@ CONTROLLERS: Final = 2
 
 
 def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None:
-    """Return the brokers in a Metadata response, or None if more bytes are needed."""
+    """Return the brokers that a Metadata response lists, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> BrokerList:
         is_flexible = api_version >= 9
@@ -71,7 +71,7 @@ class Endpoints(NamedTuple):
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
-    """Return the nodes in a DescribeCluster response, or None if more bytes are needed."""
+    """Return the nodes and the cluster id in a DescribeCluster response, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
         offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
@@ -91,7 +91,8 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
 def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
     """Return the DescribeCluster frame at ``start`` up to the end of its nodes, with the advertised addresses.
 
-    The rest of the frame can follow unchanged. Controllers are removed, because the proxy has no ports for them.
+    The caller can forward the rest of the frame unchanged. Controllers are removed from the list, because the proxy has
+    no ports for them.
     """
     is_brokers = endpoints.endpoint_type == BROKERS
     return replace_front(data, start, endpoints.brokers, addresses if is_brokers else {})

@@ -1,4 +1,4 @@
-"""Writes the Metadata request (key 3, v1-13) by which the proxy asks for partition counts, and reads the response.
+"""Writes the Metadata request (key 3, v1-13) with which the proxy asks for partition counts, and reads the response.
 
     request    array of { [v10+ uuid topic_id], string name }, [v4+ bool allow_auto_topic_creation]
                [v8-10 bool include_cluster_authorized_operations] [v8+ bool include_topic_authorized_operations]
@@ -71,7 +71,8 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     """Return the partition counts of ``topics`` from a whole response.
 
     The count is 0 for a topic that does not exist, or that the client has no right to see. A topic is missing from the
-    result if the response does not say its count, or has more than ``MAX_RESPONSE_ELEMENTS`` elements before it.
+    result if the response does not say its count, or if the topic follows more than ``MAX_RESPONSE_ELEMENTS`` elements,
+    which are as many as this function reads.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}
@@ -101,7 +102,7 @@ def _read_topics(reader: FieldReader, wanted: set[Topic], api_version: int, coun
 
 
 def _skip_brokers(reader: FieldReader, api_version: int) -> None:
-    """Step over all fields before the topics."""
+    """Step over the brokers and all other fields before the topics."""
     if api_version >= 3:
         reader.skip(4)  # throttle_time_ms
     for _ in range(reader.count()):

@@ -1,10 +1,11 @@
 """Replaces or hides the addresses of new leaders in Produce, Fetch and share group responses (KIP-951).
 
-These addresses are the ``node_endpoints`` of a response::
+If a broker is no longer the leader of a partition, its response may contain the address of the new leader. These
+addresses are the ``node_endpoints`` of the response::
 
     endpoints      array of { int32 node_id, string host, int32 port, string rack, tags }
 
-They come at the very end, after records of any size. In Produce (v10+) and Fetch (v16+) they are tag 0 of the response.
+They are at the very end, after records of any size. In Produce (v10+) and Fetch (v16+) they are tag 0 of the response.
 In ShareFetch and ShareAcknowledge they are the last field. All fields are compact.
 
 * If the whole response has arrived, the endpoints are replaced by the advertised addresses.
@@ -71,7 +72,7 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHAR
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
     """Return True if the response at ``position`` certainly has no endpoints. If False, the response must be parsed.
 
-    The check saves the time to parse most responses, because it examines only the last bytes of the frame:
+    Most responses need not be parsed thanks to this check, which examines only the last bytes of the frame:
 
     * The last endpoint ends in a port (four bytes, not all of them 0), a rack (0 for null) and empty tags (0).
     * So a Produce response that ends in five zero bytes has no endpoints: throttle_time_ms is 0, and the tags are
@@ -93,7 +94,7 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
-    """Whether an incomplete Fetch response has one partition, whose records leave no room for endpoints."""
+    """Whether an incomplete Fetch response has a single partition, whose records leave no room for endpoints."""
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
@@ -136,7 +137,7 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 
 
 class EndpointHider:
-    """Hides the endpoints of a response that is forwarded in pieces. The length of the response stays the same."""
+    """Hides the endpoints of a response that is forwarded in pieces, without changing the length of the response."""
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
 
@@ -147,7 +148,7 @@ class EndpointHider:
         self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Add the next bytes of the frame, which begins with its size field, and return the bytes to forward now."""
+        """Add the next bytes of the frame, beginning with its size field, and return the bytes to forward now."""
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -157,7 +158,7 @@ class EndpointHider:
         return self._pass_on(chunk)
 
     def end(self) -> bytes:
-        """Return the last bytes of the frame. Raises FrameTooSmall if the frame is not complete."""
+        """Return the bytes that were held back until now. Raises FrameTooSmall if the frame is not complete."""
         rest = b""
         if self._partial is not None:
             rest = self._pass_on(self._partial.join())
@@ -192,7 +193,7 @@ _DONE: Final = 6
 
 
 class _ResponseParser:
-    """Parses a response part by part as its bytes arrive, and finds its endpoints. Records are stepped over."""
+    """Parses a response part by part as its bytes arrive, and finds its endpoints. Records are skipped."""
 
     __slots__ = (
         "_api_key",
@@ -226,7 +227,7 @@ class _ResponseParser:
         return self._stage == _DONE
 
     def parse(self, data: bytes) -> None:
-        """Parse ``data`` from ``at`` to the end of the last complete part."""
+        """Parse ``data`` from the offset ``at`` on, and move ``at`` to the end of the last complete part."""
         end = len(data)
         with suppress(Truncated):
             while self.at < end and self._stage != _DONE:
@@ -241,7 +242,7 @@ class _ResponseParser:
                     self._parse_other(data, self.at)
 
     def _parse_other(self, data: bytes, at: int) -> None:
-        """Parse the front of the response, the begin or end of a topic, or the end of the response."""
+        """Parse the front of the response, the beginning or the end of a topic, or the end of the response."""
         if self._stage == _TOPIC:
             at = skip(data, at, 16) if self._has_topic_ids else skip_compact_string(data, at)
             count, at = read_uvarint(data, at)
@@ -276,7 +277,10 @@ class _ResponseParser:
         return self._read_endpoints_and_tags(data, at)
 
     def _read_tags(self, data: bytes, at: int) -> int:
-        """Parse the tags that end a Produce or Fetch response. Tag 0 gets an unknown number, which hides it."""
+        """Parse the tags that end a Produce or Fetch response.
+
+        Tag 0 contains the endpoints. To hide it, ``hidings`` receives a change that gives the tag an unknown number.
+        """
         found, hiding = None, None
         count, at = read_uvarint(data, at)
         for _ in range(count):
@@ -296,7 +300,10 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the end of a share group response. An empty array and an unknown tag replace the endpoints."""
+        """Parse the end of a share group response.
+
+        To hide the endpoints, ``hidings`` receives a change that replaces them by an empty array and an unknown tag.
+        """
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)
         end = skip_tags(data, array.end)
@@ -351,14 +358,14 @@ _PARTITIONS: Final[dict[int, Callable[[bytes, int], int]]] = {
 
 
 def _uvarint_of(value: int, size_bytes: int) -> bytes:
-    """Encode a value as a varint of exactly ``size_bytes`` bytes, padded if fewer are enough."""
+    """Encode a value as a varint of exactly ``size_bytes`` bytes. The varint is padded if fewer bytes would do."""
     encoded = write_uvarint(value)
     padding = size_bytes - len(encoded)
     return encoded[:-1] + bytes([encoded[-1] | 0x80]) + b"\x80" * (padding - 1) + b"\0" if padding else encoded
 
 
 def _padding(size_bytes: int) -> bytes:
-    """Return a tag's size field and its value of zeroes. Together they take ``size_bytes``, which is two or more."""
+    """Return the size field and the value of a tag of zeroes, which together have ``size_bytes`` (two or more)."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
     return _uvarint_of(size, size_of_size) + bytes(size)  # the size needs padding for e.g. 127 zeroes in 129 bytes

@@ -1,7 +1,8 @@
 """Keeps the pieces of an arriving frame until it is worth parsing the frame again.
 
-A small frame is parsed after each piece. Beyond ``SMALL_BYTES`` the next try waits until the frame is complete, or
-until its bytes have doubled. So the work stays a few times the size of the frame, even if each piece is tiny.
+A small frame is parsed after each piece. Beyond ``SMALL_BYTES``, the next attempt waits until the frame is complete, or
+until twice as many bytes have arrived. So even if the pieces are tiny, only a few times the size of the frame is parsed
+in all.
 """
 
 from typing import Final
@@ -13,10 +14,10 @@ _SIZE_BYTES: Final = 4
 
 
 def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
-    """Return how many more bytes to wait for before the next try to parse a frame, at least one.
+    """Return how many more bytes to wait for, at least one, before the next attempt to parse a frame.
 
-    ``front`` has the bytes that have arrived. If ``most_bytes`` is None, the parser needs the whole frame. Otherwise it
-    needs only a front part, and rejects the frame if this part is longer than ``most_bytes``.
+    ``front`` contains the bytes that have arrived. If ``most_bytes`` is None, the parser needs the whole frame.
+    Otherwise it needs only a front part, and rejects the frame if this part is longer than ``most_bytes``.
     """
     arrived = len(front)
     if arrived < SMALL_BYTES:
@@ -27,7 +28,7 @@ def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
 
 
 class PartialFrame:
-    """The pieces of a frame that have arrived. Once ``missing_bytes`` is 0 or below, no more pieces are needed."""
+    """Collects the pieces of an arriving frame. Once ``missing_bytes`` is 0 or below, no more pieces are needed."""
 
     __slots__ = ("_pieces", "missing_bytes")
 
@@ -39,7 +40,7 @@ class PartialFrame:
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:
-        """Keep another piece. Returns all pieces joined if no bytes are missing any more, otherwise ``b""``."""
+        """Keep another piece. Return all pieces joined if no bytes are missing any more, otherwise ``b""``."""
         last = self._pieces[-1]
         if len(data) >= _TINY_BYTES:
             self._pieces.append(data)

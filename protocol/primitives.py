@@ -87,7 +87,7 @@ def skip(data: Buffer, offset: int, size_bytes: int) -> int:
 
 
 def skip_tags(data: Buffer, offset: int) -> int:
-    """Step over a section of tags."""
+    """Step over the tags at the end of a structure."""
     count, offset = read_uvarint(data, offset)
     for _ in range(count):
         _tag, offset = read_uvarint(data, offset)

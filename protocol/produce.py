@@ -42,7 +42,10 @@ _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks``, or return None if more bytes are needed. ``end`` is the end of the frame, if it is known."""
+    """Read ``acks`` from a request whose body begins at ``offset``, or return None if more bytes are needed.
+
+    ``end`` is the end of the frame, if it is known.
+    """
     # Nearly all producers have no transactional_id. In that case its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
         position: int | None = offset + 1
@@ -62,7 +65,7 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return the end of ``acks`` if the request has no transactional_id, otherwise None. ``acks`` must have arrived."""
+    """Return the offset after ``acks``, or None if the request has a transactional_id. ``acks`` must have arrived."""
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
     if api_version >= _FIRST_TRANSACTIONAL:

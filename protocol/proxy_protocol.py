@@ -1,6 +1,6 @@
 r"""Reads the header of the PROXY protocol, in which a load balancer sends the address of its client.
 
-The header comes before the bytes of the connection. Version 1 is a line of ASCII, 107 bytes at most::
+The header precedes all other bytes of a connection. Version 1 is a line of ASCII, 107 bytes at most::
 
     PROXY TCP4 203.0.113.7 198.51.100.1 56324 9092\r\n     source and destination address, then their ports
     PROXY TCP6 2001:db8::7 2001:db8::1 56324 9092\r\n

@@ -33,7 +33,10 @@ def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
 
 
 def first_batch_size(data: Buffer, begin: int, end: int) -> int:
-    """Return the size of the batch at ``begin``, or 0 if its length field is incomplete or impossible."""
+    """Return the size of the batch at ``begin``, which may extend beyond ``end``.
+
+    The size is 0 if the length field of the batch is incomplete or impossible.
+    """
     if begin + _FRONT_BYTES > end:
         return 0
     return max(_FRONT_BYTES + int(_LENGTH(data, begin)[0]), 0)

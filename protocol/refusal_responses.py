@@ -1,9 +1,11 @@
-"""Writes responses by which the proxy itself refuses a request.
+"""Writes the responses with which the proxy itself refuses a request.
 
-Clients retry after such a response. Except for some JoinGroup and OffsetCommit requests, applications see no error:
+The proxy does so when its fair call queue does not accept the request. Clients retry after such a response. Except for
+some JoinGroup and OffsetCommit requests, applications see no error:
 
-    Produce            Each partition has NOT_ENOUGH_REPLICAS, which also says that nothing was written. librdkafka
-                       does not retry THROTTLING_QUOTA_EXCEEDED, and takes REQUEST_TIMED_OUT as possibly written.
+    Produce            Each partition has the error NOT_ENOUGH_REPLICAS, which also says that nothing was written.
+                       librdkafka does not retry THROTTLING_QUOTA_EXCEEDED, and takes REQUEST_TIMED_OUT as
+                       possibly written.
     Fetch              The response has no topics, no error and no session. A broker sends the same to a consumer
                        over its quota.
     JoinGroup,         The error is COORDINATOR_LOAD_IN_PROGRESS, and the client retries at the same broker. With
@@ -50,8 +52,8 @@ _MAX_INT32: Final = 2**31 - 1
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
     """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
 
-    Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
-    acks=0, a follower's Fetch, and a frame with too many elements.
+    These requests cannot be refused: those of an API that is not in the module's list, of a version that is too old or
+    unknown, or with too many elements, a Produce with acks=0, and a follower's Fetch.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):
@@ -151,7 +153,7 @@ def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int
 def _refuse_partitions(
     reader: FieldReader, writer: FieldWriter, refuse_partition: Callable[[], None], *, has_ids: bool
 ) -> None:
-    """Copy the topics of a request into its response, and call ``refuse_partition`` to write each partition."""
+    """Copy the topics of a request into the response, and call ``refuse_partition`` to write each partition."""
     topics = reader.count()
     writer.count(topics)
     for _ in range(topics):
@@ -185,7 +187,7 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
-    """Whether ``refusal_response`` can refuse a request, as far as the header and ``acks`` show."""
+    """Whether ``refusal_response`` can refuse a request, as far as its header and ``acks`` show."""
     if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
         return False
     if api_key == ApiKey.PRODUCE:

@@ -53,7 +53,7 @@ _SEPARATOR: Final = "\x01"  # between OAUTHBEARER's key-value pairs
 
 
 class AuthenticateResponse(NamedTuple):
-    """A broker's response to a login token. If ``session_lifetime_ms`` is 0, the session does not expire."""
+    """A broker's response to a login token. If ``session_lifetime_ms`` is 0, the login does not expire."""
 
     error_code: int
     token: bytes  # the token that the broker sends
@@ -85,7 +85,7 @@ def read_token_size(data: bytes, offset: int) -> int | None:
 
 
 def is_request(data: bytes, offset: int) -> bool | None:
-    """Return True if a Kafka request comes next, False for a raw GSSAPI token, or None if more bytes are needed.
+    """Return whether a Kafka request begins at ``offset`` rather than a raw GSSAPI token. None: more bytes are needed.
 
     The api_key of a request begins with a zero byte. A GSSAPI token is empty, or begins with 0x60 (RFC 2743), 0x05 or
     another non-zero byte (RFC 4121).
@@ -98,7 +98,7 @@ def is_request(data: bytes, offset: int) -> bool | None:
 
 
 def is_handshake(data: bytes, offset: int) -> bool | None:
-    """Return whether a SaslHandshake request comes next, or None if more bytes are needed."""
+    """Return whether a SaslHandshake request begins at ``offset``, or None if more bytes are needed."""
     api_key = data[offset + _SIZE_BYTES : offset + _SIZE_BYTES + 2]
     return int.from_bytes(api_key, "big") == ApiKey.SASL_HANDSHAKE if len(api_key) == 2 else None
 
@@ -115,13 +115,13 @@ def read_handshake_error(body: Buffer) -> int:
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Whether the error code of a SASL response has arrived. True as well for a whole response without one."""
+    """Whether the error code of a SASL response has arrived. Also True for a whole response that lacks one."""
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``. ``has_error_code`` must be True for it.
+    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``. Call this only after ``has_error_code`` is True.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -168,8 +168,8 @@ def plain_user(token: bytes) -> str | None:
 def scram_user(token: bytes) -> str | None:
     """Return the user name in SCRAM's client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
 
-    Returns None with the extension ``tokenauth=true``, by which a client logs in with a delegation token. Only the
-    broker knows the owner of the token.
+    Returns None if the message has the extension ``tokenauth=true``, which means that the client logs in with a
+    delegation token. Only the broker knows the owner of the token.
     """
     fields = (_text(token) or "").split(",", 5)
     if len(fields) > 2 and fields[2].startswith("m="):
@@ -209,7 +209,7 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim from the payload of a web token, or None if the claim is missing or not a string."""
+    """Return a claim from the payload of a JSON web token, or None if the claim is missing or not a string."""
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):
@@ -220,12 +220,12 @@ def _claim(payload: str, claim: str) -> str | None:
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the last value of ``key`` in a list of key=value pairs with this separator, or "" if there is none."""
+    """Return the last value of ``key`` in key=value pairs that ``between`` separates, or "" if there is none."""
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
-    """Return ``user``, or None if ``authzid`` (``a=NAME`` or empty) has the name of another user."""
+    """Return ``user``, or None if ``authzid`` (``a=NAME`` or empty) names another user."""
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")

@@ -1,4 +1,4 @@
-"""Reads the limits of a ShareFetch request (key 78, KIP-932), and computes the charge of its response.
+"""Reads the limits of a ShareFetch request (key 78, KIP-932), and computes the charge for its response.
 
     request    string group_id, string member_id, int32 share_session_epoch, int32 max_wait_ms, int32 min_bytes,
                int32 max_bytes, [v1+ int32 max_records, int32 batch_size]
@@ -29,7 +29,10 @@ _FIRST_MAX_RECORDS: Final = 1
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read the limits, or return None if more bytes are needed. ``end`` is the end of the frame, if it is known."""
+    """Read the limits of the request whose body begins at ``body``, or return None if more bytes are needed.
+
+    ``end`` is the end of the frame, if it is known.
+    """
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + 4  # share_session_epoch
     except Truncated:
@@ -46,7 +49,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, bytes]:
-    """Return the change to a request (begin, end, new bytes) that sets all of its limits to zero.
+    """Return the edit of a request (begin, end, new bytes) that sets all of its limits to zero.
 
     The broker then responds at once and without records, and still handles the rest of the request. In v0, which lacks
     ``max_records``, the response may still have one batch.
@@ -61,8 +64,8 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 def charged_bytes(size_bytes: int) -> int:
     """Return how many bytes to charge for a response: those of its size field and its body.
 
-    ``size_bytes`` is the value of the size field. Kafka does not charge the node_endpoints, and the partitions that
-    only confirm acknowledgements (some 40 bytes each). The proxy does, because it charges before they arrive.
+    ``size_bytes`` is the value of the size field. Kafka charges neither the node_endpoints nor the partitions that only
+    confirm acknowledgements (some 40 bytes each). The proxy does, because it charges before they arrive.
 
     Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka.
     """

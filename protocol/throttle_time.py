@@ -26,7 +26,7 @@ _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in 
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client itself waits for the ``throttle_time_ms`` of a response before its next request."""
+    """Whether a client itself waits for a response's ``throttle_time_ms`` before its next request (KIP-219)."""
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 
@@ -38,8 +38,8 @@ def is_in_front(api_key: int) -> bool:
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
     """Return the offset of ``throttle_time_ms`` in a whole response.
 
-    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. The exceptions
-    are Produce, Fetch and ApiVersions, whose newer versions are read like the newest known one.
+    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. Only for
+    Produce, Fetch and ApiVersions, a newer version is read like the newest known one.
     """
     if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
@@ -83,7 +83,7 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 
 
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
-    """Return a whole response in which ``throttle_time_ms`` is at least the given one.
+    """Return a whole response whose throttle time is raised to ``throttle_time_ms`` if it is shorter.
 
     Returns ``frame`` itself if the response has no such field, or if its throttle time is already long enough.
     """

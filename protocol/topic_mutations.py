@@ -67,10 +67,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 class TopicMutation(NamedTuple):
-    """One topic of a request. Its entry is the frame's bytes from ``begin`` to ``end``.
+    """One topic in a request. Its entry is the frame's bytes from ``begin`` to ``end``.
 
-    ``partitions`` is the number of partitions to create (CreateTopics, may be ``BROKER_DEFAULT``), the total that the
-    topic is to have (CreatePartitions), or 0 (DeleteTopics).
+    ``partitions`` depends on the API. For CreateTopics it is the number of partitions to create, which may be
+    ``BROKER_DEFAULT``. For CreatePartitions it is the total that the topic is to have. For DeleteTopics it is 0.
     """
 
     topic: Topic
@@ -95,7 +95,7 @@ class MutationRequest(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """The result of one topic. Its entry is the frame's bytes from ``begin`` to ``end``.
+    """The result for one topic in a response. Its entry is the frame's bytes from ``begin`` to ``end``.
 
     ``name`` is None if DeleteTopics v6 finds no topic with the given id. ``topic_id`` is None if the response has no id
     or an id of zeros. ``partitions`` is the number of partitions that CreateTopics (v5+) created, otherwise -1.
@@ -222,10 +222,11 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Return the broker's response, with the topics added that ``without_topics`` left out of the request.
+    """Return the broker's response, to which the topics that ``without_topics`` left out of the request are added.
 
-    Topics are in the order of the client's request. Topics that only the response has come last. The throttle time is
-    the longer one of the broker's and ``throttle_time_ms``. All other bytes stay as they are.
+    These topics have the error THROTTLING_QUOTA_EXCEEDED. All topics are in the order of the client's request, and
+    topics that appear only in the response are last. The throttle time is the longer of the broker's and
+    ``throttle_time_ms``. All other bytes stay as they are.
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
@@ -244,7 +245,7 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
 
 
 def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
-    """Return a response that refuses all topics, for a version from ``FIRST_REFUSABLE_VERSION`` on."""
+    """Return a response that refuses all topics of a request, whose version is ``FIRST_REFUSABLE_VERSION`` or newer."""
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)
     topics = dict.fromkeys(mutation.topic for mutation in request.topics)
@@ -276,7 +277,10 @@ def _read_result(reader: FieldReader, api_key: int, api_version: int) -> TopicRe
 
 
 def _skip_configs(reader: FieldReader) -> None:
-    """Step over a created topic's configs in the flexible encoding. A topic has some 30, so this has to be fast."""
+    """Step over the configs of a created topic in the flexible encoding.
+
+    This has to be fast, because a topic has some 30 configs.
+    """
     data, count = reader.data, reader.count()
     at = reader.at
     for _ in range(count):
@@ -288,7 +292,7 @@ def _skip_configs(reader: FieldReader) -> None:
 def _in_order_of_request(
     request: MutationRequest, response: MutationResponse, refused: Set[Topic]
 ) -> list[Topic | TopicResult]:
-    """Return the refused topics and the broker's results, in the order of the request's topics."""
+    """Return the refused topics and the broker's results in the order in which the request lists their topics."""
     results: dict[Topic, deque[int]] = {}
     for index, result in enumerate(response.results):
         # The request has the name or the id of a topic. The response may have both.

@@ -2,7 +2,7 @@
 
     request   reads and writes requests, with their partitions and limits
     response  reads responses, and writes them with all, some or none of the records of a partition
-    topics    reads and writes the arrays of topics and partitions that requests and responses have
+    topics    reads and writes the arrays of topics and partitions in requests and responses
 
 Callers pass only whole frames, of versions 0 to 18. A topic or a partition may be listed twice. The entry of a
 partition is kept as a range of bytes, so its unchanged fields are copied as they are.

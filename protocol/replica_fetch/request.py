@@ -50,7 +50,7 @@ _PARTITION_FIELDS: Final = (
 
 
 class RequestPartition(NamedTuple):
-    """A partition that a follower fetches. Its entry is the data from ``begin`` to ``end``.
+    """A partition in a follower's Fetch request. Its entry is the data from ``begin`` to ``end``.
 
     Up to v12 ``topic`` is a name in UTF-8. From v13 on it is the 16 bytes of a topic id. ``leader_epoch`` is -1 before
     v9. ``max_bytes`` is the field ``partition_max_bytes``.
@@ -66,11 +66,11 @@ class RequestPartition(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """A follower's Fetch request, in the data from its size field at ``position`` to ``end``.
+    """A follower's Fetch request. Its frame is the data from ``position``, where the size field is, to ``end``.
 
     If the version lacks a field, ``session_epoch`` is -1, ``session_id`` is 0 and ``max_bytes`` is ``UNLIMITED_BYTES``.
-    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` has the tags of each topic that has any.
-    The rack id and the tags of the request begin at ``tail_at``.
+    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` contains the tags of each topic that has
+    any. The rack id and the tags of the request begin at ``tail_at``.
     """
 
     replica_id: int
@@ -89,7 +89,7 @@ class ReplicaFetch(NamedTuple):
 
 
 def read_request(data: bytes, position: int, body: int, api_version: int) -> ReplicaFetch:
-    """Read the whole Fetch request at ``position``. Its body begins at ``body``."""
+    """Read the whole Fetch request at ``position``, whose body begins at ``body``."""
     size_bytes, _ = read_int32(data, position)
     end = position + 4 + size_bytes
     frame = bounded(data, body, end)
@@ -123,8 +123,8 @@ def write_request(
 ) -> bytes:
     """Return the whole frame of a request with other limits and partitions, and without forgotten topics.
 
-    ``chosen`` has the partitions in the order in which they are written, each with its new ``partition_max_bytes``. An
-    argument is ignored if the version lacks its field.
+    ``chosen`` contains the partitions in the order in which they are written, each with its new
+    ``partition_max_bytes``. An argument is ignored if the version lacks its field.
     """
     api_version = request.api_version
     wait_at = _max_wait_at(0, api_version)
@@ -148,7 +148,7 @@ def write_request(
 def _entries(
     data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
 ) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """Return the topic and the bytes of each partition, with its new ``partition_max_bytes``."""
+    """Return the topic and the entry of each partition, with its new ``partition_max_bytes``, as parts to be joined."""
     limit_offset = _PARTITION_FIELDS[api_version].size - 4
     pack = _INT32.pack
     entries = []

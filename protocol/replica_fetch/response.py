@@ -74,8 +74,8 @@ class ResponsePartition(NamedTuple):
 class ReplicaResponse(NamedTuple):
     """A leader's response to a follower's Fetch.
 
-    Fields that the version lacks are 0. ``topic_tags`` has the tags of each topic that has any. The array of topics
-    begins at ``topics_at``. The tags of the response, which include the node_endpoints, begin at ``tail_at``.
+    Fields that the version lacks are 0. ``topic_tags`` contains the tags of each topic that has any. The array of
+    topics begins at ``topics_at``. The tags of the response, which include the node_endpoints, begin at ``tail_at``.
     """
 
     throttle_time_ms: int
@@ -89,7 +89,7 @@ class ReplicaResponse(NamedTuple):
 
 
 def read_response(data: bytes, position: int, frame_bytes: int, api_version: int) -> ReplicaResponse:
-    """Read the whole response at ``position``. ``frame_bytes`` is the size of its frame, with the size field."""
+    """Read the whole response at ``position``. ``frame_bytes`` is the size of its frame, including the size field."""
     end = position + frame_bytes
     frame = bounded(data, position + 8, end)
     at = position + 8
@@ -129,7 +129,7 @@ def truncate_partition(
 def empty_partition(
     partition: int, *, high_watermark: int, last_stable_offset: int, log_start_offset: int, api_version: int
 ) -> bytes:
-    """Return the entry of a partition without error and records, in the form that brokers send to followers."""
+    """Return the entry of a partition with no error and no records, in the form that brokers send to followers."""
     fields = (partition, 0, high_watermark, last_stable_offset, log_start_offset)
     if api_version >= FIRST_FLEXIBLE:
         return _EMPTY_PARTITION.pack(*fields, 0, -1, 1, 0)
@@ -145,7 +145,7 @@ def empty_partition(
 def write_response(
     data: bytes, position: int, response: ReplicaResponse, entries: Sequence[Entry], api_version: int
 ) -> bytes:
-    """Return the whole frame of a response with only the partitions of ``entries``, and without a session."""
+    """Return a leader's response as a whole frame, with only the partitions in ``entries`` and without a session."""
     front = data[position + 4 : response.topics_at]
     if api_version >= FIRST_SESSION:
         front = front[:-4] + bytes(4)
@@ -154,13 +154,16 @@ def write_response(
 
 
 def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
-    """Return a response from the proxy itself, without throttle time and session. v0-6 have no error code."""
+    """Return a Fetch response that the proxy itself sends to a follower, with throttle time 0 and without a session.
+
+    ``error_code`` is ignored before v7, which is the first version that has it.
+    """
     header = _INT32.pack(correlation_id) + (NO_TAGS if api_version >= FIRST_FLEXIBLE else b"")
     return framed(header, *_written_body(entries, api_version, error_code))
 
 
 def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
-    """Return how many bytes Kafka charges for a response with only these entries and without node_endpoints.
+    """Return how many bytes Kafka would charge for a response with only these entries and without node_endpoints.
 
     Source: ``KafkaApis.sizeOfThrottledPartitions``, ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -227,7 +230,7 @@ def _read_old_partitions(
 
 
 def _written_body(entries: Sequence[Entry], api_version: int, error_code: int) -> list[Buffer]:
-    """Return the parts of the body of a response from the proxy itself."""
+    """Return the body of a response from the proxy itself, as parts to be joined."""
     written: list[Buffer] = []
     if api_version >= FIRST_THROTTLE:
         written.append(bytes(4))

@@ -31,14 +31,14 @@ ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """The entry of a partition that will be written. ``topic`` is its topic's name or id, ``parts`` are its bytes."""
+    """The entry of one partition for a frame to be written. ``topic`` is a name or an id. ``parts`` are its bytes."""
 
     topic: bytes
     parts: tuple[Buffer, ...]
 
 
 def bounded(data: bytes, least: int, end: int) -> Buffer:
-    """Return ``data`` up to ``end``. Raises Truncated if ``end`` is below ``least`` or beyond the data."""
+    """Return ``data`` up to ``end``. Raises Truncated if ``end`` is below ``least`` or beyond the end of the data."""
     if not least <= end <= len(data):
         raise Truncated(f"a Fetch frame of {len(data)} bytes ends at byte {end}")
     return data if end == len(data) else memoryview(data)[:end]
@@ -47,7 +47,7 @@ def bounded(data: bytes, least: int, end: int) -> Buffer:
 def read_topics(
     frame: Buffer, at: int, api_version: int, read_partitions: ReadPartitions
 ) -> tuple[dict[bytes, bytes], int]:
-    """Read an array of topics. Return the tags of each topic that has any, and the end of the array."""
+    """Read an array of topics. Return the tags of each topic that has any, and the offset of the end of the array."""
     tags: dict[bytes, bytes] = {}
     count, at = read_count(frame, at, api_version)
     for _ in range(count):
@@ -73,7 +73,7 @@ def read_count(frame: Buffer, at: int, api_version: int) -> tuple[int, int]:
 
 
 def check_end(frame: Buffer, at: int, api_version: int) -> None:
-    """Step over the tags that end the message, and raise TrailingBytes if more bytes follow."""
+    """Step over the tags at the end of the message. Raises TrailingBytes if more bytes follow."""
     if api_version >= FIRST_FLEXIBLE:
         at = skip_tags(frame, at)
     if at != len(frame):
@@ -83,9 +83,9 @@ def check_end(frame: Buffer, at: int, api_version: int) -> None:
 def written_topics(
     entries: Iterable[tuple[bytes, tuple[Buffer, ...]]], api_version: int, topic_tags: Mapping[bytes, bytes]
 ) -> list[Buffer]:
-    """Return the parts of an array of topics. Adjacent entries of one topic become one element of the array.
+    """Return an array of topics as parts to be joined. Adjacent entries of one topic become one element.
 
-    If a topic is written twice, only its first element gets its tags. Copies of them would make the frame longer.
+    If a topic is written twice, only its first element gets its tags, because copies would make the frame longer.
     """
     has_ids, is_flexible = api_version >= FIRST_TOPIC_ID, api_version >= FIRST_FLEXIBLE
     tags = dict(topic_tags)
