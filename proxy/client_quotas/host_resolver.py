@@ -1,4 +1,4 @@
-"""Looks up the addresses of hosts that have limits. Lookups are repeated until an address is found."""
+"""Looks up the addresses of hosts that have limits. The lookups of a host are repeated until an address is found."""
 
 import asyncio
 import logging
@@ -28,10 +28,10 @@ _NAMED: Final = 10
 
 
 class Lookups:
-    """Looks up hosts in its own threads.
+    """Looks up the addresses of hosts in threads of its own.
 
-    A lookup cannot be cancelled, and takes about ten seconds if the name server does not answer. In the event loop's
-    few threads, such lookups would delay those for connections to brokers.
+    A lookup cannot be cancelled, and takes about ten seconds if the name server does not answer. If such lookups shared
+    the event loop's few threads, they would delay the lookups for connections to brokers.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Lookups:
         self._waiters: Counter[str] = Counter()  # the number of callers of ``find`` that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
-        """Return the addresses of those ``hosts`` that are found within some seconds."""
+        """Return the addresses of those ``hosts`` for which an address is found within some seconds."""
         names = list(set(hosts))
         if not names:
             return {}
@@ -95,9 +95,10 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 
 
 class HostResolver:
-    """Looks up missing hosts, which have limits but no known address. ``on_found`` gets the addresses that are found.
+    """Looks up missing hosts, which have limits but no known address, again and again.
 
-    ``on_found`` must then call ``follow`` with the hosts that are still missing.
+    ``on_found`` is called with the addresses that are found. It must then call ``follow`` with the hosts that are still
+    missing.
     """
 
     def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:

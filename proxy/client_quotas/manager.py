@@ -1,6 +1,6 @@
 """Answers the requests of administrators about quotas, one request after another.
 
-A change is stored and applied before it is answered. The work for large requests is done in a thread.
+A change is stored and in force before its request is answered. The work for large requests is done in a thread.
 """
 
 import asyncio
@@ -70,14 +70,14 @@ _NO_STORE: Final = "Quotas cannot be changed: this proxy has no store for them"
 
 
 class RequestQueue:
-    """The tickets that wait for their answer. Their number and their bytes are limited."""
+    """The queue of requests about quotas, as tickets. It limits how many requests and how many bytes may wait."""
 
     def __init__(self) -> None:
         self.waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
 
     def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket and return it. Return None if the queue is full, not counting dropped tickets."""
+        """Append a ticket and return it, or return None if the queue is full. Dropped tickets take no room."""
         size_bytes = len(ticket.frame)
         if not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
@@ -129,7 +129,7 @@ class QuotaManager:
         return self.store if isinstance(self.store, TopicStore) else None
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set, in force or not. Any thread may call this."""
+        """Yield every rule as it was set, whether it is in force or not. Any thread may call this."""
         store = self.store
         sources = {} if store is None else dict(store.sources)
         for one in self.rules.listed():
@@ -141,14 +141,17 @@ class QuotaManager:
                 yield one
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the configuration file. Return all changes not yet passed to ``on_changes``."""
+        """Replace the rules of the configuration file by those of ``config``.
+
+        Return all changes of the rules in force that have not been passed to ``on_changes``.
+        """
         changes = self._applier.follow_file(config)
         for double in self.rules.doubles:
             log.warning("%s", double)
         return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Begin to answer a request (see ``proxy.client_quotas.api.QuotaRequestHandler``)."""
+        """Queue a request of Kafka's API. ``client_quotas.api.QuotaRequestHandler`` explains the result."""
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
@@ -156,7 +159,11 @@ class QuotaManager:
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
-        """Open the store and read its rules. The next ``follow_file`` returns them. Raises StartError if this fails."""
+        """Open the audit log and the store, and read the stored rules.
+
+        The next ``follow_file`` includes the stored rules in the changes that it returns. Raises StartError if this
+        fails.
+        """
         if self.store is None or self.change_log is None:
             return
         await self._thread.run(self.change_log.open)
@@ -188,7 +195,7 @@ class QuotaManager:
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
-        """Answer a request, and call the owner of its ticket."""
+        """Answer the request of a ticket, and then call the ticket's owner."""
         if ticket.changes is not None:
             ticket.altered = await self._make_changes(ticket.changes, ticket.origin)
         else:
@@ -251,7 +258,10 @@ def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
 def make_store(
     config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return the configured store, or None. The store passes its rules to ``apply``, which keeps them in ``stored``."""
+    """Return the configured store, or None if no store is configured.
+
+    The store passes its rules to ``apply``, which adds them to ``stored``.
+    """
     store = config.store
     if store is None:
         return None

@@ -20,10 +20,10 @@ _AT_ONCE: Final = 250
 
 
 class RuleApplier:
-    """Changes ``rules``, and reports to ``on_changes`` which rules in force changed.
+    """Changes ``rules``, and reports to ``on_changes`` which of the rules in force have changed.
 
-    Before ``begin``, changes are only collected, and ``follow_file`` returns them. ``name`` is the source of all rules
-    that are not from the configuration file.
+    Before ``begin``, changes are not reported but collected, and ``follow_file`` returns them. ``name`` is the source
+    of all rules that are not from the configuration file.
 
     Attributes:
         using_rules: A lock for the rules. A task holds it while the task changes the rules or a thread reads them.
@@ -43,7 +43,7 @@ class RuleApplier:
         self._has_begun = False
 
     async def begin(self) -> None:
-        """Look up the hosts that have limits, and report changes from now on."""
+        """Look up the hosts that have limits, and report all later changes."""
         self._unreported.append(self.rules.update_addresses(await self.lookups.find(self.rules.unknown_hosts)))
         self.resolver.follow(self.rules.unknown_hosts)
         self._has_begun = True
@@ -54,7 +54,7 @@ class RuleApplier:
         return not self._unreported
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Apply changes of stored rules. If some fail, apply the others, and then raise the last error."""
+        """Apply changes of stored rules. If some fail, still apply the others, and then raise the last error."""
         failure: Exception | None = None
         for begin in range(0, len(changes), _AT_ONCE):
             try:
@@ -67,7 +67,7 @@ class RuleApplier:
             raise failure
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the configuration file, and return all changes that have not been reported."""
+        """Replace the rules of the file by those of ``config``, and return all changes that have not been reported."""
         changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
         self._unreported = []
         self.timer.wake()

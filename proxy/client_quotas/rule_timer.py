@@ -1,6 +1,7 @@
-"""Applies rules when they begin, end or change with time.
+"""Puts rules in force, and ends or changes them, at the times that their terms set.
 
-The timer waits a second at most before it reads the clock again, because the clock of the machine may be changed.
+The timer waits at most a second before it reads the clock again, because the clock of the machine may be set to another
+time.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ def wall_ms() -> int:
 
 
 class RuleTimer:
-    """Applies rules when their time has come, and reports the changes to ``on_changes``.
+    """Changes which rules are in force at the times that their terms set, and passes the changes to ``on_changes``.
 
     ``wall_ms`` returns the Unix time in milliseconds.
     """
@@ -53,7 +54,7 @@ class RuleTimer:
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Apply rules when their time has come, until cancelled."""
+        """Apply each rule whenever its time has come, until cancelled."""
         while True:
             try:
                 await self._settle()
@@ -75,7 +76,7 @@ class RuleTimer:
         return min(max(left_s, 0), _LONGEST_WAIT_S)
 
     async def _settle(self) -> None:
-        """Apply the rules whose time has come."""
+        """Apply all rules whose time has come."""
         count = 0
         while True:
             now_ms = self._wall_ms()
@@ -92,7 +93,10 @@ class RuleTimer:
 
 
 def _log_changes(changes: QuotaChanges, count: int) -> int:
-    """Log changes until ``count``, the number of changes so far, exceeds ``_MOST_NAMED``. Return the new count."""
+    """Log changes as long as fewer than ``_MOST_NAMED`` were logged. ``count`` is how many changes there were before.
+
+    Return the new count.
+    """
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()
     ]

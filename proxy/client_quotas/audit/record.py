@@ -58,7 +58,8 @@ def audit_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of the summaries that are due, and then the lines of one request. Each ends with a newline.
 
-    If ``is_refused_whole``, the request has one line. ``now_ms`` is the time of a monotonic clock.
+    ``sums`` adds up the attempts that get no line of their own. If ``is_refused_whole``, the request has at most one
+    line. ``now_ms`` is the time of a monotonic clock.
     """
     yield from summary_lines(sums.take(now_ms=now_ms))
     about = {"time": _time(unix_ms), **_about(origin)}
@@ -82,7 +83,7 @@ def audit_lines(
 
 
 def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
-    """Yield the lines of summaries. Each ends with a newline."""
+    """Yield a line for each summary. Each line ends with a newline."""
     for one in sums:
         times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}
         yield _line({**times, **_about(one.origin), "entities": one.entities, **_result(one.last, one.result)})

@@ -1,7 +1,8 @@
 """Sums up attempts that changed nothing, so that they do not flood the audit log.
 
-A client may repeat a refused request without end, with ten thousand entities each time. So each principal and reason
-has at most one line a second. The first attempt has its own line. Each later line is a summary.
+A client may repeat a refused request without end, with ten thousand entities each time. So attempts by the same
+principal with the same result and error get at most one line a second. The first of them gets a line of its own. The
+later ones are counted in a summary, which gets a line when the second is over.
 """
 
 from typing import Final, NamedTuple
@@ -21,7 +22,10 @@ class _Key(NamedTuple):
 
 
 class AttemptSummary(NamedTuple):
-    """A summary of attempts of one principal that had the same result and error."""
+    """A summary of attempts that had the same result and error, mostly by one principal.
+
+    If there are too many principals, those that exceed the limit share one summary.
+    """
 
     origin: Origin | None  # of the last attempt, or None if there are several principals
     last: Outcome  # of the last attempt
@@ -32,9 +36,9 @@ class AttemptSummary(NamedTuple):
 
 
 class AttemptSummaries:
-    """The summaries of one audit log. ``now_ms`` is the time of a monotonic clock, ``unix_ms`` is Unix time.
+    """All current summaries for one audit log. ``now_ms`` is the time of a monotonic clock, ``unix_ms`` is Unix time.
 
-    ``has_any`` says whether there are summaries to write. Any thread may read it.
+    ``has_any`` is True if there are summaries to write. Any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -44,9 +48,9 @@ class AttemptSummaries:
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt that changed nothing. Return whether it is the first of its kind and needs its own line.
+        """Add an attempt that changed nothing. Return True if it is the first of its kind, which gets its own line.
 
-        Call ``take`` first, so that the attempt is not added to the summaries of the previous second.
+        Call ``take`` before, so that the attempt is not added to the summaries of a second that is over.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
@@ -69,7 +73,10 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Remove and return the summaries if their second is over or if ``is_end``. Otherwise return an empty list."""
+        """Remove and return the summaries of the current second if it is over, or if ``is_end`` is True.
+
+        Otherwise return an empty list.
+        """
         if self._until_ms is None or (now_ms < self._until_ms and not is_end):
             return []
         due = {key: one for key, one in self._summaries.items() if one is not None}

@@ -32,7 +32,7 @@ def shown_name(name: str | Default) -> str:
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as in a configuration file, with a unit such as MB if that needs no rounding."""
+    """Return a limit as in a configuration file, with a unit such as MB if the number need not be rounded for it."""
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
@@ -44,7 +44,7 @@ def shown_limits(rule: StoredRule) -> str:
 
 
 def log_words(rule: StoredRule | None) -> str:
-    """Return the limits and terms of a rule as text for a log message, with numbers without units."""
+    """Return the limits and terms of a rule as text for a log message. Numbers are shown without units."""
     fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
 

@@ -6,8 +6,9 @@
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
-If a name is null, the entity is the default. In a change, a limit that is null is removed, and null in place of
-``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Other limits and terms are kept.
+If a name is null, it stands for the default entity. In a change, a limit that is null is removed, and null in place of
+``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Limits and terms that the change does
+not mention are kept.
 
 ``source`` says where a rule comes from. If another rule hides it, ``shadowed_by`` is the source of that rule. ``old``
 and ``new`` are the rules before and after a change, or null. ``error`` has Kafka's code, its name and a message. With
@@ -60,11 +61,11 @@ encode: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class JsonFormError(ValueError):
-    """The JSON has the wrong form. The message says where, what is wrong, and what would be right."""
+    """The JSON does not have the required form. The message says where, what is wrong, and what would be right."""
 
 
 class RequestedChanges(NamedTuple):
-    """A request for changes of limits and terms. If ``is_dry_run``, the changes are only checked."""
+    """A request from the admin port to change limits and terms. If ``is_dry_run``, the changes are only checked."""
 
     alterations: tuple[Alteration, ...]
     terms: Mapping[Entity, TermsChange]
@@ -72,7 +73,10 @@ class RequestedChanges(NamedTuple):
 
 
 class Result(NamedTuple):
-    """The result of a change. ``may_hold`` means that a failed change may have taken effect, or take effect later."""
+    """The result of a requested change, as read from a proxy's response.
+
+    If ``may_hold`` is True, the change failed, but may have taken effect or take effect later.
+    """
 
     entity: Entity
     old: StoredRule | None
@@ -85,7 +89,7 @@ class Result(NamedTuple):
 
 
 def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
-    """Return a rule and its entity as JSON, with the additional fields ``more``."""
+    """Return a rule and its entity as JSON. ``more`` contains additional fields."""
     return encode({"entity": names_of(entity), **rule_as_json(rule), **more})
 
 
@@ -136,7 +140,7 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
 
 
 def read_changes(data: bytes) -> RequestedChanges:
-    """Read a request for changes. Raises JsonFormError if an entity comes twice."""
+    """Read a request for changes. Raises JsonFormError if its form is wrong or an entity appears twice."""
     body = _object(_json(data), "(body)")
     _known(body, ("changes", "dry_run"), "(body)")
     is_dry_run = body.get("dry_run", False)
@@ -160,11 +164,11 @@ def read_changes(data: bytes) -> RequestedChanges:
 
 
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
-    """Read ``{"rules":[…]}``, and return for each rule its entity, the rule, and all its fields.
+    """Read ``{"rules":[…]}`` from a file or a response. Return the entity of each rule, the rule, and all its fields.
 
-    If an entity has several rules, all but one of them are hidden (``shadowed_by``). If ``is_file``, hidden rules are
-    skipped, and unknown fields are an error. Otherwise unknown fields are allowed, because the proxy that sent them may
-    be of a later version.
+    An entity may have several rules if all but one of them are hidden (``shadowed_by``). In a file (``is_file``),
+    hidden rules are skipped, and unknown fields are an error. In a response, unknown fields are allowed, because the
+    proxy that sent them may be of a later version.
     """
     body = _object(_json(data), "(body)")
     if is_file:
@@ -190,7 +194,7 @@ def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, 
 
 
 def read_results(data: bytes) -> list[Result]:
-    """Read the results of changes in the answer of a proxy."""
+    """Read the results of changes from a proxy's response."""
     given = _list(_object(_json(data), "(body)").get("results"), "results")
     return [_read_result(one, f"results[{index}]") for index, one in enumerate(given)]
 

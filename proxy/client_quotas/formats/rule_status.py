@@ -21,7 +21,7 @@ from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 
 
 class RuleStatus(NamedTuple):
-    """The limits of a rule that are in force at an instant, and the reason.
+    """Which limits of a rule are in force at an instant, and why.
 
     ``limits`` is None if the rule is not in force. ``why`` is empty if the rule is always in force.
     """
@@ -43,7 +43,7 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
 
 
 def shadowed(by: str) -> RuleStatus:
-    """Return the status of a rule that is hidden by a rule of the source ``by``."""
+    """Return the status of a rule that is not in force because a rule of the source ``by`` hides it."""
     return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
@@ -53,7 +53,7 @@ def status_as_json(status: RuleStatus) -> Mapping[str, object]:
 
 
 def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping[str, object]:
-    """Return the field ``now`` for the JSON of a rule, or no field if the rule has no terms."""
+    """Return a mapping with the field ``now`` for the JSON of a rule. It is empty if the rule has no terms."""
     status = status_of(entity, stored, now_ms=now_ms)
     return {} if status is None else {"now": status_as_json(status)}
 
@@ -75,7 +75,7 @@ def _is_number(value: object) -> bool:
 
 
 def format_status(status: RuleStatus | None) -> str:
-    """Return a status as text to append to the text of its rule, or "" if the rule is always in force."""
+    """Return a status as text that can be appended to the text of its rule, or "" if the rule is always in force."""
     if status is None or not status.why:
         return ""
     why = status.why if status.why.isprintable() else repr(status.why)

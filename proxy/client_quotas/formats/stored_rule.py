@@ -1,10 +1,10 @@
-"""Reads and writes a rule and its entity as a store has them, in the JSON of the admin port.
+"""Reads and writes a rule and its entity in the JSON form that stores keep, which is that of the admin port.
 
     entity      {"user":"alice","client-id":null}
     rule        {"limits":{"producer_byte_rate":5242880.0},"terms":{"expires":"2026-12-01T00:00:00Z"}}
 
-If a name is null, the entity is the default. A rule that is always in force has no ``terms``. The functions that read
-raise ``JsonFormError`` if they find anything that this version does not know.
+If a name is null, it stands for the default entity. A rule that is always in force has no ``terms``. The functions that
+read raise ``JsonFormError`` if they find anything that this version does not know.
 """
 
 import json
@@ -51,7 +51,7 @@ def decode_rule(entity: Entity, data: bytes) -> StoredRule:
 
 
 def read_entity(names: object) -> Entity:
-    """Read an entity from parsed JSON."""
+    """Read an entity from parsed JSON, which maps its types to names."""
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):

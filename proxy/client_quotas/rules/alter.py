@@ -1,4 +1,4 @@
-"""Decides on a request to change quotas: determines what Kafka would answer, and which rules change.
+"""Decides on a request to change quotas: what Kafka would answer, and which rules change.
 
 Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``QuorumController`` in Apache Kafka 4.3.
 """
@@ -41,7 +41,7 @@ _NO_CHANGE: Final = TermsChange()
 
 
 class Change(NamedTuple):
-    """The new rule of an entity, or None if its rule is removed."""
+    """A change of an entity's stored rule. ``rule`` is the new rule, or None if the rule is removed."""
 
     entity: Entity
     rule: StoredRule | None
