@@ -57,18 +57,21 @@ def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
 
 
 class Decision(NamedTuple):
-    """The result for each entity of a request, and the changes to make. Either all changes are made or none."""
+    """The decision on a request: the result for each entity, and the changes to make.
+
+    The caller must make either all of the changes or none.
+    """
 
     results: tuple[Altered, ...]
     changes: tuple[Change, ...]
 
 
 class HiddenRule(NamedTuple):
-    """A stored rule that is not in force, because a rule from another source hides it. It can be removed.
+    """A stored rule that is not in force, because a rule from another source hides it. Clients may still remove it.
 
     Attributes:
-        keys: The keys of its limits.
-        shown: The keys with a limit of the other source that the client sees. The client may not remove these keys.
+        keys: The keys of the stored rule's limits.
+        shown: The keys for which the client sees a limit of the other source. The client may not remove these keys.
     """
 
     keys: Collection[str]
@@ -101,19 +104,20 @@ def decide(
     terms: Mapping[Entity, TermsChange] | None = None,
     hidden: Callable[[Entity], HiddenRule | None] = lambda _: None,
 ) -> Decision:
-    """Decide on a request as Kafka's controller does. Each entity is changed as a whole or not at all.
+    """Decide which changes of an AlterClientQuotas request to make, by the rules of Kafka's controller.
 
-    If an entity comes twice, its result is an error, although its first change is made, as in Kafka.
+    Each entity is changed as a whole or not at all. If an entity appears more than once, its first change is made but
+    its result is an error, as in Kafka.
 
     Args:
         rules: The stored rules.
-        request: The request. With ``validate_only``, the decision has no changes.
-        is_host: Returns whether a host name of ``hosts_of`` has an address.
-        sources: The entities with rules from another source, and the place of each rule (FILE:LINE). Their stored
-            rules cannot be changed, except for the removal of a ``hidden`` rule.
+        request: The request. If it has ``validate_only``, the decision contains results but no changes.
+        is_host: Returns whether an address was found for a host name of ``hosts_of``.
+        sources: The entities with rules from another source, and the place of each rule (FILE:LINE). The stored rules
+            of these entities cannot be changed, except that a ``hidden`` rule can be removed.
         now_ms: The Unix time.
-        terms: Changes of terms by entity, which Kafka's request cannot have.
-        hidden: Returns the stored rule of an entity of ``sources``, or None if it has no rule that can be removed.
+        terms: The requested changes of terms, by entity. Kafka's API has no terms.
+        hidden: Returns the stored rule of an entity in ``sources``, or None if there is none that may be removed.
     """
     entities = _Entities(rules, is_host, sources, now_ms, terms or {}, hidden)
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
@@ -136,7 +140,7 @@ def decide(
 
 
 def refuse_alter(request: AlterRequest, error_code: int, message: str) -> tuple[Altered, ...]:
-    """Return one result for each entity of a request that is refused as a whole."""
+    """Return one result for each entity of a request, because the whole request is refused with this error."""
     return tuple(Altered(error_code, message, alteration.entity) for alteration in request.alterations)
 
 
@@ -176,13 +180,13 @@ class _Entities(NamedTuple):
 
 
 def _duplicate(names: Mapping[str, str | None]) -> str:
-    """Return Kafka's message for an entity that comes twice, or that has a key twice."""
+    """Return Kafka's message for an entity that appears twice, or that has a key twice."""
     entries = ", ".join(f"{kind}={'null' if name is None else name}" for kind, name in names.items())
     return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
 
 
 def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
-    """Check the names of an entity in Kafka's order, and return the entity."""
+    """Check the names of an entity, in the order in which Kafka checks them, and return the entity."""
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
     for entity_type, name in names.items():
@@ -206,14 +210,14 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
 
 
 def in_usual_form(entity: Entity) -> Entity:
-    """Return the entity with its IP address in canonical form. Host names and other entities stay the same."""
+    """Return the entity with its IP address in canonical form. Entities without an IP address stay the same."""
     return Entity(ip=literal(entity.ip) or entity.ip) if isinstance(entity.ip, str) else entity
 
 
 def _check_removal(
     entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
-    """Refuse a change of an entity with a rule from another source, unless it only removes a hidden rule."""
+    """Refuse to change an entity that has a rule from another source, unless this only removes a hidden rule."""
     text = f"The quotas of {entity} are set in {source}; change them there"
     if hidden is None:
         raise _RefusalError(text, POLICY_VIOLATION)
@@ -229,7 +233,7 @@ def _check_removal(
 
 
 def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the limits after the changes ``ops``. A key without a limit may be removed, even if it is unknown."""
+    """Return the limits after the changes ``ops``. Removing a key that is unknown or has no limit changes nothing."""
     keys = keys_of(entity)
     after = dict(limits)
     for key in hash_order(ops, len(ops)):
@@ -267,7 +271,10 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return ``terms`` without the ramp of any key that has no limit now. A ramp without keys is removed."""
+    """Return ``terms`` without the parts of the ramp whose keys no longer have a limit.
+
+    A ramp moves limits in equal steps from old values to those of the rule. If it has no key left, it is removed.
+    """
     if terms.ramp is None:
         return terms
     start = tuple(old for old in terms.ramp.start if old[0] in limits)
@@ -277,7 +284,7 @@ def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
 def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
     """Return whether a request sets a limit of an expired rule, but does not change when the rule expires.
 
-    The terms of the rule are then removed. Otherwise the new limit would never be in force.
+    The caller then removes the terms of the rule, because otherwise the new limit would never be in force.
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms
@@ -286,7 +293,7 @@ def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: Ter
 
 
 def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
-    """Return the rule with changed terms. Refuse terms that do not fit the rule."""
+    """Return the rule after the change of its terms. Refuse terms that do not fit the rule."""
     if rule is None:
         if change.given == NO_TERMS:
             return None
@@ -305,7 +312,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
 
 
 def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
-    """Return why valid changes are refused as a whole, or None if they are not refused."""
+    """Return why all changes are refused although each of them is valid, or None if they are not refused."""
     if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
         return POLICY_VIOLATION_MESSAGE
     more = sum((rule is not None) - (entity in rules) for entity, rule in changes)

@@ -1,4 +1,4 @@
-"""Finds the rules that match the filter of a DescribeClientQuotas request, or the fault of the filter, as Kafka does.
+"""Finds the rules that match the filter of a DescribeClientQuotas request, as Kafka does, or the error in the filter.
 
 Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuotasRequest`` in Apache Kafka.
 """
@@ -40,11 +40,12 @@ class _FilterError(Exception):
 
 
 def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> DescribeResponse:
-    """Return the response that Kafka would send.
+    """Return the response to a DescribeClientQuotas request that Kafka would send if it had these rules.
 
-    Each component of the filter has a type, such as user. If the filter is strict, an entity must not have other types.
-    Without components, a strict filter matches nothing, and any other filter matches all entities. The parts and limits
-    of an entity come in the order in which a newly started broker returns them. Kafka defines no order of entities.
+    Each component of the filter is about one entity type, such as user. A strict filter does not match entities that
+    have other types as well. Without components, a strict filter matches nothing, and any other filter matches all
+    entities. The parts and limits of an entity are in the order in which a newly started broker returns them. Kafka
+    defines no order of entities.
     """
     try:
         wanted = _wanted(request.components)
@@ -56,12 +57,15 @@ def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> De
 
 
 def refuse_describe(error_code: int, message: str) -> DescribeResponse:
-    """Return the response that refuses a request with this error."""
+    """Return the response to a DescribeClientQuotas request that is refused with this error."""
     return DescribeResponse(0, error_code, message, None)
 
 
 def _wanted(components: Sequence[Component]) -> dict[str, object]:
-    """Return the name, DEFAULT or ``_ANY`` that is wanted for each type. Raises the fault that Kafka finds first."""
+    """Return what a filter requires of each entity type: a name, DEFAULT, or ``_ANY`` for any name.
+
+    Raises ``_FilterError`` for the first error that Kafka would find.
+    """
     wanted: dict[str, object] = {}
     for entity_type, match_type, match in components:
         if not entity_type:
@@ -98,7 +102,7 @@ def _match(match_type: int, match: str | None) -> object:
 
 
 def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
-    """Return the entities that match the filter. A filter for exactly one entity takes one lookup."""
+    """Return the entities that match the filter. If it can match only one entity, this takes a single lookup."""
     parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_NAMED) for entity_type in ENTITY_TYPES)
     if _ANY not in parts and _NOT_NAMED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))
@@ -125,7 +129,7 @@ def _described(entity: Entity, rule: StoredRule) -> Described:
 def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
     """Return the keys of limits in the order in which a newly started broker returns them.
 
-    In the broker, ``ClientQuotaDelta.apply`` copies the keys from a Java HashMap of 16 buckets into one that grows from
-    one bucket.
+    In the broker, ``ClientQuotaDelta.apply`` copies the keys from a Java HashMap of 16 buckets into another HashMap,
+    which starts with one bucket and grows.
     """
     return tuple(hash_order(hash_order(keys, 16), 1))

@@ -28,10 +28,10 @@ V = TypeVar("V")
 
 
 class ListedRule(NamedTuple):
-    """A rule as it was set, whether it is in force or not.
+    """A rule as it was set, for lists of rules, whether it is in force or not.
 
     Attributes:
-        source: The place of the rule as FILE:LINE, or the name of the store.
+        source: Where the rule was set: its place as FILE:LINE, or the name of the store.
         can_change: Whether the rule can be changed at this proxy.
         shadowed_by: The place (FILE:LINE) of the rule that hides this one, or None if no rule hides it.
     """
@@ -44,10 +44,10 @@ class ListedRule(NamedTuple):
 
 
 class EffectiveRules:
-    """The rules of the configuration file and of the store.
+    """The rules of the configuration file and of the store, and those of them that are in force.
 
-    With ``quotas_from: broker``, the brokers' quotas take the place of the store. The cost of a change does not depend
-    on the number of rules. Every ``now_ms`` is Unix time.
+    With ``quotas_from: broker``, the brokers' quotas take the place of the store. The cost of changing a rule does not
+    depend on the number of rules. Every ``now_ms`` is Unix time.
 
     Attributes:
         schedule: The rules that change with time.
@@ -74,7 +74,7 @@ class EffectiveRules:
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> QuotaChanges:
-        """Replace the rules of the file, and return the rules in force that change."""
+        """Replace the rules of the file by those of ``config``. Return how the rules in force change."""
         rules: dict[Entity, Rule] = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
         rules |= {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
         changed = _difference(self._file, rules)
@@ -99,7 +99,7 @@ class EffectiveRules:
 
     @property
     def doubles(self) -> tuple[str, ...]:
-        """One message for each entity that has a rule in both the file and the store."""
+        """A log message for each entity that has a rule in both the file and the store."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file apply"
             for usual, source in self.sources.items()
@@ -108,7 +108,7 @@ class EffectiveRules:
         )
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield every rule as it was set, in force or not. Any thread may call this."""
+        """Yield every rule as it was set, whether it is in force or not. Any thread may call this."""
         # The rules of the file are in a dict that is only replaced. ``copy`` copies the dict of the store in one step.
         of_file, sources, stored = self._stored_form, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
@@ -130,24 +130,24 @@ class EffectiveRules:
         return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
     def update_addresses(self, addresses: Addresses) -> QuotaChanges:
-        """Set the addresses of hosts, and return the rules in force that change."""
+        """Set the addresses of the given hosts. Return how the rules in force change."""
         return QuotaChanges({}, self._addresses.update_addresses(addresses))
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids in force. The rules of the file come first, in its order."""
+        """The rules of users and client-ids that are in force. Those of the file come first, in their order there."""
         of_file = (self._of_file.get(entity) for entity in self._file)
         return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """The rules of addresses in force. Each address comes once."""
+        """The rules of IP addresses that are in force. Each address appears once."""
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Change the rules of the store, and return what is in force for the changed entities now.
+        """Change the rules of the store. Return the rules that are now in force for the changed entities.
 
-        ``addresses`` has the addresses of the hosts in ``changes``.
+        ``addresses`` contains the addresses of the hosts in ``changes``.
         """
         changes = tuple(changes)
         apply(self.stored, changes)
@@ -164,9 +164,9 @@ class EffectiveRules:
         return QuotaChanges(rules, ips)
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
-        """Apply up to ``most`` rules that are due to change with time. Return the rules in force that change.
+        """Apply up to ``most`` rules that are due to begin, end or change. Return how the rules in force change.
 
-        Returns None if no rule was due. ``unknown_hosts`` may change as well.
+        Returns None if no rule was due. The call may also change ``unknown_hosts``.
         """
         due = self.schedule.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
@@ -201,7 +201,10 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put a stored rule in force as its terms say now. If ``stored`` is None, remove the rule that is in force."""
+        """Put a stored rule in force, with the limits that its terms give it now, or not at all if they say so.
+
+        If ``stored`` is None, the rule of the entity is no longer in force.
+        """
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
 
@@ -225,13 +228,13 @@ class EffectiveRules:
             self._of_file[entity] = rule
 
     def _forget(self, entity: Entity) -> IpChanges:
-        """Remove the rules of an entity from the rules in force."""
+        """Take the rules of an entity out of force, whether they are from the file or the store."""
         self._keep_of_file(entity, None)
         return self._keep_of_store(entity, self.schedule.put(entity, None, now_ms=0), {})
 
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
-    """Return a stored rule in the form that rules have in the configuration."""
+    """Return a stored rule as an object of the type that rules of the configuration file have."""
     names = _TERMS if entity.ip is None else _TIMES
     terms: dict[str, Any] = {name: getattr(stored.terms, name) for name in names}
     if entity.ip is not None:
@@ -241,7 +244,7 @@ def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:
-    """Return the keys that were added, removed or got another value."""
+    """Return the keys that were added, were removed, or have a new value."""
     changed = {key: None for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}
 

@@ -29,7 +29,10 @@ class Entity(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRule:
-    """The limits of an entity by Kafka's keys, and the terms of these limits, which Kafka does not have."""
+    """The limits of an entity, by Kafka's keys such as ``producer_byte_rate``, and the terms of these limits.
+
+    Kafka's quotas have no terms. They may, for example, make the limits expire.
+    """
 
     limits: Mapping[str, float]
     terms: Terms = NO_TERMS
@@ -42,18 +45,18 @@ IP_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and ki
 
 
 def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
-    """Return the keys that Kafka's API may set for this entity, and the type of each key."""
+    """Return the keys of limits that Kafka's API can set for this entity, and the type of each key's value."""
     return CLIENT_KEYS if entity.ip is None else IP_KEYS
 
 
 def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the names of an entity by type, in Kafka's order. If a type comes twice, its last name counts."""
+    """Return the names of an entity by type, in Kafka's order. If a type appears twice, its last name counts."""
     names = dict(parts)
     return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
-    """Return the entity that has these names by type. A name of None means the default entity."""
+    """Return the entity with these names, which are by entity type. A name of None stands for the default entity."""
     user, client_id, ip = (
         (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
         for entity_type in ENTITY_TYPES
@@ -62,7 +65,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def names_of(entity: Entity) -> dict[str, str | None]:
-    """Return the names of an entity by type. The name of a default entity is None."""
+    """Return the names of an entity, by entity type. The name of a default entity is None."""
     return {
         entity_type: name if isinstance(name, str) else None
         for entity_type, name in zip(ENTITY_TYPES, entity, strict=True)

@@ -24,5 +24,5 @@ POLICY_VIOLATION_MESSAGE: Final = "Request parameters do not satisfy the configu
 
 
 def name_of(error_code: int) -> str:
-    """Return the name that Kafka gives to an error of this module, or the number of any other error."""
+    """Return Kafka's name of an error code, or the number as text if this module does not define the code."""
     return _NAMES.get(error_code, str(error_code))

@@ -1,7 +1,7 @@
-"""Computes the order in which a Java ``HashMap`` has its keys.
+"""Computes the order in which a Java ``HashMap`` returns its keys.
 
-Kafka goes through the types of an entity and the keys of a change in this order. Clients see the order in
-``kafka-configs --describe``, and in the fault that Kafka reports if there are several.
+Kafka goes through the types of an entity and the keys of a change in this order. Clients see it in the output of
+``kafka-configs --describe``. It also decides which error Kafka reports if a request has several.
 """
 
 from collections.abc import Iterable
@@ -12,9 +12,10 @@ _MAX_HASHED: Final = 256
 
 
 def hash_order(keys: Iterable[str], capacity: int) -> list[str]:
-    """Return the distinct ``keys`` in the order of a ``new HashMap(capacity)`` into which they are put one by one.
+    """Return the distinct ``keys`` in the order in which a Java ``new HashMap(capacity)`` returns them.
 
-    The order is that of Java if no bucket of the map has more than eight keys, and no key has more than 256 characters.
+    The order is the same as in Java if no bucket of the map has more than eight keys, and no key has more than 256
+    characters.
     """
     distinct = list(dict.fromkeys(keys))
     if len(distinct) < 2:

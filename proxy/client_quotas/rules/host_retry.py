@@ -1,4 +1,4 @@
-"""Decides when to look up a host that has no known address: at once, and then less and less often."""
+"""Decides when to look up a host that has no known address: at once, and then after longer and longer delays."""
 
 from collections.abc import Set
 from heapq import heappop, heappush
@@ -10,7 +10,7 @@ LONGEST_DELAY_MS: Final = 300_000
 
 
 class MissingHosts:
-    """The hosts without a known address, and the time of the next lookup of each."""
+    """The hosts that have no known address, and when each of them is to be looked up next."""
 
     def __init__(self) -> None:
         # Host -> (the time of its next lookup, the delay after that lookup), in ms.
@@ -22,7 +22,7 @@ class MissingHosts:
         return len(self._waits)
 
     def follow(self, missing: Set[str], *, now_ms: int) -> None:
-        """Set which hosts have no known address. New hosts are looked up at once."""
+        """Replace the hosts by ``missing``. Hosts that were not among them before are looked up at once."""
         for host in self._waits.keys() - missing:
             del self._waits[host]
         for host in missing - self._waits.keys():
@@ -30,7 +30,7 @@ class MissingHosts:
 
     @property
     def next_ms(self) -> int | None:
-        """The time of the next lookup, or None if no host is missing."""
+        """The time of the earliest lookup that is to be made, or None if no host is missing."""
         while self._due:
             due_ms, host = self._due[0]
             if host in self._waits and self._waits[host][0] == due_ms:
@@ -39,7 +39,10 @@ class MissingHosts:
         return None
 
     def take(self, most: int, *, now_ms: int) -> tuple[str, ...]:
-        """Return at most ``most`` hosts that are due for a lookup, and double the delay before their next lookup."""
+        """Return at most ``most`` hosts that are due for a lookup, and schedule their next lookups.
+
+        The delay of a host doubles with each lookup, up to five minutes.
+        """
         taken: list[str] = []
         while len(taken) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:
             _, host = heappop(self._due)
