@@ -61,8 +61,8 @@ class KafkaTopic:
     async def wait_for_broker(self) -> None:
         """Return as soon as a broker accepts a connection and the login.
 
-        aiokafka's own start does not say why it found no broker. This method raises the exception of the attempt that
-        failed.
+        Tries again for some seconds if no broker can be reached, and then raises the exception of the last attempt.
+        aiokafka's own start would not say why it found no broker.
         """
         loop = asyncio.get_running_loop()
         # A failed client leaves futures behind, and nothing retrieves their exceptions.

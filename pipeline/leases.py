@@ -2,11 +2,12 @@
 
 This module does no I/O and reads no clock.
 
-The proxies do not acknowledge publications of shares. The publisher relies on two facts. A proxy receives a publication
-within ``delay_ms`` or not at all. The share of a proxy expires ``lease_ms`` after the last publication that the proxy
-received. After that, the proxy uses the ``even`` share, which is the limit divided by the number of proxies. So
+A publication is a set of records that the publisher writes to the quota topic. The proxies do not acknowledge it, so
+the publisher relies on two facts. A proxy receives a publication within ``delay_ms`` or not at all. And a proxy's share
+expires ``lease_ms`` after the last publication that the proxy received. Then the proxy applies the ``even`` share,
+which is the limit divided by the number of proxies. So
 
-* a share that was lowered may still apply for ``hold_ms`` = ``lease_ms`` + ``delay_ms``. Until then, the old share
+* a share that was lowered may still apply for ``hold_ms`` = ``lease_ms`` + ``delay_ms``. During that time the old share
   counts in full.
 * a share is raised only by an amount that no other proxy can still use. So it does no harm if a proxy misses some
   records of a publication.
@@ -23,14 +24,14 @@ from typing import NamedTuple
 
 
 class _Held(NamedTuple):
-    """The earlier, higher value of a share that was lowered. A proxy may still apply it until ``until_ms``."""
+    """Holds the earlier, higher value of a share that was lowered. The proxy may still apply it until ``until_ms``."""
 
     share: int
     until_ms: int
 
 
 class Leases:
-    """Keeps the shares of one limit, in whole bytes per second. At first each proxy has the ``even`` share."""
+    """Keeps each proxy's share of one limit, in whole bytes per second. At first, each proxy has the ``even`` share."""
 
     __slots__ = ("_held", "_hold_ms", "even", "limit", "shares")
 
@@ -44,7 +45,7 @@ class Leases:
     def move(self, goal: Mapping[str, int], *, now_ms: int) -> bool:
         """Move the shares a step towards ``goal``. Return whether a share has changed and must be published.
 
-        ``goal`` has a share of at least 1 for each proxy, and their sum is at most the limit. Kafka must have
+        ``goal`` contains a share of at least 1 for each proxy, and their sum is at most the limit. Kafka must have
         acknowledged the last publication before ``now_ms``.
         """
         before = dict(self.shares)
@@ -63,7 +64,7 @@ class Leases:
         return self.shares != before
 
     def is_even(self, *, now_ms: int) -> bool:
-        """Return whether no proxy can still use more than ``even``, so that all can return to the common rule."""
+        """Return whether no proxy can still apply more than ``even``, so that the shares are no longer needed."""
         return all(self._taken(proxy, now_ms) <= self.even for proxy in self.shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:

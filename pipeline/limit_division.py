@@ -1,14 +1,14 @@
-"""Estimates the demand for a bucket at each proxy, and divides the limit of the bucket accordingly.
+"""Estimates the demand for a bucket at each proxy, and divides the bucket's limit accordingly.
 
 This module does no I/O and reads no clock.
 
-Without throttling, demand counts as a twentieth more than the use. If a proxy throttles requests, demand exceeds the
-use by an unknown amount. It counts as the whole limit if all recent samples were throttled, and otherwise as a quarter
-more than the use.
+If a proxy does not throttle the bucket's requests, the demand there is taken to be a twentieth more than the use. If it
+does, demand exceeds the use by an unknown amount. Then the demand is taken to be the whole limit if all recent samples
+were throttled, and a quarter more than the use otherwise.
 
-A proxy with a small demand gets all of it, and the other proxies get equal shares. If the limit meets all demands, the
-rest of it goes to the proxies that throttle, or to all proxies if none does. Earlier shares have no influence, so
-constant demand leads to constant shares.
+A proxy with a small demand gets a share that meets it, and the other proxies get equal shares. If the limit meets all
+demands, the rest of the limit goes to the proxies that throttle, or to all proxies if none does. Earlier shares have no
+influence, so constant demand leads to constant shares.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ _MOST_SAMPLES: Final = 64
 
 
 class ProxyUsage(NamedTuple):
-    """The use of a bucket at a proxy, summed over the records that arrived together."""
+    """Holds how much of a bucket was used at one proxy, summed over the usage records that arrived together."""
 
     amount: int  # bytes; below 0 after a refund
     interval_ms: int
@@ -55,7 +55,11 @@ class _Sample(NamedTuple):
 
 
 class DemandTracker:
-    """Tracks the recent use of one bucket at one proxy. The sample with the highest rate determines the demand."""
+    """Estimates the demand for one bucket at one proxy from its recent use.
+
+    Each call of ``take`` adds a sample, which counts for a few seconds or longer. The sample with the highest rate
+    determines the demand.
+    """
 
     __slots__ = ("_samples",)
 
@@ -63,7 +67,10 @@ class DemandTracker:
         self._samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
 
     def take(self, used: ProxyUsage, *, share: int, now_ms: int) -> None:
-        """Add the use from records that arrived at ``now_ms``. ``share`` is the proxy's share in bytes per second."""
+        """Add the use from records that arrived at ``now_ms``.
+
+        ``share`` is the proxy's share of the limit at that time, in bytes per second.
+        """
         rate = max(0, used.amount) * 1_000 / max(_LEAST_MS, used.interval_ms)
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
         is_throttled = used.throttled_requests > 0 and rate >= _USED_UP * share
@@ -73,7 +80,7 @@ class DemandTracker:
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
     def demand(self, *, limit: int, now_ms: int) -> ProxyDemand:
-        """Return the current demand. It is ``limit`` (bytes per second) if all recent use was throttled."""
+        """Return the current demand. It is the whole ``limit`` (bytes per second) if all recent use was throttled."""
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
@@ -100,7 +107,10 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Give each proxy the rate that it lacks. If ``left`` is too little, the proxies that lack most get equal rates."""
+    """Give each proxy the rate that it lacks, as far as ``left`` goes.
+
+    If that is not enough for all, the proxies that lack most get equal rates.
+    """
     given = {}
     waiting = len(lacking)
     for proxy in sorted(lacking, key=lambda one: lacking[one]):
