@@ -22,7 +22,7 @@ _UNBOUNDED: Final = bucket_bounds(
 
 @dataclass(slots=True, eq=False, repr=False)
 class Bucket(EntityUsage):
-    """The usage of one entity, and the limit on it.
+    """The usage of one entity (a user, a client-id, or both) for one kind of quota, and the limit on this usage.
 
     The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota is paced. Usage over
     the limit is also recorded. Clients then owe the excess until enough time has passed.
@@ -33,7 +33,7 @@ class Bucket(EntityUsage):
         in_flight: The sum of the expected charges of all requests that the broker has not answered.
         silent_until_ms: No request is forwarded before this time.
         line: The line of waiting requests. It is None until the first request waits.
-        absorbed_by: The bucket that took over this one and gets its charges.
+        absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
@@ -65,13 +65,15 @@ class Bucket(EntityUsage):
         max_throttle_time_ms: int,
         now_ms: int,
     ) -> None:
-        """Change how the bucket applies its limit. The recorded usage stays, and clients still owe the same amount.
+        """Change how the bucket applies its limit. The recorded usage is kept, and clients still owe the same amount.
 
         Args:
             room: The amount that the limit allows in the shortest window over which a rate is measured.
             burst_ms: For how many milliseconds an idle client saves up unused quota, or None if the quota is not paced.
-            pacer_ms: The same for a second token bucket, which spreads fetches, or None if there is none. Sampled
-                windows alone would allow a window's worth of bytes at once.
+            pacer_ms: For how many milliseconds an idle client saves up unused quota in the token bucket that spreads
+                fetches
+            over time, or None if there is no such token bucket. With sampled windows alone, clients could fetch a
+            window's worth of bytes at once.
             longest_wait_ms: The longest wait that ``charge`` returns.
             max_throttle_time_ms: The longest throttle time that a response tells a client.
             now_ms: The time.
@@ -103,7 +105,7 @@ class Bucket(EntityUsage):
         return tokens
 
     def _wait_ms(self, now_ms: int) -> int:
-        """Return the time until the usage is within the limit again."""
+        """Return for how many ms clients must wait until the usage is within the limit, up to the longest wait."""
         limit = self.limit
         if self._tokens is not None:
             tokens = self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms)
@@ -115,7 +117,9 @@ class Bucket(EntityUsage):
         return min(wait_ms, self._bounds.longest_wait_ms)
 
     def charge(self, amount: int, *, now_ms: int) -> int:
-        """Record ``amount``, and return the wait in ms that it causes, or 0 within the limit.
+        """Charge ``amount`` to the bucket.
+
+        Return for how many ms clients must wait, or 0 if the usage is within the limit.
 
         Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
@@ -149,7 +153,7 @@ class Bucket(EntityUsage):
         return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
-        """Take back an amount that was charged but not delivered (Kafka's ``unrecordQuotaSensor``)."""
+        """Take back an amount that was charged for something that did not happen (Kafka's ``unrecordQuotaSensor``)."""
         if self.absorbed_by is not None:
             self.absorbed_by.uncharge(amount, now_ms=now_ms)
             return
@@ -162,7 +166,10 @@ class Bucket(EntityUsage):
             self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
-        """Return whether the limit has room for ``amount`` and all requests in flight. Changes nothing."""
+        """Return whether ``amount``, and all requests in flight, can be charged without exceeding the limit.
+
+        Changes nothing.
+        """
         if self.absorbed_by is not None:
             return self.absorbed_by.has_room(amount, now_ms=now_ms)
         more = self.in_flight + amount
@@ -175,7 +182,7 @@ class Bucket(EntityUsage):
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Hold back the requests of all connections for ``wait_ms`` from now on."""
+        """Hold back all requests that this bucket pays for, from any connection, for ``wait_ms`` from now on."""
         if self.absorbed_by is not None:
             self.absorbed_by.silence(wait_ms, now_ms=now_ms)
             return
@@ -189,7 +196,7 @@ class Bucket(EntityUsage):
         self.throttling.count(wait_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
-        """Count the waits that enforcement would have caused, for a bucket that is only observed.
+        """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.
 
         Call this after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
         """
@@ -215,7 +222,7 @@ class Bucket(EntityUsage):
         return self._bounds.max_throttle_time_ms
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
-        """Reserve the amount that will probably be charged for a request, until ``settle``.
+        """Reserve the amount that will probably be charged for a forwarded request. ``settle`` ends the reservation.
 
         A reservation delays other requests for no longer than a charge of this amount would. So a request that is never
         answered does not block its bucket for ever.
@@ -225,7 +232,7 @@ class Bucket(EntityUsage):
         self.in_flight += amount
 
     def settle(self, amount: int) -> None:
-        """End the reservation of a request that was answered, or that will never be answered."""
+        """End the reservation of ``amount`` for a request that was answered, or that will never be answered."""
         self.in_flight -= amount
         if self.in_flight and self.is_limited:
             self._reserved_until_ms -= amount * 1_000 / self.limit
@@ -233,8 +240,9 @@ class Bucket(EntityUsage):
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.
 
-        Clients must owe nothing, and the limit must have room for this request and all requests in flight. If no
-        request is in flight, this request needs no room, but later requests wait until its amount is paid.
+        Clients must owe nothing, and the limit must allow this request in addition to all requests in flight. A request
+        larger than the limit allows is forwarded if no other is in flight. Later requests then wait until its amount is
+        paid.
         """
         if now_ms < self.silent_until_ms:
             return False
@@ -255,7 +263,10 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate how many ms the request in ``place`` waits in the line, or a new request if ``place`` is None."""
+        """Estimate for how many more ms a request will wait in the line of this bucket.
+
+        The request is the one in ``place``, or a new one at the end of the line if ``place`` is None.
+        """
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
         if line is not None:
@@ -269,7 +280,7 @@ class Bucket(EntityUsage):
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
     def spread_wait_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms the next fetch must be delayed to spread fetches evenly. Changes nothing."""
+        """Return for how many ms a client within its limit must wait to spread its fetches evenly. Changes nothing."""
         if self._pacer is None:
             return 0
         tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -278,7 +289,7 @@ class Bucket(EntityUsage):
     def fetch_bytes(self, most_bytes: int) -> int:
         """Return the expected size of the response to a connection's first fetch, which asks for ``most_bytes``.
 
-        A broker may return a batch larger than ``most_bytes``. So the result is at least the mean size of the last
+        A broker may return a batch larger than ``most_bytes``. So the result is at least the mean size of recent
         responses.
         """
         mean_bytes = self.line.mean_amount if self.line is not None else 0.0
@@ -299,10 +310,10 @@ class Bucket(EntityUsage):
     def fetch_cap(self, room: float) -> int:
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
 
-        Even a used-up limit allows ``BucketBounds.least_fetch``, because a client that fetches single batches gets less
-        than its quota. No fetch gets more than the connection's share of the bytes that the limit allows at once,
-        because the broker may answer the fetches of all connections at the same moment. While the line is not empty,
-        the result is 1.
+        A fetch may ask for ``BucketBounds.least_fetch`` even if the limit is used up, because a client that fetches
+        single batches would get less than its quota. No fetch may ask for more than the connection's share of the bytes
+        that the limit allows at once, because the broker may answer the fetches of all connections at the same moment.
+        While requests wait in the line, the result is 1, for which a broker sends a single batch.
         """
         if self.line:
             return 1  # Brokers send a single batch whole. They may cut off the last of several, which wastes its bytes.
@@ -317,7 +328,7 @@ class Bucket(EntityUsage):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether a connection may still charge this bucket without a new look-up."""
+        """Whether the bucket may still be charged without a look-up: it has a holder or requests in flight."""
         return self.holders > 0 or self.in_flight > 0
 
     @property
@@ -327,7 +338,10 @@ class Bucket(EntityUsage):
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket of a paced quota, or else the one that spreads fetches. None if the bucket has neither."""
+        """The token bucket of a paced quota, or else the one that spreads fetches over time.
+
+        None if the bucket has neither.
+        """
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
@@ -338,8 +352,8 @@ class Bucket(EntityUsage):
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
         """Return the time until which clients may owe an amount, or a past time if they owe nothing. Changes nothing.
 
-        If ``has_new_rules``, the limit may become lower at the next look-up. Then return the time until which any
-        recorded usage counts.
+        ``has_new_rules`` means that the limit may become lower at the next look-up. The result is then the time until
+        which any of the recorded usage counts.
         """
         tokens = self._tokens
         if tokens is None:
@@ -355,7 +369,7 @@ class Bucket(EntityUsage):
         """Take over the usage of ``other``, a bucket with the same tags at the same broker.
 
         Requests in flight in ``other`` are charged to this bucket when they are answered. The caller must configure
-        this bucket again, so that its wait is computed from the usage of both buckets.
+        this bucket again, so that the time for which clients must wait is computed from the usage of both buckets.
         """
         for own, others in ((self._tokens, other._tokens), (self._pacer, other._pacer)):  # noqa: SLF001 - same class
             if own is not None and others is not None:

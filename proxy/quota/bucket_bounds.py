@@ -1,4 +1,4 @@
-"""Computes bounds from the limit of a bucket, such as the most bytes that one fetch may ask for."""
+"""Computes the bounds that follow from the limit of a bucket, such as the most bytes that one fetch may ask for."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +11,7 @@ _LEAST_FETCH_MS: Final = 50
 
 @dataclass(slots=True, frozen=True)
 class BucketBounds:
-    """The bounds of a bucket, which are computed when its limit changes.
+    """The bounds that follow from the limit of a bucket. They are computed when the limit changes.
 
     Attributes:
         max_fetch: The most bytes that one fetch may ask for.

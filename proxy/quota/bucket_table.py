@@ -1,10 +1,10 @@
-"""Keeps the buckets in a table of bounded size, and evicts a bucket when a full table needs a place for a new one.
+"""A table of buckets with a bounded size. If it is full, it evicts a bucket to make room for a new one.
 
 A holder of a bucket is a connection that keeps the bucket and charges it without a look-up. A full table evicts the
 bucket that has had no holder for the longest time. It never evicts these buckets:
 
 * A bucket with a holder. Otherwise the next connection of the same client would get a second bucket, and the client
-  would have two quotas.
+would have two quotas.
 * A bucket with requests in flight, or over its limit.
 * A bucket with a rule of its own, which is a rule without ``<default>``. Such buckets do not count towards the bound.
 
@@ -26,7 +26,7 @@ _RECHECKED_AT_ONCE: Final = 8
 
 
 class TableEntry(Protocol):
-    """The attributes of a bucket that the table uses."""
+    """What the table needs to know about a bucket, or about anything else that is kept in such a table."""
 
     tags: Tags
     holders: int  # the number of connections that may charge the bucket without a look-up
@@ -39,14 +39,17 @@ _T = TypeVar("_T", bound=TableEntry)
 
 
 class BucketTable(Generic[_T]):
-    """The buckets of one kind of quota.
+    """A bounded table of buckets, with their tags as keys.
+
+    Anything with the attributes of ``TableEntry`` is a bucket here.
 
     Args:
-        max_buckets: The most buckets that the table has, not counting buckets with rules of their own.
-        owes_until_ms: Returns the time until which clients owe an amount to a bucket, or a past time if they owe
-            nothing.
+        max_buckets: The most buckets that the table contains, not counting buckets with rules of their own.
+        owes_until_ms: Called with a bucket and the time. Returns the time until which clients owe an amount to the
+            bucket,
+        or a past time if they owe nothing.
         is_named: Returns whether the bucket with these tags has a rule of its own.
-        on_removed: Is called with each bucket that leaves the table.
+        on_removed: Called with each bucket that leaves the table.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class BucketTable(Generic[_T]):
         self._idle[bucket] = None
 
     def remove(self, bucket: _T) -> None:
-        """Remove ``bucket``."""
+        """Remove ``bucket`` from the table, and pass it to ``on_removed``."""
         self._idle.pop(bucket, None)
         self._unlist(bucket)
 
@@ -105,7 +108,7 @@ class BucketTable(Generic[_T]):
             self._idle.move_to_end(bucket)
 
     def make_room(self, *, now_ms: int) -> bool:
-        """Evict a bucket if the table is full. Return whether there is now a place for one more bucket."""
+        """Evict a bucket if the table is full. Return whether the table now has room for one more bucket."""
         room = self.max_buckets + self._named - len(self._by_tags)
         if room > 0:
             return True
@@ -114,16 +117,22 @@ class BucketTable(Generic[_T]):
         return any(evicted)
 
     def recount_named(self, named: Iterable[Tags]) -> None:
-        """Count the buckets with rules of their own again. ``named`` has the tags of all such rules."""
+        """Count again how many buckets of the table have rules of their own.
+
+        ``named`` contains the tags of all such rules.
+        """
         self._named = sum(tags in self._by_tags for tags in named)
 
     def count_named(self, tags: Tags, *, is_named: bool) -> None:
-        """Count the bucket with these tags as one with a rule of its own, or no longer if ``is_named`` is False."""
+        """Note that the bucket with these tags gained a rule of its own, or lost it if ``is_named`` is False."""
         if tags in self._by_tags:
             self._named += 1 if is_named else -1
 
     def recheck_parked(self, *, now_ms: int, most: int) -> None:
-        """Check up to ``most`` parked buckets that are due, and unpark those that may be evicted now."""
+        """Check parked buckets whose time has come, up to ``most`` of them.
+
+        Those that may be evicted are no longer parked.
+        """
         for _ in range(most):
             if not self._parked or self._parked[0][0] > now_ms:
                 break

@@ -1,4 +1,4 @@
-"""Keeps the buckets of one kind of quota at one broker: finds them, changes their limits and removes old ones."""
+"""Manages the buckets of one kind of quota at one broker: finds them, changes their limits and removes old ones."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,7 +28,7 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 
 
 class DepartedBuckets:
-    """Keeps evicted and expired buckets until the usage log has read them.
+    """Keeps evicted and expired buckets until the usage log has read what it has not read of their usage.
 
     The number of kept buckets is bounded, but a bucket that is still in use is always kept. ``other`` is the total
     usage of the buckets that were not kept.
@@ -40,7 +40,7 @@ class DepartedBuckets:
         self._max_buckets = max_buckets
 
     def add(self, bucket: Bucket) -> None:
-        """Keep a bucket that has just left the table."""
+        """Keep a bucket that has just left the table. If too many are kept, only add its usage to ``other``."""
         unlogged = bucket.usage.minus(bucket.logged)
         if bucket.is_in_use or (unlogged != NO_USAGE and len(self.buckets) < self._max_buckets):
             self.buckets.append(bucket)
@@ -58,21 +58,21 @@ class DepartedBuckets:
 class ClientQuotaManager:
     """All buckets of one kind of quota at one broker (``ClientQuotaManager`` in Kafka).
 
-    When rules change, the samples of the buckets stay. So a lower limit throttles at once because of past usage. A
-    bucket gets its new limit at its next look-up.
+    When rules change, the recorded usage is kept. So a client that has used more than its new limit allows is throttled
+    at once. A bucket gets its new limit at its next look-up.
 
     Args:
         kind: The kind of quota.
         rules: The rules, or a table of rules. After a change of the table, call ``rules_changed``.
-        kafka: Kafka's settings, which have the number and the length of the windows.
-        shaping: The shaping (sampled windows or a token bucket) for rules that do not set one.
+        kafka: Kafka's settings, such as the number and the length of the windows over which rates are measured.
+        shaping: How limits apply (to sampled windows or a token bucket) under rules that do not say so.
         burst_ms: For how many milliseconds an idle client of a paced quota saves up unused quota.
         max_throttle_time_ms: The longest throttle time that a response tells a client. None sets no bound.
         max_buckets: The most buckets that there may be, not counting buckets with rules of their own.
         is_logged: Whether a usage log reads ``departed``.
 
     Attributes:
-        generation: Increases with every change of rules.
+        generation: A counter that increases with every change of rules or settings.
         departed: Buckets that left the table and that the usage log has not read. It is None without a usage log.
         departed_usage: The total usage of all buckets that left the table.
     """
@@ -127,7 +127,10 @@ class ClientQuotaManager:
 
     @property
     def sharing_ended(self) -> int:
-        """How often clients stopped sharing buckets. Connections must then look up their buckets again."""
+        """How often clients stopped sharing buckets, because a full table had room again.
+
+        When this number increases, all connections must look up their buckets again.
+        """
         return self._shared.reopened
 
     # -- rules --
@@ -135,7 +138,10 @@ class ClientQuotaManager:
     def configure(
         self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
     ) -> None:
-        """Change how limits are enforced."""
+        """Apply new settings, which have the same meanings as in the constructor.
+
+        Buckets follow them at their next look-up.
+        """
         self._buckets.max_buckets = max_buckets
         self._shaping = shaping
         self._burst_ms = burst_ms
@@ -143,10 +149,10 @@ class ClientQuotaManager:
         self._start_generation()
 
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
-        """Apply changed rules of ``table``.
+        """Apply rules that have changed in ``table``. A bucket gets its new limit at its next look-up.
 
-        ``named`` maps the tags of a bucket to True if a rule of its own was added, or to False if it was removed. If
-        ``named`` is None, any rules may have been added or removed.
+        ``named`` contains the tags of each bucket that gained a rule of its own, with the value True, or lost such a
+        rule, with the value False. If ``named`` is None, any rules may have been added or removed.
         """
         if named is None:
             self._buckets.recount_named(self.table.named())
@@ -173,10 +179,10 @@ class ClientQuotaManager:
     # -- finding buckets --
 
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
-        """Return the bucket to charge for this user and client-id, with the current limit.
+        """Return the bucket to charge for this user and client-id, with its current limit.
 
-        A client without a limit has a bucket of its own, so that its usage is known. A client with a limit has the
-        bucket with the tags that Kafka would use.
+        Clients with a limit share a bucket if they would share one in Kafka. Each client without a limit has a bucket
+        of its own, so that its usage is known. This also holds for clients that are exempt from quotas.
         """
         if is_exempt:
             return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)
@@ -194,7 +200,7 @@ class ClientQuotaManager:
         return bucket
 
     def record_and_get_throttle_time_ms(self, amount: int, *, user: str, client_id: str, now_ms: int) -> int:
-        """Look up the bucket, charge it, and return the throttle time in milliseconds."""
+        """Look up the bucket of a client, charge ``amount`` to it, and return the throttle time in milliseconds."""
         bucket = self.bucket(user=user, client_id=client_id, now_ms=now_ms)
         return min(bucket.charge(amount, now_ms=now_ms), bucket.max_throttle_time_ms)
 
@@ -246,7 +252,7 @@ class ClientQuotaManager:
         )
 
     def _has_place(self, now_ms: int) -> bool:
-        """Return whether a new client gets a bucket of its own. May evict a bucket to make room."""
+        """Return whether a new client can get a bucket of its own. May evict another bucket to make room."""
         if not self._shared.may_open(now_ms=now_ms):
             return False
         if not self._buckets.make_room(now_ms=now_ms):
@@ -292,8 +298,8 @@ class ClientQuotaManager:
     def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
         """Take over the buckets of ``other``, a manager for the same broker that is no longer used.
 
-        Two buckets with the same tags are merged. Other buckets move to this manager, or are merged into a shared
-        bucket if the table is full.
+        Two buckets with the same tags are merged. Other buckets move to this manager, or are merged into a bucket that
+        several clients share if the table is full.
         """
         self._start_generation()
         self._kafka_rates.absorb(other._kafka_rates, now_ms=now_ms)  # noqa: SLF001 - same class

@@ -4,11 +4,11 @@ A new connection is first recorded for the broker and its listener. If one of th
 pauses, which means that it stops accepting connections for a while. The new connection is served after the pause.
 
 Then the connection is recorded for its IP address. If the address is over its limit, the connection is refused: it is
-kept open for a while without being served, and then closed. A refused connection is taken back from the rates of the
+kept open for a while without being served, and then closed. A refused connection no longer counts in the rates of the
 broker, the listener and the address.
 
 The table of addresses is bounded (``quota.bucket_table``). It never evicts an address that is at its limit. If such
-addresses fill the table, all addresses without a place share one rate.
+addresses fill the table, all addresses that are not in the table share one rate.
 
 Source: ``ConnectionQuotas`` of kafka.network.SocketServer.
 """
@@ -32,7 +32,7 @@ _SHARED: Final = Tags("", "<shared>")
 
 @dataclass(slots=True, eq=False, repr=False)
 class _AddressEntry:
-    """The connections of one IP address, as an entry of ``BucketTable`` with the tags ``("", address)``."""
+    """The rate of connections from one IP address, as an entry of ``BucketTable`` with the tags ``("", address)``."""
 
     tags: Tags
     rate: Rate
@@ -45,11 +45,11 @@ class _AddressEntry:
 
 @dataclass(slots=True, eq=False, repr=False)
 class ListenerQuota:
-    """The connections to one broker through one listener, with the limits on them.
+    """Counts the new connections to one broker through one listener, and applies the limits on their rate.
 
     Attributes:
         limit: The limit of the listener in connections per second.
-        is_protected: Whether the broker's limit does not apply to this listener.
+        is_protected: Whether the broker's limit does not apply, because this is the inter-broker listener.
         observes: Whether limits are measured but not enforced.
         arrived: How many connections have arrived since the start.
         paused: How many connections made the listener pause.
@@ -90,14 +90,14 @@ class ListenerQuota:
         )
 
     def absorb(self, other: "ListenerQuota", *, now_ms: int) -> None:
-        """Add the counts of ``other``, which counted for the same listener and broker."""
+        """Add the counts of ``other``, which belongs to the same listener and broker, and is no longer used."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for name in ("arrived", "paused", "pause_time_ms", "refused", "observed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.logged = self.logged.plus(other.logged)
 
     def move_to(self, broker: "ConnectionQuotas") -> None:
-        """Record connections in another ``ConnectionQuotas`` of the same broker from now on."""
+        """Count further connections in the rates of ``broker``, which has replaced the earlier ``ConnectionQuotas``."""
         self._broker = broker
 
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
@@ -108,7 +108,9 @@ class ListenerQuota:
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
     def record(self, *, now_ms: int) -> int:
-        """Record a connection. Return for how many ms the listener must stop accepting, or 0 within the limits.
+        """Record a new connection.
+
+        Return for how many ms the listener must stop accepting, or 0 if no limit is exceeded.
 
         Source: ``ConnectionQuotas.recordConnectionAndGetThrottleTimeMs``.
         """
@@ -128,10 +130,13 @@ class ListenerQuota:
         return pause_ms
 
     def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
-        """Record a connection for its address. Return 0, or for how many ms to keep a refused connection open.
+        """Record a new connection for its IP address. If the address is over its limit, the connection is refused.
 
-        ``arrived_ms`` is the time of ``record``. More than one window after it, a refused connection stays in the rates
-        of the listener and the broker, because taking it back would then count for longer than the connection itself.
+        Return 0, or for how many ms the caller must keep the refused connection open before closing it.
+
+        ``arrived_ms`` is the time at which ``record`` was called for the connection. A refused connection is taken back
+        from the rates of the listener and the broker, but only within one window after that time. Later, the correction
+        would count for longer than the connection itself.
 
         Source: ``ConnectionQuotas.recordIpConnectionMaybeThrottle``.
         """
@@ -154,9 +159,10 @@ class ListenerQuota:
 
 
 class ConnectionQuotas:
-    """The limits and rates of all listeners in front of one broker, and of the addresses that connect to it.
+    """The rates of new connections to one broker, and their limits: for the broker, its listeners and IP addresses.
 
-    When limits change, the samples of the rates stay. Other brokers may share ``limits``, the limits of addresses.
+    When limits change, the measured rates are kept. Several brokers may share ``limits``, which contains the limits of
+    addresses.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -175,7 +181,7 @@ class ConnectionQuotas:
 
     @property
     def listeners(self) -> tuple[ListenerQuota, ...]:
-        """The quotas of all listeners at this broker."""
+        """The quotas of all listeners in front of this broker."""
         return tuple(self._listeners.values())
 
     @property
@@ -201,10 +207,10 @@ class ConnectionQuotas:
             listener.configure(self._by_name.get(listener.name), config.enforcement)
 
     def rules_changed(self, named: Mapping[str, bool] | None) -> None:
-        """Apply changed rules of ``limits``.
+        """Apply rules that have changed in ``limits``.
 
-        ``named`` maps an address to True if a rule for this address was added, or to False if it was removed. If
-        ``named`` is None, any rules may have been added or removed.
+        ``named`` contains each address that gained a rule of its own, with the value True, or lost such a rule, with
+        the value False. If ``named`` is None, any rules may have been added or removed.
         """
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
@@ -213,7 +219,7 @@ class ConnectionQuotas:
             self._addresses.count_named(Tags("", host), is_named=is_named)
 
     def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
-        """Take over the counts of ``other``, which counted for the same broker and is no longer used."""
+        """Take over the rates and counts of ``other``, which belongs to the same broker and is no longer used."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for listener in other.listeners:
             listener.move_to(self)  # an acceptor may still record connections in it
@@ -233,7 +239,7 @@ class ConnectionQuotas:
         self.overflows += other.overflows
 
     def listener(self, name: str) -> ListenerQuota:
-        """Return the quota of a listener at this broker."""
+        """Return the quota of the listener with this name. The first call creates it."""
         listener = self._listeners.get(name)
         if listener is None:
             listener = self._listeners[name] = ListenerQuota(name, self)
