@@ -1,1 +1,1 @@
-"""The commands of the command line. Each command has a module or a package of its own."""
+"""The subcommands of ``kafka-quota-proxy``. Each has a module or a package of its own."""

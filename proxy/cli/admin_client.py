@@ -38,7 +38,10 @@ class AdminPortError(Exception):
 
 
 class ListedRule(NamedTuple):
-    """A rule that the admin port lists. ``rule`` has the limits that were set, ``status`` the limits in force now."""
+    """A rule in the list that the admin port returns.
+
+    ``rule`` contains the limits as they were set, and ``status`` those that apply now.
+    """
 
     entity: Entity
     rule: StoredRule
@@ -59,8 +62,10 @@ class Answer(NamedTuple):
 class AdminClient:
     """Sends requests to the admin port at ``url``, which has the form ``http://HOST:PORT``.
 
-    Only ``change`` needs the ``token``. AdminPortError is raised if ``url`` is malformed or a request fails. After a
-    failed ``change``, the changes may or may not have been made.
+    Only ``change`` needs the ``token``. After a failed ``change``, the changes may or may not have been made.
+
+    Raises:
+        AdminPortError: ``url`` is malformed, or a request failed.
     """
 
     def __init__(self, url: str, *, token: str = "") -> None:
@@ -74,7 +79,11 @@ class AdminClient:
         self._url, self._host, self._token = url, address.hostname, token
 
     def rules(self, names: Mapping[str, EntityName]) -> list[ListedRule]:
-        """Return the rules of the entities with all of these names. Without names, returns all rules."""
+        """Return the rules of all entities that match ``names``, or all rules if ``names`` is empty.
+
+        ``names`` maps types of entities, such as ``client-id``, to names. An entity matches if it has all of these
+        names.
+        """
         query = [("default", kind) if name is DEFAULT else (kind, str(name)) for kind, name in names.items()]
         _, body = self._request("GET", f"{_QUOTAS}?{urlencode(query)}" if query else _QUOTAS)
         return [
@@ -90,7 +99,7 @@ class AdminClient:
         ]
 
     def change(self, changes: RequestedChanges) -> Answer:
-        """Send changes to the proxy, which rejects all of them if there were too many changes recently."""
+        """Send changes of quotas to the proxy. It rejects all of them if there have been too many changes recently."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         response, body = self._request("POST", _QUOTAS, written_changes(changes), headers)
         results = self._parse(lambda: read_results(body))

@@ -1,6 +1,7 @@
-"""``kafka-quota-proxy check`` shows all faults of a configuration file, with their lines.
+"""``kafka-quota-proxy check`` reports all faults in a configuration file, with their line numbers.
 
-The command also reads the directory of a store. It never writes there, because a running proxy may be using the store.
+The command also reads the directory of the configured store, but never writes to it, because a running proxy may be
+using the store.
 """
 
 import argparse
@@ -30,7 +31,10 @@ _INPUT_NAME: Final = "<stdin>"
 
 
 class _CheckResult(NamedTuple):
-    """The faults of a configuration file, in the order of its lines. ``summary`` is None if the file is invalid."""
+    """The faults found in a configuration file, in the order of its lines.
+
+    ``summary`` says what a valid file configures. It is None if the file is invalid.
+    """
 
     file: str
     findings: tuple[Fault, ...]
@@ -49,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the faults of the configuration file. Return 0 if the file can be used and 2 if not."""
+    """Check the configuration file and print its faults. Return 0 if the file can be used and 2 if not."""
     checked = _check(args.config)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
@@ -93,7 +97,7 @@ def _as_json(checked: _CheckResult) -> dict[str, object]:
 
 
 class StoreReport(NamedTuple):
-    """The state of a store's directory."""
+    """What ``check`` has found in the directory of the store."""
 
     quotas: int | None  # the number of entities with quotas, or None if unknown
     shadowed: tuple[str, ...] = ()  # the quotas that the configuration file overrides, with FILE:LINE
@@ -103,7 +107,7 @@ class StoreReport(NamedTuple):
 
 
 def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
-    """Examine the store with its files in the directory ``path``, and return its state."""
+    """Examine the files of ``store`` in the directory ``path``, and report their state."""
     fault = directory_fault(path)
     errors = () if fault is None else (fault,)
     try:
@@ -125,7 +129,10 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
-    """Yield the unusable paths, and the faults of the store, each with its line in the configuration file."""
+    """Yield a fault for each unusable path in the configuration, and for each problem with the store.
+
+    Each fault contains the line in the configuration file that it is about.
+    """
     if fault := audit_log_fault(config):
         yield fault_at(document, AUDIT_LOG, fault)
     if fault := usage_log_fault(config):
@@ -147,7 +154,7 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 
 def _name_faults(document: Document) -> list[Fault]:
-    """Return a warning for each listener that reaches the same broker as another listener by another host name."""
+    """Return a warning for each listener that names the same broker as another listener, but by another host name."""
     file = UncheckedFile(document)
     hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
     check_one_broker(file, hosts=hosts)
@@ -162,7 +169,7 @@ def _addresses_of(host: str) -> frozenset[str]:
 
 
 def _other_sources(config: ProxyConfig) -> str:
-    """Return the part of the summary about sources of quotas that ``check`` does not read."""
+    """Return the part of the summary that names the sources of quotas which ``check`` does not read."""
     source = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
     if config.store is not None:  # a configuration with a store has no quotas_from
         source = config.store.topic

@@ -1,7 +1,7 @@
 """``kafka-quota-proxy explain`` shows which quotas apply to a client, with their precedence, and why others do not.
 
-The command reads the configuration file and its store, and shows which rules apply now or at another time. With
-``--url`` it also asks a running proxy for the client's priority in its fair call queues.
+The command reads the configuration file and its store, and shows which rules apply now, or at the time given with
+``--at``. With ``--url`` it also asks a running proxy for the client's priority in its fair call queues.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the explanation, and return the exit status."""
+    """Print the explanation of a client's quotas, and return the exit status."""
     if not args.user:
         return _fail(f"a user has a name; one that did not authenticate is {ANONYMOUS}", 2)
     if args.url is not None and args.user == ANONYMOUS and args.ip is None:
@@ -102,7 +102,9 @@ def _fail(message: str, status: int) -> int:
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
     """Return the rules of the configuration file and its store that apply at the Unix time ``now_ms``.
 
-    Raises OSError if the store cannot be read, and UnusableStoreError if it is damaged or has an unknown format.
+    Raises:
+        OSError: The store cannot be read.
+        UnusableStoreError: The store is damaged or has an unknown format.
     """
     store = loaded.config.store
     effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
@@ -136,7 +138,7 @@ def _has_store_files(store: Store) -> bool:
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
-    """Yield lines about a client's priority at each of ``listeners``, or about the lack of a fair call queue there."""
+    """Yield lines that show a client's priority at each of ``listeners``, or that a listener has no fair call queue."""
     for queue in queues:
         for user in queue["users"]:
             level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"

@@ -1,6 +1,6 @@
 """``kafka-quota-proxy demo`` shows how the proxy holds a producer and a consumer at their quotas.
 
-The demo needs neither Java nor Docker. It runs these processes, which all end with it::
+The demo needs neither Java nor Docker. It runs these processes, all of which end when the demo ends::
 
     demo: an aiokafka producer and consumer  →  the real proxy  →  relay  →  librdkafka's mock cluster
                                                                    └────── embedded_broker ────┘
@@ -13,6 +13,6 @@ The demo needs neither Java nor Docker. It runs these processes, which all end w
 * ``processes``        runs child processes that end with the demo
 * ``clients``          runs the producer and the consumer
 * ``measure``          computes the rates that are compared with the quotas
-* ``display``          shows the live table or the plain lines
+* ``display``          shows the progress as a table or as plain lines
 * ``runner``           starts, measures and stops all of it
 """

@@ -32,10 +32,12 @@ _STOP_TIMEOUT_S: Final = 0.2
 
 
 async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callable[[], float]) -> None:
-    """Send records of ``value_bytes`` until cancelled, and count them in ``flow``.
+    """Send records with values of ``value_bytes`` until cancelled, and count their bytes in ``flow``.
 
-    Each record waits for the acknowledgement of the previous record. Raises KafkaError if a request is refused, or if
-    the proxy is unreachable.
+    Each record is sent after the previous one has been acknowledged. ``clock`` returns the time in seconds.
+
+    Raises:
+        KafkaError: A request is refused, or the proxy is unreachable.
     """
     producer = aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap,
@@ -54,9 +56,10 @@ async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callab
 
 
 async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> None:
-    """Read the preloaded topic over and over until cancelled, and count its records in ``flow``.
+    """Read the preloaded topic over and over until cancelled, and count the bytes of its records in ``flow``.
 
-    Raises KafkaError if a request is refused, or if the proxy is unreachable.
+    Raises:
+        KafkaError: A request is refused, or the proxy is unreachable.
     """
     partition = aiokafka.TopicPartition(CONSUMER_TOPIC, 0)
     # The consumer joins no group, because the mock holds each join for three seconds and no other consumer shares the

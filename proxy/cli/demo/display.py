@@ -23,7 +23,7 @@ _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientView:
-    """The state of one client at one moment. Rates are in bytes per second."""
+    """What a display shows about one client at one moment. Rates are in bytes per second."""
 
     name: str
     quota: float
@@ -34,7 +34,7 @@ class ClientView:
 
 
 class Display(ABC):
-    """Shows the progress of the demo. It is a context manager that leaves the terminal as it was before."""
+    """Shows the progress of the demo. Use it as a context manager, which restores the terminal at its end."""
 
     def __enter__(self) -> Self:
         return self
@@ -44,7 +44,7 @@ class Display(ABC):
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """Print a line."""
+        """Print a message about the demo."""
 
     @abstractmethod
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
@@ -75,7 +75,7 @@ class LiveDisplay(Display):
 
 
 class PlainDisplay(Display):
-    """Prints one line per second."""
+    """Prints one line with the progress of all clients per second."""
 
     def __init__(self) -> None:
         self._last_s = 0
@@ -86,7 +86,7 @@ class PlainDisplay(Display):
         sys.stdout.flush()
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Print a line with the state of all clients if the last line is a second old."""
+        """Print a line with the state of all clients, at most once in each second of ``elapsed_s``."""
         if int(elapsed_s) > self._last_s:
             self._last_s = int(elapsed_s)
             self.note(f"{self._last_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))
@@ -132,7 +132,7 @@ def _average(view: ClientView) -> Text:
 
 
 def plain_line(view: ClientView) -> str:
-    """Return the state of one client in words, as a part of a line of ``PlainDisplay``."""
+    """Return the state of one client as text. ``PlainDisplay`` joins the texts of all clients in a line."""
     average = "" if view.rate is None else f", average {format_rate(view.rate)} ({view.rate / view.quota:.1%})"
     return (
         f"{view.name} {format_rate(view.rate_now)} of {format_rate(view.quota)}{average}, "
@@ -141,7 +141,7 @@ def plain_line(view: ClientView) -> str:
 
 
 def sparkline(rates: Sequence[float]) -> str:
-    """Draw each value as a bar. The highest value fills its bar."""
+    """Return a string with a bar for each rate. The bar of the highest rate has the full height."""
     highest = max(rates, default=0) or 1
     return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)
 

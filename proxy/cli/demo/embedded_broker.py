@@ -1,7 +1,8 @@
 """Runs the demo's broker as a process: ``python -m … --advertise HOST:PORT --preload BYTES:COUNT``.
 
-The process fills the consumer's topic, prints ``ready on HOST:PORT``, and ends on SIGTERM or SIGINT. Its Metadata
-responses contain the ``--advertise`` address. This is the proxy's address, so clients connect through the proxy.
+The process writes COUNT records of BYTES to the consumer's topic, prints ``ready on HOST:PORT``, and ends on SIGTERM or
+SIGINT. Its Metadata responses contain the ``--advertise`` address. This is the proxy's address, so clients connect
+through the proxy.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
 
 
 async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
-    """Fill the consumer's topic. Each record is a batch of its own, so that a fetch returns one record."""
+    """Write records to the consumer's topic.
+
+    Each record is a batch of its own, so that a fetch can return a single record.
+    """
     async with aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap, max_request_size=2 * value_bytes + 1024
     ) as producer:
@@ -48,7 +52,7 @@ async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
 
 
 def main() -> int:
-    """Parse the command line, serve until a signal comes, and return the exit status."""
+    """Parse the command line, run the broker until a signal arrives, and return the exit status."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--advertise", required=True, metavar="HOST:PORT")
     parser.add_argument("--preload", required=True, metavar="BYTES:COUNT")

@@ -1,4 +1,4 @@
-"""Computes the rate of a client, to compare it with the client's quota.
+"""Computes the rate of a client of the demo, to compare it with the client's quota.
 
 This module does no I/O and reads no clock. All times are seconds of the same clock.
 """
@@ -29,7 +29,7 @@ class MeasurementError(DemoError):
 
 
 class Flow:
-    """Records how many bytes one client moved, and when."""
+    """Records how many bytes one client has sent or received, and when."""
 
     __slots__ = ("_sums", "_times")
 
@@ -38,7 +38,7 @@ class Flow:
         self._sums: list[int] = [0]  # _sums[i] is the sum of the bytes of the first i records
 
     def record(self, size_bytes: int, *, now_s: float) -> None:
-        """Add ``size_bytes`` that were acknowledged or delivered at ``now_s``, which must not decrease."""
+        """Add ``size_bytes``, which were acknowledged or delivered at ``now_s``. Calls must be in the order of time."""
         self._times.append(now_s)
         self._sums.append(self._sums[-1] + size_bytes)
 
@@ -59,8 +59,9 @@ class Flow:
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
     """Return the time at which a client with paced shaping has used up its burst, or None if it has not.
 
-    The burst is used up when the client has moved the burst and everything that its quota has added since the first
-    byte. The client is throttled from then on. The result is at least a second after the first byte.
+    The burst is what an idle client may send or receive at once: a second's worth of its quota. It is used up when the
+    client has moved these bytes as well as those that the quota has allowed since the first byte. From then on, the
+    client is throttled. The result is at least a second after the first byte.
     """
     if not flow.times:
         return None
@@ -76,8 +77,11 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
     """Return the rate of a client with paced shaping from the end of its burst until now, in bytes per second.
 
-    A client that has not used up its burst is measured from a second after its first byte. The rate includes the time
-    since the last byte, so that it falls if the flow stops. Raises MeasurementError if less than a second is measured.
+    If the client has not used up its burst, the measurement starts a second after the first byte. The rate includes the
+    time since the last byte, so that it falls if the flow stops.
+
+    Raises:
+        MeasurementError: Less than a second has been measured.
     """
     start_s = burst_end(flow, quota_bytes_per_second=quota_bytes_per_second)
     if start_s is None and flow.times:
@@ -90,7 +94,8 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     """Return the times at which the bursts of a client with sampled shaping began. The first byte begins a burst.
 
-    The client must use up its quota, in requests of at most a fortieth of what the quota allows in a second.
+    Bursts are recognized only if the client uses up its quota, in requests of at most a fortieth of what the quota
+    allows in a second.
     """
     enough = _BURST_SHARE * _BURST_SPAN_S * quota_bytes_per_second
     little = _SILENCE_SHARE * _SILENCE_S * quota_bytes_per_second
@@ -116,7 +121,9 @@ def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
     """Return the rate of a client with sampled shaping, over whole cycles of burst and silence, in bytes per second.
 
     A part of a cycle would distort the rate, because a burst has as many bytes as the quota allows in eleven seconds.
-    Raises MeasurementError if no cycle is complete.
+
+    Raises:
+        MeasurementError: No cycle is complete.
     """
     starts = burst_starts(flow, quota_bytes_per_second=quota_bytes_per_second)
     if len(starts) < 2:

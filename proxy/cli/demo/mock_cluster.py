@@ -1,4 +1,4 @@
-"""Runs librdkafka's mock cluster, a Kafka-protocol broker inside confluent-kafka's wheel, through ctypes.
+"""Runs librdkafka's mock cluster, a broker for tests that is part of confluent-kafka's wheel, through ctypes.
 
 The interface of the mock cluster (``rdkafka_mock.h``) may change in any release. Therefore confluent-kafka is pinned to
 a minor version. The mock keeps 5 MiB or 100,000 batches per partition, and listens on loopback ports of its own choice.
@@ -40,7 +40,8 @@ _BUNDLED: Final = (
 class MockCluster:
     """A mock cluster of one broker, with topics of one partition each. Use it as a context manager.
 
-    Raises DemoError if confluent-kafka is not installed, or if its librdkafka has no mock cluster.
+    Raises:
+        DemoError: confluent-kafka is not installed, or its librdkafka has no mock cluster.
     """
 
     def __init__(self, topics: tuple[str, ...]) -> None:
@@ -59,12 +60,12 @@ class MockCluster:
 
     @property
     def port(self) -> int:
-        """The port on 127.0.0.1 where the mock itself listens."""
+        """The port on 127.0.0.1 on which the mock itself listens, whatever address it advertises."""
         bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
         return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
     def advertise(self, host: str, port: int) -> None:
-        """Make all Metadata responses from now on contain this address as the broker's."""
+        """Set the address that the mock gives for its broker in all Metadata responses from now on."""
         set_address = self._function("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
         set_address(self._cluster, _NODE_ID, host.encode(), port)
 
@@ -76,7 +77,10 @@ class MockCluster:
         self._function("destroy", None, c_void_p)(self._client)
 
     def _new_client(self) -> int:
-        """Return the handle of a new librdkafka client. It hosts the mock cluster, and connects to no broker."""
+        """Create a librdkafka client and return its handle.
+
+        The client hosts the mock cluster, and connects to no broker.
+        """
         configuration = self._function("conf_new", c_void_p)()
         message = ctypes.create_string_buffer(_ERROR_BYTES)
         set_key = self._function("conf_set", c_int, c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)
@@ -99,7 +103,11 @@ class MockCluster:
 
 
 def load_librdkafka() -> ctypes.CDLL:
-    """Open the same librdkafka library that confluent-kafka uses. Raises DemoError if one of them is missing."""
+    """Open the same librdkafka library that confluent-kafka uses.
+
+    Raises:
+        DemoError: confluent-kafka is not installed, or its librdkafka is not found.
+    """
     try:
         module = importlib.import_module("confluent_kafka")
     except ImportError as error:
@@ -115,7 +123,10 @@ def load_librdkafka() -> ctypes.CDLL:
 
 
 def library_in_maps(maps: str) -> str | None:
-    """Return the path of librdkafka from the text of Linux' ``/proc/self/maps``, or None if it is not loaded."""
+    """Return the path of librdkafka according to ``maps``, the text of Linux's ``/proc/self/maps``.
+
+    None if it is not loaded.
+    """
     for line in maps.splitlines():
         # address perms offset dev inode path; the path may hold spaces
         fields = line.split(maxsplit=5)
@@ -125,7 +136,10 @@ def library_in_maps(maps: str) -> str | None:
 
 
 def bundled_library(package: Path) -> str | None:
-    """Return the path of the librdkafka in the wheel that is installed in the directory ``package``, or None."""
+    """Return the path of the librdkafka that is bundled with confluent-kafka, or None if there is none.
+
+    ``package`` is the directory in which confluent-kafka is installed.
+    """
     for directory, pattern in _BUNDLED:
         for path in sorted((package / directory).glob(pattern)):
             return str(path.resolve())
@@ -140,7 +154,10 @@ def missing_extra_message(package: str, *, soabi: str) -> str:
 
 
 def require_extra(*packages: str) -> None:
-    """Raise DemoError if a package of the extra ``demo`` is not installed. Imports none of the packages."""
+    """Raise ``DemoError`` if one of ``packages``, which the extra ``demo`` installs, is missing.
+
+    The packages are not imported.
+    """
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise DemoError(missing_extra_message(package, soabi=_soabi()))

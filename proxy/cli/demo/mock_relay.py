@@ -1,11 +1,11 @@
-"""Relays connections to the mock cluster and repairs the faults in the mock's responses.
+"""Relays connections to the mock cluster and corrects what the mock does wrong.
 
 * No client can read the mock's response to ApiVersions v3 and later. The relay asks the mock for v0 and rewrites the
   response.
 * The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
 
-``Repairs`` decides what to change, without I/O. ``serve`` moves the frames. A frame is a request or response without
-its int32 length.
+``Repairs`` decides what to change, without I/O. ``serve`` passes on the frames. A frame is a request or response
+without its int32 length.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 
 
 class Repairs:
-    """Repairs the requests and responses of one connection.
+    """Corrects the requests and responses of one connection between a client and the mock.
 
     The methods raise struct.error or ValueError if a frame ends too early.
     """
@@ -41,7 +41,7 @@ class Repairs:
         self._repairs: dict[int, Callable[[bytes], bytes | None]] = {}
 
     def request(self, frame: bytes) -> bytes:
-        """Return the request that the mock gets instead of ``frame``.
+        """Return the request to send to the mock in place of the client's request ``frame``.
 
         A frame consists of int16 api_key, int16 api_version, int32 correlation_id and the rest.
         """
@@ -55,23 +55,23 @@ class Repairs:
         return frame
 
     def response(self, frame: bytes) -> bytes | None:
-        """Return the response that the client gets instead of ``frame``, or None if it gets no response."""
+        """Return the response to send to the client in place of ``frame``. Return None if nothing is to be sent."""
         (correlation_id,) = struct.unpack_from(">i", frame)
         repair = self._repairs.pop(correlation_id, None)
         return frame if repair is None else repair(frame)
 
 
 def api_versions_request_v0(correlation_id: int) -> bytes:
-    """Return an ApiVersions request v0, which is a request header v1 with a null client_id and has no body."""
+    """Return an ApiVersions request v0. It consists of a request header v1 with a null client_id, and has no body."""
     return struct.pack(">hhih", _API_VERSIONS, 0, correlation_id, -1)
 
 
 def flexible_api_versions_response(frame: bytes) -> bytes:
-    """Convert an ApiVersions response v0 to v3, which has the same layout as v4.
+    """Convert the frame of an ApiVersions response from v0 to v3, which has the same layout as v4.
 
     v0 consists of int32 correlation_id, int16 error_code, int32 count and, for each API, int16 api_key, int16
-    min_version and int16 max_version. In v3 the count is a uvarint of the number of APIs plus 1. After the last API
-    comes int32 throttle_time_ms. Each API, and the whole response, ends with tagged fields (a 0 byte if empty).
+    min_version and int16 max_version. In v3 the count is a uvarint of the number of APIs plus 1. The last API is
+    followed by int32 throttle_time_ms. Each API, and the whole response, ends with tagged fields (a 0 byte if empty).
     """
     (count,) = struct.unpack_from(">i", frame, 6)
     out = bytearray(frame[:6]) + UnsignedVarInt32.encode(count + 1)

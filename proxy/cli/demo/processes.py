@@ -1,7 +1,7 @@
-"""Runs the other processes of the demo. Each runs under a guard, so that it ends with the demo, even after SIGKILL.
+"""Runs the demo's child processes. A guard ends each of them when the demo ends, even if the demo is killed by SIGKILL.
 
-A guard is a process of this module: ``python -m … PROGRAM ARGUMENT…``. Its standard input is a pipe from the demo. The
-kernel closes the pipe however the demo ends, and then the guard ends the program.
+A guard is a process that runs this module: ``python -m … PROGRAM ARGUMENT…``. The guard's standard input is a pipe from
+the demo. However the demo ends, the kernel then closes the pipe, and the guard ends the program.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TAIL_LINES: Final = 5
 
 
 class Child:
-    """A program that runs under a guard. ``log`` contains its standard error."""
+    """A program that runs under a guard. The file ``log`` receives the program's standard error."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, *, log: Path) -> None:
         self._name = name
@@ -36,9 +36,10 @@ class Child:
         self._log = log
 
     async def wait_for_line(self, ready: re.Pattern[str]) -> re.Match[str]:
-        """Wait for a line of standard output that matches ``ready``, and return the match.
+        """Wait for a line of the program's standard output that matches ``ready``, and return the match.
 
-        Raises DemoError if the program ends, or prints no such line in time.
+        Raises:
+            DemoError: The program ended, or printed no such line in time.
         """
         if self._process.stdout is None:
             raise AssertionError("started without a pipe")
@@ -53,7 +54,7 @@ class Child:
         raise AssertionError("fail_when_ended returns only by raising")
 
     async def fail_when_ended(self) -> None:
-        """Wait until the program ends, then raise DemoError, because it should not end while the demo runs."""
+        """Wait until the program ends, then raise ``DemoError``, because the program should not end before the demo."""
         if self._process.stdout is not None:
             while await self._process.stdout.read(4_096):  # a full pipe would block the program
                 pass
@@ -61,7 +62,7 @@ class Child:
         raise DemoError(f"{self._name} ended with exit status {status}{self._tail()}")
 
     async def stop(self) -> None:
-        """Let the guard stop the program. Kill the guard if that takes too long."""
+        """Make the guard stop the program, and wait for the guard to end. If that takes too long, kill the guard."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -108,7 +109,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def guard(command: list[str]) -> int:
-    """Run ``command`` until it ends or standard input ends. Return its exit status, or 128 + n after signal n."""
+    """Run ``command`` and return its exit status, or 128 + n after signal n. Stop it when standard input is closed."""
     # The program has a process group of its own, so that its children end, too. It has no standard input, because the
     # guard watches that.
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:

@@ -36,7 +36,7 @@ _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 
 @dataclass(slots=True)
 class _MeasuredClient:
-    """One client of the demo, with its measurements so far."""
+    """A client of the demo: its name, its quota and its measurements so far."""
 
     name: str
     client_id: str
@@ -82,7 +82,10 @@ class _MeasuredClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result of one client, as ``--json`` prints it. The throttle time is the sum over all its requests."""
+    """The result for one client, as ``--json`` prints it.
+
+    The throttle time is the sum over all requests of the client.
+    """
 
     quota_bytes_per_second: int
     measured_bytes_per_second: float
@@ -96,7 +99,11 @@ class Outcome:
 
 
 async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
-    """Run the demo, and return the results of the producer and the consumer. Raises DemoError if it fails."""
+    """Run the demo, and return the results of the producer and the consumer.
+
+    Raises:
+        DemoError: The demo failed.
+    """
     task = asyncio.current_task()
     if task is not None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
@@ -132,7 +139,10 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
 
 
 def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream: str) -> str:
-    """Return a configuration file for a proxy in front of the embedded broker. It is JSON, which is valid YAML."""
+    """Return the text of a configuration file for the demo's proxy.
+
+    ``upstream`` is the address of the embedded broker. The text is JSON, which is valid YAML.
+    """
     return json.dumps(
         {
             "listeners": [{"name": "demo", "bind": f"127.0.0.1:{proxy_port}", "upstream": upstream}],
@@ -150,9 +160,14 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` and ``others`` until ``show`` ends, then cancel the others. Return the result of ``show``.
+    """Run ``show`` and ``others`` at the same time until ``show`` ends.
 
-    If a coroutine fails, the others are cancelled. Raises DemoError if the failure is a DemoError or KafkaError.
+    Cancel the others, and return the result of ``show``.
+
+    If any of them fails, all are cancelled.
+
+    Raises:
+        DemoError: One of them failed with a DemoError or KafkaError. Other errors are raised in an exception group.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -170,7 +185,10 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
 
 
 async def _show(options: Options, measured: Sequence[_MeasuredClient], display: Display, *, metrics: str) -> float:
-    """Update the display until the demo is over. Return the time of the last update."""
+    """Update the display until the demo is over.
+
+    Return the time of the last update, at which the rates are measured.
+    """
     started_s = await _first_bytes(measured)
     planned_s = options.planned_seconds
     scraped_s = 0.0
@@ -199,7 +217,7 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
 
 
 def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
-    """Return whether each client has moved enough bytes for a rate, or the demo has waited long enough."""
+    """Return whether the rate of each client can be computed. Also return True if the demo has waited long enough."""
     limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
     if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
         return True
@@ -207,7 +225,11 @@ def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elaps
 
 
 def fetch_metrics(url: str) -> str:
-    """Return the text of the proxy's ``/metrics``. Blocks. Raises DemoError if the proxy does not answer."""
+    """Return the text of the proxy's ``/metrics``. The call blocks.
+
+    Raises:
+        DemoError: The proxy does not answer.
+    """
     try:
         with urllib.request.urlopen(url, timeout=_SCRAPE_TIMEOUT_S) as response:  # noqa: S310 - http://127.0.0.1 of our own
             text: str = response.read().decode()
@@ -217,7 +239,7 @@ def fetch_metrics(url: str) -> str:
 
 
 def throttle_time_ms(metrics: str, *, client_id: str) -> float:
-    """Return a client's throttle time from the text of ``/metrics``, or 0 if the text does not contain the client."""
+    """Return a client's total throttle time from the text of ``/metrics``, or 0 if the client does not appear there."""
     return sum(
         sample.value * 1_000
         for family in text_string_to_metric_families(metrics)

@@ -1,4 +1,4 @@
-"""Defines the options of the demo, and computes the sizes of requests and the duration. Does no I/O."""
+"""Defines the options of the demo, and computes the duration and the sizes of records from them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class DemoError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The options that the user gave. Rates are in bytes per second."""
+    """The options of the demo that the user has chosen. Rates are in bytes per second."""
 
     produce_rate: int
     fetch_rate: int
@@ -63,5 +63,8 @@ def record_bytes(rate: int, *, overhead_bytes: int) -> int:
 
 
 def preload_records(value_bytes: int) -> int:
-    """Return how many records of this size to preload. They must fit into a partition of the mock cluster."""
+    """Return how many records of this size to write to the consumer's topic.
+
+    They must fit into the mock's partition.
+    """
     return max(1, min(_PRELOAD_RECORDS, _PRELOAD_BYTES // (value_bytes + 100)))

@@ -1,6 +1,6 @@
 """Explains the quotas of a client: which rule applies, at which level of precedence, and why other rules do not.
 
-* ``model``    defines the values of an explanation
+* ``model``    contains the data classes for an explanation
 * ``resolve``  computes an explanation with the code that runs in the proxy
 * ``as_json``  formats an explanation for scripts
 * ``as_text``  formats an explanation for people

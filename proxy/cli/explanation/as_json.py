@@ -1,4 +1,7 @@
-"""Formats an explanation as JSON, with an object for each kind of quota, or null for a kind without a limit."""
+"""Formats an explanation of a client's quotas as JSON.
+
+The JSON has an object for each kind of quota, or null for a kind without a limit.
+"""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,8 +22,8 @@ def as_json(
 ) -> str:
     """Return an explanation as the text of one JSON object.
 
-    ``known_last`` is the directory with the last known rules of the store's topic, if there is one. ``queues`` has the
-    client's priorities if a running proxy was asked.
+    ``known_last`` is the directory with a copy of the rules in the store's topic, if there is one. ``queues`` contains
+    the client's priority in each fair call queue, if a running proxy was asked for it.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     fields[CONNECTION_CREATION_RATE] = _ip_fields(found.of_ip)
@@ -94,6 +97,6 @@ def _other_rules(key: str, others: Iterable[OtherRule]) -> list[dict[str, object
 
 
 def _number(limit: float | None) -> float:
-    """Return a limit as a JSON number. Without a limit, returns Kafka's number for "unlimited"."""
+    """Return a limit as a JSON number. A limit of None becomes ``UNLIMITED``, Kafka's number for "unlimited"."""
     limit = UNLIMITED if limit is None else min(limit, UNLIMITED)
     return int(limit) if limit == int(limit) else limit

@@ -1,4 +1,7 @@
-"""Formats an explanation as text, with hints about rules and priorities that ``explain`` does not read."""
+"""Formats an explanation of a client's quotas as text.
+
+The text may have hints on how to see rules and priorities that ``explain`` has not read.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -17,7 +20,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if throttle times have no limit."""
+    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if throttle times have no upper bound."""
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:
@@ -110,9 +113,10 @@ def _amount(key: str, limit: float | None) -> str:
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
-    """Yield a hint about each source of rules that ``explain`` does not read: a topic or the brokers.
+    """Yield lines about each source of rules that ``explain`` does not read, and say how to see its rules.
 
-    ``known_last`` is the directory with the last known rules of the store's topic, if there is one.
+    Such a source is a topic or the brokers. ``known_last`` is the directory with a copy of the rules in the store's
+    topic, if there is one.
     """
     if config.store is not None and config.store.topic is not None:
         known = (
@@ -134,7 +138,7 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
 
 
 def queue_hints(config: ProxyConfig) -> Iterator[str]:
-    """Yield a hint on how to see the client's priority, if any listener has a fair call queue."""
+    """Yield a line on how to see the client's priority in fair call queues, if any listener has such a queue."""
     how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
     names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
     if names:

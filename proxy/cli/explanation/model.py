@@ -1,4 +1,4 @@
-"""Defines the explanation of one client's quotas, and the rules from which it is computed."""
+"""Data classes for a report that explains which quotas apply to a client."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtListener:
-    """How one listener enforces a quota."""
+    """How one listener enforces the client's limit."""
 
     listener: str
     enforcement: Enforcement | None  # None for an inter-broker listener, which has no limits
@@ -29,7 +29,10 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The client's limit for one kind of quota. If there is none, ``rule`` is None, and ``why`` may give the reason."""
+    """Which limit applies to the client for one kind of quota, and which rule sets it.
+
+    If no limit applies, ``rule`` is None, and ``why`` may give the reason.
+    """
 
     key: str  # the key of the quota, which is Kafka's or the proxy's own
     rule: QuotaRule | None
@@ -56,7 +59,7 @@ class IpVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules that apply at one instant, from the configuration file and its store."""
+    """The rules from the configuration file and its store, as they apply at one instant."""
 
     config: ProxyConfig  # the configuration, with its quotas replaced by the rules that apply
     kafka_sources: Mapping[str, str]  # FILE:LINE of each key under ``kafka``
@@ -66,7 +69,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The quotas of one client, and the rules that set them."""
+    """The limits that apply to one client, and the rules that set them."""
 
     user: str
     client_id: str
@@ -77,6 +80,6 @@ class Explanation:
 
 
 def entity(rule: QuotaRule | IpRule) -> Mapping[str, str]:
-    """Return the entity of a rule, as a mapping from Kafka's entity types (such as ``client-id``) to names."""
+    """Return the entity of a rule as a mapping, with Kafka's entity types (such as ``client-id``) as keys."""
     names = {"ip": rule.ip} if isinstance(rule, IpRule) else {"user": rule.user, "client-id": rule.client_id}
     return {key: str(name) for key, name in names.items() if name is not None}

@@ -1,4 +1,4 @@
-"""Finds the quotas that apply to a client under given ``Rules``, with the code that runs in the proxy."""
+"""Works out which of the given ``Rules`` apply to a client, with the same code as a running proxy."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +20,11 @@ _OF_BROKERS: Final = "the user is a broker's (principals.brokers)and may have an
 
 
 def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
-    """Explain a client's quotas. ``client_id`` is "" if the client sends none. ``ip`` is a result of ``parse_ip``."""
+    """Explain which quotas apply to a client. ``client_id`` is "" if the client sends none.
+
+    ``ip`` is the client's address in canonical form, as ``parse_ip`` returns it. If it is None, the limits on new
+    connections are left out.
+    """
     principals = rules.config.principals
     charged_user, is_exempt = PrincipalRules(principals).charged_user(user)
     of_connections = _of_connections(
@@ -40,7 +44,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield each kind of quota that has buckets, with the verdict on the client's limit of this kind."""
+    """Yield the verdict on the client for each kind of quota that counts usage in buckets."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
@@ -72,7 +76,7 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Add to a verdict the future changes of its rule, and the rules that have expired or are outside a schedule."""
+    """Return ``verdict`` with two additions: future changes of its rule, and rules that do not apply at this time."""
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
     of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
@@ -94,9 +98,9 @@ def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
 
 
 def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Return the verdict of the limit on a client's open connections.
+    """Return the verdict on the limit on a client's open connections.
 
-    This limit has no bucket, and brokers are exempt from it.
+    This limit is not enforced with a bucket, and brokers are exempt from it.
     """
     table = RuleTable(QuotaKind.CONNECTIONS, rules.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
@@ -165,5 +169,5 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return the rule with FILE:LINE as its source. For a rule from the section ``kafka``, this replaces the key."""
+    """Return the rule with FILE:LINE as its source. A rule from the section ``kafka`` has had its key as the source."""
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))
