@@ -33,7 +33,7 @@ _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """The methods of ``ClusterReader`` that the watcher uses. Tests pass another implementation."""
+    """The methods of ``ClusterReader`` that the watcher uses, so that another reader can take its place."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
         """Read the state of the cluster. See ``ClusterReader.read``."""

@@ -258,7 +258,7 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Find the throttled ones of ``partitions``, and add them to ``found`` with the quotas to charge."""
+        """Add the throttled partitions among ``partitions`` to ``found``, each with the quotas to charge."""
         known = self.known
         for key in partitions:
             charges = known.get(key)

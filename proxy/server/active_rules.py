@@ -19,7 +19,7 @@ class ActiveRules:
     """Holds the configuration and the quota rules in force, and the sources that change them.
 
     ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
-    the changes whenever a source other than the file has changed some rules.
+    the changes whenever rules change without a reload of the file.
 
     Attributes:
         config: The configuration as of the last reload. Its rules may be older than those in ``tables``.

@@ -92,7 +92,7 @@ class Upstream:
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:
-    """Return the argument ``local_addr`` for asyncio's ``create_connection``: the address ``source`` with any port."""
+    """Return the ``local_addr`` for asyncio to dial from ``source`` and any port; None if ``source`` is None."""
     return None if source is None else (source, 0)
 
 

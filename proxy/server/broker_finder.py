@@ -64,9 +64,10 @@ class BrokerFinder:
         route.context.on_metadata = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
-        """Note the address ``peer`` that a connection has reached.
+        """Note the numeric address ``peer`` that a connection to ``upstream`` has reached.
 
-        If ``is_back``, the broker was unreachable before, and is queried again.
+        If ``is_back``, the broker was unreachable before. It is then queried, because another broker may have replaced
+        it.
         """
         self._brokers.reached(upstream, peer, is_back=is_back)
         # If there is only one upstream, no other one can lead to the same broker.

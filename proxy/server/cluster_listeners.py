@@ -211,7 +211,7 @@ class BrokerCluster:
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with its node id if known."""
+        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with a node id or None."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas

@@ -36,7 +36,7 @@ _KAFKA_FIXED: Final = (
 
 
 class Reloader:
-    """Watches the configuration file, and calls ``on_loaded`` on the event loop when it has new, valid content."""
+    """Watches the configuration file, and passes new, valid content to ``on_loaded`` on the event loop."""
 
     def __init__(
         self,

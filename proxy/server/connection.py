@@ -208,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def take_turn(self) -> None:
-        """Resume the request that waits in a queue. The queue calls this when it is the request's turn."""
+        """Resume the request that waited, because its turn in a queue has come or the proxy's answer to it is ready."""
         if not self.is_closed:
             self._run(self.session.resume, "client")
             self.update_reading()
@@ -228,7 +228,7 @@ class ClientConnection(asyncio.Protocol):
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Call a method of the session, then ``flush``. If it raises a protocol error, close, and blame ``sender``."""
+        """Call a method of the session, then ``flush``. If it raises a protocol error of ``sender``, close instead."""
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
@@ -304,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
-        """Once every request is answered, close the connection, or only the proxy's side if the client's is open."""
+        """If every request is answered, close the connection, or only the proxy's side if the client's is open."""
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")

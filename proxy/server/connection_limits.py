@@ -76,7 +76,7 @@ class CountedConnection:
         self.source: tuple[str, int] | None = None
 
     def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
-        """Count the connection for the client's address. Return False if this has ``maximum`` connections already."""
+        """Count the connection for the client's address. Return False if that has ``maximum`` connections already."""
         if self._count is None or not self._count._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source

@@ -105,7 +105,7 @@ class KnownBrokers:
             broker.quotas.update(config, shaping=self.registry.first(broker).shaping, changed=changed)
 
     def follow(self, changed: RuleTableChanges) -> None:
-        """Enforce the changes of single rules at all brokers, from the next request on."""
+        """Enforce changed rules at all brokers, from the next request on."""
         for quotas in self.quotas:
             quotas.rules_changed(changed)
 

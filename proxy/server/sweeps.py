@@ -28,9 +28,9 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class Sweeps:
-    """Does the periodic work on all listeners.
+    """Does the periodic work on all listeners and all quotas.
 
-    ``config`` returns the configuration in force, and ``quotas`` the quotas of all brokers.
+    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class TimeChecks:
-    """Checks one connection against its time limits again and again.
+    """Compares one connection with its time limits at regular intervals.
 
     The listener's timer wheel calls ``check`` at the time that the previous check has set, until ``cancel`` is called.
     """
