@@ -245,7 +245,12 @@ class RequestStream:
     # -- a request with a head that differs from the last --
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Edit] | None:
-        """Decide on the next request by its head. Returns its size and edit, or None if it is not forwarded now."""
+        """Decide whether the next request is forwarded now, for which its head has to be read.
+
+        Returns:
+            The size of the request in bytes and the edit with which it is forwarded, or None if it is not forwarded
+                now.
+        """
         state = self._state
         context, broker_turn = state.context, state.broker_turn
         if context.queue is not None or broker_turn.queued is not None:
@@ -282,17 +287,21 @@ class RequestStream:
     # -- calls of the handlers --
 
     def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Let ``OtherHandler`` decide on a request, which is then forwarded unchanged or has to wait."""
+        """Let ``OtherHandler`` decide on a request. It is then forwarded unchanged, has to wait, or is refused."""
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Record a forwarded request. Only the throttle time and the addresses in its response are edited."""
+        """Add a forwarded request to the pending requests.
+
+        Only the throttle time and the brokers' addresses in its response are edited.
+        """
         self._other.pass_on(head, charge)
 
     def is_muted(self, now_ms: int) -> bool:
-        """Return whether the client is muted. If so, its next request is blocked.
+        """Return whether the client is muted. If so, block its next request.
 
-        Call this after looking up buckets, because looking up a bucket that is over its limit may mute the client.
+        Look up the request's buckets before this call, because looking up a bucket that is over its limit may mute the
+        client.
         """
         if now_ms >= self._state.account.muted_until_ms:
             return False
@@ -301,7 +310,7 @@ class RequestStream:
         return True
 
     def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge:
-        """Return the ``RequestCharge`` of a request."""
+        """Return what a request is charged in addition to its bytes."""
         state = self._state
         buckets = state.account.request_buckets(head.client_id, now_ms)
         kind = request_kind(head.api_key, head.api_version, acks)
@@ -321,7 +330,7 @@ class RequestStream:
     ) -> RequestProfile:
         """Return the profile of a request, and keep it for later requests with the same head.
 
-        The head ends at the offset ``front_end`` in ``data``. If ``front_end`` is None, the profile is not kept.
+        ``front_end`` is the offset in ``data`` at which the head ends. If it is None, the profile is not kept.
         """
         state = self._state
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
@@ -341,7 +350,7 @@ class RequestStream:
     def release_stale_buckets(self, now_ms: int) -> None:
         """Release the buckets of earlier client-ids and rules, except for those that a pending request needs.
 
-        Otherwise a client that often changes its client-id would hold more and more buckets.
+        If they were not released, a client that often changes its client-id would hold more and more buckets.
         """
         account = self._state.account
         if account.stale_buckets:
@@ -355,7 +364,7 @@ class RequestStream:
     # -- the end of a request --
 
     def _end_request(self, now_ms: int) -> None:
-        """Finish a request that is now forwarded as a whole, and charge it if it will have no response."""
+        """Complete a request that has been forwarded as a whole. Charge it now if it will have no response."""
         state = self._state
         pending = state.unanswered
         if pending is None:
@@ -378,7 +387,7 @@ class RequestStream:
             state.account.throttle(*found, now_ms=now_ms, has_answer=False)
 
     def cut_off(self) -> None:
-        """Give up a partly forwarded request, because the client will not complete it."""
+        """Give up a partly forwarded request, because the client has closed its side of the connection."""
         state = self._state
         if state.request_left:
             state.request_left = 0
@@ -394,7 +403,7 @@ class RequestStream:
                 state.broker_turn.leave()
 
     def drop_unanswered(self, *, had_turn: bool) -> None:
-        """Drop a partly forwarded Produce with acks=0. It is not charged for its bytes.
+        """Drop a partly forwarded Produce with acks=0 without charging its bytes, because it will not be completed.
 
         ``had_turn`` says whether it is charged in the fair call queue.
         """

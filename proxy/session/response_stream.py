@@ -1,4 +1,4 @@
-"""Forwards a broker's responses to the client. Charges the request of each response, and edits the response."""
+"""Forwards a broker's responses to the client. Charges the requests that they answer, and edits them if necessary."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ _RESPONSE_HEAD_BYTES: Final = 8
 
 
 class ResponseStream:
-    """The responses of the broker to one client.
+    """Takes the bytes that the broker sends to one client, and forwards its responses.
 
     Attributes:
         begun: A response that was charged when it began, but needs more bytes or a delay before it is forwarded.
-        left: How many bytes of a charged response are not forwarded yet.
+        left: How many bytes of a response that was already charged are not forwarded yet.
         least_wait_ms: The shortest throttle time for the next response, in milliseconds. 0 sets no minimum.
         reads_all: Whether every response is read, because of a login or because brokers' addresses are replaced.
-        hidden: Edits the addresses in a partly forwarded response, or None if there is no such response.
+        hidden: Replaces the brokers' addresses in a response that is partly forwarded, or None if there is no such
+            response.
     """
 
     __slots__ = ("_at", "_data", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all")
@@ -46,7 +47,7 @@ class ResponseStream:
     # -- calls of the session --
 
     def receive(self, data: bytes, *, now_ms: int) -> None:
-        """Take bytes from the broker. Raises ``ProtocolError`` if they do not answer the client's requests."""
+        """Take bytes from the broker. Raises ``ProtocolError`` if they are not responses to the client's requests."""
         if self._data:
             if self._pieces is None:
                 data = self._data[self._at :] + data
@@ -67,12 +68,12 @@ class ResponseStream:
         self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Forward the responses that wait. Raises ``ProtocolError`` as ``receive`` does."""
+        """Forward the responses that were held back. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
     def is_open(self) -> bool:
-        """Whether a response has begun to arrive, and was not forwarded as a whole yet."""
+        """Whether a response has begun to arrive, but has not been forwarded as a whole yet."""
         return bool(self.left or self._data)
 
     def stop_delaying(self) -> None:
@@ -82,11 +83,14 @@ class ResponseStream:
 
     @property
     def kept_bytes(self) -> int:
-        """The number of bytes of responses that are kept and not forwarded yet."""
+        """The number of bytes of responses that have arrived and are not forwarded yet."""
         return len(self._pieces or self._data)
 
     def unread(self) -> tuple[bytes, int]:
-        """Return the kept bytes, and how many bytes from their start belong to a response that was charged already."""
+        """Return the kept bytes, and how many of the next bytes belong to a response that was already charged.
+
+        The next bytes are the kept bytes and those that follow.
+        """
         kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
         return kept, self.left if self.begun is None else self.begun.frame_bytes
 
@@ -182,7 +186,11 @@ class ResponseStream:
             self._pieces = PartialFrame(front, bytes_to_wait_for(front, most_bytes=most_bytes))
 
     def _pass_hidden(self, data: bytes, start: int, position: int) -> int:
-        """Forward what has arrived of a response, with its addresses replaced. Return the offset of the next byte."""
+        """Forward what has arrived of a response, with brokers' addresses replaced.
+
+        Returns:
+            The offset of the next byte, which is not forwarded yet.
+        """
         until = min(position, len(data))
         if self.hidden is not None:
             self._state.to_client.append(self.hidden.feed(data[start:until]))
@@ -196,7 +204,11 @@ class ResponseStream:
     def _charge(
         self, pending: PendingRequest, response_bytes: int, data: bytes, position: int, now_ms: int
     ) -> BegunResponse | None:
-        """Charge the request of the response at ``position``. Returns None if the response needs no throttle time."""
+        """Charge the request whose response begins at ``position``.
+
+        Returns:
+            The response with its throttle time, or None if it needs no throttle time.
+        """
         state, profile, charge = self._state, pending.profile, pending.charge
         state.answered = profile.api_key
         bucket = profile.bucket
@@ -236,7 +248,11 @@ class ResponseStream:
         return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the bare token of a login that comes next, or None if more bytes are needed."""
+        """Return the broker's bare SASL token that begins at ``position``, or None if more bytes are needed.
+
+        Raises:
+            UnexpectedResponse: If no such token is expected, and the bytes are a response to no request.
+        """
         login = self._state.requests.login
         if login is not None and login.login.is_raw:
             return login.begin_token(data, position)

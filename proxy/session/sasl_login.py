@@ -1,8 +1,8 @@
 """Reads the principal of a client from the requests and responses of its login, which are forwarded unchanged.
 
 A client asks for a mechanism (SaslHandshake) and then sends its tokens in SaslAuthenticate requests. After a
-SaslHandshake v0 it sends them bare: as a size and bytes, without a Kafka header. Nothing of a token is kept except the
-user's name.
+SaslHandshake v0 it sends them bare: as a size and bytes, without a Kafka header. Of a token, nothing but the user's
+name is kept.
 
 A name counts only when the broker's response accepts it:
 
@@ -12,8 +12,8 @@ A name counts only when the broker's response accepts it:
                      and the client answers it once more (RFC 7628)
     any other        a response without an error; the name is then UNKNOWN
 
-The name is also UNKNOWN for a delegation token, and for an OAUTHBEARER token that cannot be read. A failed login
-changes nothing.
+The name is also UNKNOWN for a delegation token, and for an OAUTHBEARER token that cannot be read. A failed login does
+not change the principal.
 
 Source: ``SaslServerAuthenticator`` in Apache Kafka; KIP-43, KIP-152, KIP-368 (logging in again).
 """
@@ -39,7 +39,10 @@ OTHER: Final = "other"
 
 
 class Verdict(Enum):
-    """What a broker's response means for a login. All values except the first are results in ``Counters.logins``."""
+    """What a broker's response means for a login.
+
+    All values except that of ``GOING_ON`` are results of logins that ``Counters.logins`` counts.
+    """
 
     GOING_ON = "going_on"
     ACCEPTED = ACCEPTED
@@ -53,11 +56,11 @@ class Login:
 
     Attributes:
         principal: The user that the broker has accepted, or None before the first login is accepted.
-        mechanism: The mechanism of the current or last login, as the label of a metric.
-        is_raw: Whether client and broker send bare tokens now.
+        mechanism: The mechanism of the current or last login, as it appears in the label of a metric.
+        is_raw: Whether the client and the broker now send bare tokens.
         expires_ms: The time at which the login expires (KIP-368), or None if the broker has set no time.
-        is_refused: Whether the broker has refused bare tokens. Some clients send a token all the same.
-        is_out_of_place: Whether the broker's last response said that it expects no login now.
+        is_refused: Whether the broker has refused a SaslHandshake v0. Some clients send a bare token all the same.
+        is_out_of_place: Whether the broker said in its last response that it expects no login now.
     """
 
     principal: str | None = None
@@ -75,20 +78,20 @@ class Login:
 
     @property
     def is_readable(self) -> bool:
-        """Whether the proxy can read the mechanism's tokens, and so knows which token is the last."""
+        """Whether the proxy can read tokens of the mechanism, so that it knows which token is the last."""
         return self.mechanism in _READABLE
 
     @property
     def is_awaited(self) -> bool:
-        """Whether a token of the client has no response yet."""
+        """Whether the broker has not answered the client's last token yet."""
         return self._is_awaited
 
     # -- the client's side --
 
     def ask(self, api_key: int, api_version: int, body: memoryview, *, claim: str) -> None:
-        """Read the body of a SaslHandshake or SaslAuthenticate request.
+        """Read the body of the client's SaslHandshake or SaslAuthenticate request.
 
-        ``claim`` is the claim of an OAUTHBEARER token that holds the user's name.
+        ``claim`` is the name of the claim that contains the user's name in an OAUTHBEARER token.
 
         Raises:
             ProtocolError: If the body cannot be read.
@@ -101,7 +104,7 @@ class Login:
             self.ask_raw(sasl.read_authenticate(body, api_version), claim=claim)
 
     def ask_raw(self, token: bytes, *, claim: str) -> None:
-        """Read a token of the client. For ``claim`` see ``ask``."""
+        """Read a token of the client, whether it was sent bare or not. For ``claim`` see ``ask``."""
         self._is_awaited = True
         if not self._has_begun:
             # In every mechanism only the first token names the user.
@@ -109,14 +112,16 @@ class Login:
             self._user = self._user_of(token, claim)
 
     def leave_raw(self) -> Verdict:
-        """Note that the client sends requests again, so that the broker must have accepted its bare tokens."""
+        """Note that the client now sends requests, so that the broker must have accepted its bare tokens."""
         self.is_raw = False
         return self._accept()
 
     # -- the broker's side --
 
     def answer(self, api_key: int, api_version: int, body: memoryview) -> Verdict:
-        """Read the broker's response to a request that ``ask`` has read. ``body`` begins after the correlation id.
+        """Read the broker's response to the last request that ``ask`` has read.
+
+        ``body`` is the response after its correlation id.
 
         Raises:
             PrincipalChanged: If the client has logged in as another user. The client must not get this response.
@@ -138,7 +143,7 @@ class Login:
         return Verdict.GOING_ON
 
     def renew(self, verdict: Verdict, *, now_ms: int) -> None:
-        """Note when the login expires. ``verdict`` is the result of the last call of ``answer``."""
+        """Note when the login expires. ``verdict`` is what the last call of ``answer`` returned."""
         lifetime_ms, self._lifetime_ms = self._lifetime_ms, 0
         if lifetime_ms > 0 and verdict is not Verdict.FAILED:
             self.expires_ms = now_ms + lifetime_ms

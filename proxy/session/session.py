@@ -1,19 +1,20 @@
 """One client's connection, without I/O: it takes bytes and the time, and says what to write and when to stop reading.
 
-The server hands over the bytes that it has read, and calls ``handle_timer`` at ``wake_at_ms``. After each of these
-calls it writes ``to_broker`` and ``to_client``, and clears both. It stops reading from the client while ``is_blocked``
-is set, and from the broker while ``delayed_until_ms`` is set. These attributes belong to ``SessionState``.
+The server hands over the bytes that it has read, and calls ``handle_timer`` at the time ``wake_at_ms``. After each of
+these calls it writes ``to_broker`` to the broker and ``to_client`` to the client, and clears both. It stops reading
+from the client while ``is_blocked`` is set, and from the broker while ``delayed_until_ms`` is set. These attributes
+belong to ``SessionState``.
 
 The body of a request or response is forwarded as it arrives. A request is kept only until its head has arrived, and a
-response only until its throttle time can be written. The client's next request is blocked if:
+response only until its throttle time can be written. The client's next request is blocked in these cases:
 
 * The client is muted, because it was over its quota.
 * The request would exceed its quota, and earlier requests have no response yet.
 * The bucket of the request is over its limit, or other requests are ahead of it in the bucket's line (``BucketTurn``).
 * Too many requests have no response, or a request of a login has none.
 * The request has to wait for its turn in the fair call queue (``BrokerTurn``).
-* The client does not read its responses, and the request has to queue, or is charged for its time or number.
-* The request is a follower's fetch, and the quotas on replication have no room.
+* The client does not read its responses, and the fair call queue or the quotas on requests apply to the request.
+* The request is a follower's fetch, and the quotas on replication have no room for it.
 * The proxy first has to ask the broker about the request's topics.
 
 Source: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, KIP-219.
@@ -37,14 +38,14 @@ from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 
 class Receive(Protocol):
-    """The type of the methods that take bytes from the client or from the broker."""
+    """The type of ``Session.receive_from_client`` and ``receive_from_broker``."""
 
     def __call__(self, data: bytes, *, now_ms: int) -> None:
         """Take bytes that the client or the broker has sent.
 
         Raises:
-            ProtocolError: If the bytes are not Kafka's protocol. The caller then writes what there is to write, and
-                closes the connection.
+            ProtocolError: If the bytes violate Kafka's protocol. The caller must then write what there is to write, and
+                close the connection.
         """
 
 
