@@ -1,8 +1,9 @@
 """The fair call queue decides when each request is forwarded to a broker, or refuses the request. No I/O, no clock.
 
-A broker has a limited number of slots. A request is forwarded when it gets a slot, and waits in the queue until then.
-The queue has several levels, and level 0 has the most turns. The larger a user's share of the cost of recent requests,
-the higher the number of its level. A user is, for example, a principal, or a principal and a client-id.
+A broker has a limited number of slots, one for each request that it gets at a time. A request is forwarded when it gets
+a slot, and waits in the queue until then. The queue has several levels, of which level 0 has the most turns. The larger
+a user's share of the cost of all recent requests, the lower the level of the user's requests, and the higher its
+number. A user is, for example, a principal, or a principal and a client-id.
 
 * ``request_kind``      the properties of a request that the queue depends on, for example whether it is a fetch
 * ``cost``              the cost of a request

@@ -1,8 +1,8 @@
 """A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Level 0 is the highest level.
 
-An element that finds its level full goes to the next lower level with room. If no level has room, the element is
-refused, or waits outside the levels until one has room. If a level is empty at its turn, the highest level that is not
-empty gets the turn.
+An element that finds its level full enters the next lower level with room. If no level has room, the element is
+refused, or waits outside the levels until one has room. If a level is empty when it has the turn, the highest level
+that is not empty gets the turn instead.
 """
 
 from collections import OrderedDict
@@ -15,22 +15,25 @@ from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMul
 
 
 class Element(Protocol):
-    """An element of the queue. Its ``level`` and ``identity`` may change only while it is in no queue."""
+    """An element of the queue, such as a connection's ticket (``dispatcher.Ticket``).
+
+    Its ``level`` and ``identity`` may change only while it is in no queue.
+    """
 
     @property
     def level(self) -> int:
-        """The level of the element. A number beyond the last level counts as the last level."""
+        """The level at which the element enters the queue. A number beyond the last level counts as the last level."""
 
     @property
     def identity(self) -> str:
-        """The user that the element belongs to."""
+        """The user whose request the element stands for."""
 
 
 E = TypeVar("E", bound=Element)
 
 
 class Remainder(Enum):
-    """Which levels get the places that are left after the capacity was divided in proportion to weights."""
+    """Which levels get the places that remain after the capacity has been divided in proportion to the weights."""
 
     FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one place each for the levels that lost the largest fractions by rounding
@@ -44,7 +47,10 @@ class WithinLevel(Enum):
 
 
 class Overflow(Enum):
-    """How an element is refused. The value is Hadoop's message to the client (``CallQueueOverflowException``)."""
+    """How an element is refused if the queue is full.
+
+    The value is Hadoop's message to the client (``CallQueueOverflowException``).
+    """
 
     KEEP_ALIVE = "Server too busy"
     DISCONNECT = "Server too busy - disconnecting"
@@ -52,7 +58,7 @@ class Overflow(Enum):
 
 
 class Put(Enum):
-    """Where ``CallQueue.put`` has put an element: into a level, or among the elements that wait for room."""
+    """The result of ``CallQueue.put``: the element has entered a level, or waits until there is room for it."""
 
     QUEUED = auto()
     WAITS_FOR_ROOM = auto()
@@ -64,13 +70,16 @@ _QUEUED: Final = Put.QUEUED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """The shape of a queue. The defaults are Hadoop's, except for ``capacity``.
+    """The size of a queue, and how its levels are served. The defaults are Hadoop's, except for ``capacity``.
 
     Attributes:
         levels: The number of levels.
         capacity: The number of places in all levels together.
-        capacity_weights: The share of each level in the capacity. None gives equal shares.
-        multiplexer_weights: The turns of each level in a cycle. None gives each level twice the turns of the next.
+        capacity_weights: The weights by which the capacity is divided among the levels. None gives equal shares.
+        multiplexer_weights: How many turns each level has in a cycle. None gives each level twice the turns of the
+            next.
+        remainder: Which levels get the places that remain when the capacity is divided.
+        within_level: The order in which elements leave a level.
         is_failover: Whether an element that finds no room is always refused with ``FAILOVER``. Otherwise its level
             determines how it is refused.
         waits_for_last: Whether an element without room waits for a place in the last level only, as in Hadoop.
@@ -91,7 +100,7 @@ def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remaind
     """Divide ``capacity`` in proportion to ``weights``, and return the number of places of each level.
 
     Raises:
-        ValueError: If there is no weight, a weight is below 1, or a level would have no place.
+        ValueError: If there is no weight, if a weight is below 1, or if a level would have no place.
     """
     if not weights or min(weights) < 1:
         raise ValueError(f"capacity weights must be at least 1: {tuple(weights)}")

@@ -50,7 +50,9 @@ class Receive(Protocol):
 
 
 class Session:
-    """One client connection. After a method has raised ``ProtocolError``, only ``close`` may be called.
+    """The proxy's side of one client connection. The server does the I/O.
+
+    After a method has raised ``ProtocolError``, only ``close`` may be called.
 
     Attributes:
         state: What the server reads after each call, for example the bytes to write.
@@ -87,13 +89,13 @@ class Session:
 
     @property
     def follower(self) -> Follower | None:
-        """The state of this follower's fetches, or None if no limit on replication has applied to the client yet."""
+        """The state of the client's fetches if it is a follower. None until a limit on replication applies to them."""
         handler = self._requests.made(FollowerFetchHandler)
         return None if handler is None else handler.follower
 
     @property
     def wake_at_ms(self) -> int:
-        """The time at which to call ``handle_timer``. With 0 or a time in the past no call is needed."""
+        """The time at which to call ``handle_timer``. If it is 0 or in the past, no call is needed."""
         state = self.state
         if state.delayed_until_ms:
             return state.delayed_until_ms
@@ -104,12 +106,12 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request waits for its response or for its turn, and no request is partly forwarded."""
+        """Whether no request is partly forwarded, and none waits for its response or to be forwarded."""
         return self.has_answered and not self.state.request_left
 
     @property
     def has_answered(self) -> bool:
-        """Whether no request waits for its response or for its turn."""
+        """Whether no request waits for its response or to be forwarded."""
         state = self.state
         waits = state.is_blocked and not state.is_ending
         quotas = self._requests.made(QuotaRequestHandler)
@@ -118,7 +120,7 @@ class Session:
 
     @property
     def is_owed(self) -> bool:
-        """Whether the client waits for a response to a request that it has sent as a whole."""
+        """Whether the client is waiting for the response to a request that it has sent as a whole."""
         state = self.state
         unfinished = 1 if state.request_left and state.unanswered is None else 0
         is_awaited = len(state.in_flight) > unfinished or not state.in_flight.limit
@@ -132,22 +134,22 @@ class Session:
 
     @property
     def awaits_no_answers(self) -> bool:
-        """Whether the client produces with acks=0, so that it would not notice the loss of records."""
+        """Whether the client produces with acks=0, so that it would not notice if records were lost."""
         profile = self._requests.profile
         return profile is not None and isinstance(profile.handler, ProduceHandler) and not profile.acks
 
     @property
     def held_bytes(self) -> int:
-        """The number of bytes that were read and could not be forwarded yet."""
+        """The number of bytes that have arrived from the client or the broker and are not forwarded yet."""
         return self._requests.kept_bytes + self._responses.kept_bytes + sum(map(len, self.state.to_broker))
 
     # -- what happens to the connection --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Forward the request or response that has waited long enough.
+        """Forward the request or response that has waited long enough. Call this at ``wake_at_ms``.
 
         Raises:
-            ProtocolError: If bytes that waited are not Kafka's protocol.
+            ProtocolError: If bytes that waited violate Kafka's protocol.
         """
         state = self.state
         if state.delayed_until_ms and now_ms >= state.delayed_until_ms:
@@ -159,13 +161,16 @@ class Session:
             self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Forward the waiting request if it may be forwarded now. Raises as ``handle_timer`` does."""
+        """Forward the waiting request if it may be forwarded now. Raises ``ProtocolError`` as ``handle_timer`` does."""
         if self.state.is_blocked:
             self._requests.resume(now_ms)
         self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
 
     def release(self, *, now_ms: int) -> None:
-        """Forward what waits because of a quota, and throttle nothing any more. Raises as ``handle_timer`` does."""
+        """Forward what waits because of a quota, and do not throttle the client any more.
+
+        Raises ``ProtocolError`` as ``handle_timer`` does.
+        """
         state = self.state
         state.account.release()
         self._turn.refuses_until_ms = 0
@@ -177,7 +182,7 @@ class Session:
         self.handle_timer(now_ms=now_ms)
 
     def take_no_more(self) -> None:
-        """Accept no new request. Requests that were forwarded are still answered, even a partly forwarded one."""
+        """Accept no new request. Requests that were forwarded, even in part, are still completed and answered."""
         self.state.take_no_more()
 
     def pause_answers(self) -> None:
@@ -191,11 +196,11 @@ class Session:
         self._turn.begin_service()
 
     def restart_service(self) -> None:
-        """Time the oldest request from now on, because the connection to the broker was opened only now."""
+        """Start timing the oldest pending request anew, because the connection to the broker was only opened now."""
         self._turn.restart_service()
 
     def receive_end_from_client(self) -> None:
-        """Note that the client sends no more bytes. A partly forwarded request then gets no response."""
+        """Note that the client will send no more bytes. A partly forwarded request then gets no response."""
         self._requests.cut_off()
 
     # -- the end --
@@ -204,11 +209,12 @@ class Session:
         """Charge or forget all pending requests, because the connection has ended.
 
         As in Kafka, a client pays for a request even if it did not wait for the response. ``has_passed`` says that the
-        broker has received all forwarded requests, and is still connected. Fetches are then charged later, when the
-        broker answers.
+        broker has received all forwarded requests and is still connected. Fetches are then charged later, when the
+        broker answers them.
 
         Returns:
-            An ``Unanswered`` that reads the responses to these fetches, or None if there is no such fetch.
+            An ``Unanswered`` to which the server has to pass the responses to these fetches, or None if there is no
+                such fetch.
         """
         state = self.state
         in_flight = state.in_flight

@@ -1,4 +1,4 @@
-"""The state of one session, shared by the session's parts."""
+"""Contains the state of one session that the parts of the session share."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _FOREVER_MS = 1 << 62
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionState:
-    """The state of one session, shared by the session's parts.
+    """The state of one session that the parts of the session share.
 
     Attributes:
         context: What all connections of the listener to this broker share.
-        owner: The connection, which is woken when a waiting request may be forwarded, and then calls
-            ``Session.resume``.
+        owner: The connection. It is woken when a waiting request may be forwarded, and then calls ``Session.resume``.
         peer_host: The client's address.
         to_broker: Bytes to write to the broker.
         to_client: Bytes to write to the client.
-        in_flight: Requests that have no response yet.
+        in_flight: The requests that were forwarded and have no response yet.
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
         is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
         has_waited: Whether any request of this connection has waited in the line of a bucket.
-        is_ending: Whether no new request is accepted.
+        is_ending: Whether the session accepts no new requests, because the connection is about to end.
         is_client_full: Whether the client does not read its responses. Nothing is read from the broker then.
-        delayed_until_ms: The time until which a response waits. Nothing may be read from the broker until then. 0 if no
-            response waits.
-        held_until_ms: When to check again for the decision that a request waits for. 0 if no request waits for one.
-        now_ns: The time of the server's last call, in nanoseconds.
+        delayed_until_ms: The time until which a response is held back, or 0 if none is. Nothing may be read from the
+            broker until then.
+        held_until_ms: When to check again whether the decision that a request waits for has been made. 0 if no request
+            waits for one.
+        now_ns: The time, in nanoseconds, at which the server last called this session.
         answered: The API key of the response that began last. The server resets it to -1 after reading it.
     """
 
@@ -72,14 +72,14 @@ class SessionState:
     def is_alone(self) -> bool:
         """Return whether no request is pending and no response is partly forwarded. If not, block the next request.
 
-        A handler checks this before it answers a request itself, because its response would overtake earlier ones.
+        A handler checks this before it answers a request itself. Otherwise its response would overtake earlier ones.
         """
         is_alone = not (self.in_flight or self.responses.is_open)
         self.is_blocked = not is_alone
         return is_alone
 
     def take_no_more(self) -> None:
-        """Accept no new request. A request that is partly forwarded is still completed and answered."""
+        """Accept no new request. A partly forwarded request is still completed and answered."""
         self.is_ending = True
         self.broker_turn.refuses_until_ms = 0
         self.account.muted_until_ms = _FOREVER_MS

@@ -1,7 +1,7 @@
-"""Charges the fetches of a client that has disconnected before the broker answered, as Kafka does.
+"""Charges the fetches of a client that has disconnected before the broker answered them, as Kafka does.
 
-A fetch is charged for the size of its response, so only the sizes of responses are read. Each fetch holds its bucket
-until it has its response, so that the bucket is not removed before it is charged.
+A fetch is charged for the size of its response, so only the sizes of responses are read. The bucket of each fetch is
+kept until the response arrives, so that the bucket still exists when it is charged.
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,16 @@ class _Awaited(NamedTuple):
 
 
 class Unanswered:
-    """The responses that a broker has yet to send to a connection that has ended, up to the last one that is charged.
+    """Reads the responses that a broker has yet to send to a client that has disconnected, and charges their fetches.
+
+    It reads no further than the last response that is charged.
 
     Args:
         account: The account of the connection.
         pending: The requests that were forwarded as a whole, the oldest first. At least one of them is charged for its
             response.
         begun: The bytes of responses that have arrived but were not read.
-        skip_bytes: How many of the next bytes, beginning with ``begun``, belong to a response that was charged already.
+        skip_bytes: How many of the next bytes, beginning with ``begun``, belong to a response that was already charged.
     """
 
     __slots__ = ("_account", "_awaited", "_head", "_skip_bytes")
@@ -50,11 +52,11 @@ class Unanswered:
 
     @property
     def is_done(self) -> bool:
-        """Whether all awaited responses have come."""
+        """Whether all awaited responses have begun to arrive, so that nothing more has to be read."""
         return not self._awaited
 
     def receive(self, data: bytes, *, now_ms: int) -> bool:
-        """Take bytes that the broker has sent. Returns False if they are not the responses to the awaited requests."""
+        """Take bytes that the broker has sent. Returns False if they are not the awaited responses."""
         data, at = self._head + data, 0
         while self._awaited:
             at += self._skip_bytes
@@ -73,7 +75,10 @@ class Unanswered:
         return True
 
     def close(self, *, now_ms: int, is_charged: bool) -> None:
-        """Release all buckets. With ``is_charged``, each fetch is charged for the bytes that it has reserved."""
+        """Give up the responses that are still awaited, and release all buckets.
+
+        If ``is_charged`` is set, each of their fetches is charged for the bytes that it has reserved in its bucket.
+        """
         awaited, self._awaited = self._awaited, []
         for pending, bucket in awaited:
             if bucket is not None:
