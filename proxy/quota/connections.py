@@ -251,12 +251,18 @@ class ConnectionQuotas:
         return self.limits.of(canonical(host))
 
     def rate_of(self, host: str, *, now_ms: int) -> float:
-        """Return the rate of an address in connections per second. Changes nothing."""
+        """Return how many connections per second an address creates, or 0 if it is not in the table.
+
+        Changes nothing.
+        """
         source = self._addresses.get(Tags("", canonical(host)))
         return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove the addresses that have not connected for an hour. Yields now and then for other tasks."""
+        """Remove the addresses that created no connection for an hour, in slices.
+
+        Yields after each slice, so that the event loop can run other tasks.
+        """
         sources = list(self._addresses)
         for start in range(0, len(sources), _EXPIRY_SLICE):
             for source in sources[start : start + _EXPIRY_SLICE]:
@@ -266,11 +272,14 @@ class ConnectionQuotas:
             yield
 
     def new_rate(self) -> Rate:
-        """Return an empty rate over Kafka's windows."""
+        """Return a new rate, which is measured over the windows of Kafka's settings."""
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:
-        """Record a connection in ``rate``, and return the throttle time in ms that it causes, at most one window."""
+        """Record a connection in ``rate``. Return the throttle time in ms, or 0 within ``limit``.
+
+        It is at most one window.
+        """
         rate.record(1, now_ms=now_ms)
         if limit >= UNLIMITED_RATE:
             return 0
@@ -283,9 +292,10 @@ class ConnectionQuotas:
         return min(wait_ms, self.window_ms)
 
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
-        """Record a connection of an address, and return the throttle time in ms that it causes, at most one window.
+        """Record a connection of an address. Return the throttle time in ms, or 0 within the limit.
 
-        If ``is_taken_back``, a connection over the limit does not stay in the rate of the address.
+        It is at most one window. If ``is_taken_back``, a connection over the limit is not counted in the rate of the
+        address, because the caller refuses it.
         """
         host = canonical(host)
         limit = self.limits.of(host)

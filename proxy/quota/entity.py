@@ -1,8 +1,8 @@
 """Finds the bucket of a connection's user and client-id, and its limit, by Kafka's eight levels of rules.
 
 Kafka does this in two steps (``ClientQuotaManager.DefaultQuotaCallback``). First, it determines the *tags* of the
-connection, which identify its bucket. Tags have the actual user and client-id, never ``<default>``. Then Kafka looks up
-the *limit* for these tags. So a rule for ``<default>`` gives each user or client-id a bucket of its own.
+connection, which identify its bucket. Tags contain the actual user and client-id, never ``<default>``. Then Kafka looks
+up the *limit* for these tags. So a rule for ``<default>`` gives each user or client-id a bucket of its own.
 """
 
 from collections import Counter
@@ -23,7 +23,10 @@ class Tags(NamedTuple):
 
 
 class Level(NamedTuple):
-    """One of Kafka's eight levels of rules. It says which rule to look up, and which bucket the rule applies to."""
+    """One of Kafka's eight levels of rules, by which a more specific rule takes precedence over a more general one.
+
+    It determines which rule is looked up for a client, and which clients share a bucket under this rule.
+    """
 
     number: int
     says: str
@@ -33,11 +36,14 @@ class Level(NamedTuple):
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
-        """Return the entity of the rule that this level has for a user and client-id."""
+        """Return the user and client-id of the rule that is looked up at this level for a client's user and client-id.
+
+        Each of the two is the client's own name, ``<default>``, or None if the rules of this level do not have it.
+        """
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket that a user and client-id have if a rule of this level applies."""
+        """Return the tags of the bucket that a client with this user and client-id has under a rule of this level."""
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -79,7 +85,7 @@ Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
 
 
 def bounded(name: str) -> str:
-    """Return ``name``. If it is long, return its beginning and a digest, so that no table stores names of 32 KB.
+    """Return ``name``, or its beginning and a digest if it is long, so that no table stores names of 32 KB.
 
     The names in rules must be bounded in the same way.
     """
@@ -93,13 +99,16 @@ def _bounded_entity(name: EntityName) -> EntityName:
 
 
 def tags_named(entity: Entity) -> Tags | None:
-    """Return the tags of the one bucket that a rule for this entity applies to, or None for a default rule."""
+    """Return the tags of the only bucket that a rule for this entity applies to.
+
+    Returns None if the entity contains ``<default>``, because such a rule applies to many buckets.
+    """
     user, client_id = entity
     return None if user is DEFAULT or client_id is DEFAULT else Tags(user or "", client_id or "")
 
 
 class Resolution(NamedTuple):
-    """The bucket of a user and client-id, and the rule that applies to it, if there is one."""
+    """The tags of the bucket of a user and client-id, and the rule that applies to this bucket, if there is one."""
 
     tags: Tags
     rule: QuotaRule | None
@@ -109,7 +118,7 @@ class Resolution(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """The rule that one level has for a user and client-id, and why this rule does or does not apply."""
+    """The rule that a client has at one level, and why this rule does or does not apply to the client."""
 
     level: Level
     rule: QuotaRule | None  # None if the level has no rule
@@ -118,7 +127,7 @@ class Candidate:
 
 
 class RuleTable:
-    """All rules of one kind of quota, which can be looked up by user and client-id."""
+    """All rules that set a limit of one kind of quota. Finds the rule for a user and client-id."""
 
     __slots__ = ("_at_level", "_rules", "_types", "_walked", "kind")
 
@@ -140,7 +149,8 @@ class RuleTable:
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
         """Add, replace or remove rules, as ``put`` does. Return None if no rule of this table has changed.
 
-        Otherwise the result maps each bucket to True if it got a rule of its own, or to False if it lost that rule.
+        Otherwise, return the tags of each bucket that gained a rule of its own, with the value True, or lost such a
+        rule, with the value False. A rule without ``<default>`` is a bucket's own.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -155,7 +165,7 @@ class RuleTable:
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
         """Set the rule of an entity, or remove it if ``rule`` is None. Return whether the table has changed.
 
-        A rule that sets no limit of this kind has the same effect as None. The names of ``entity`` must be ``bounded``.
+        A rule without a limit of this kind has the same effect as None. The names in ``entity`` must be ``bounded``.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -185,11 +195,11 @@ class RuleTable:
         return len(self._rules)
 
     def rules(self) -> tuple[QuotaRule, ...]:
-        """Return all rules of this kind."""
+        """Return all rules of this table."""
         return tuple(self._rules.values())
 
     def rule(self, entity: Entity) -> QuotaRule | None:
-        """Return the rule of an entity, or None. The names of ``entity`` must be ``bounded``."""
+        """Return the rule of exactly this entity, or None. The names in ``entity`` must be ``bounded``."""
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
@@ -222,7 +232,10 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket of a user and client-id, and the limit that applies. The arguments are as in ``tags``."""
+        """Return the bucket of a user and client-id, and the rule and the limit that apply.
+
+        The arguments are as in ``tags``.
+        """
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
             rule = self._rules.get(level.entity(user, client_id))
@@ -231,7 +244,10 @@ class RuleTable:
         return Resolution(tags, None, None, None)
 
     def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
-        """Return the limit of the bucket with these tags, or None (Kafka's ``DefaultQuotaCallback.quotaLimit``)."""
+        """Return the limit of the bucket with these tags, or None if it has no limit.
+
+        Source: ``DefaultQuotaCallback.quotaLimit``.
+        """
         for level in self._levels_of(Tags(user, client_id)):
             rule = self._rules.get(level.entity(user, client_id))
             if rule is not None:

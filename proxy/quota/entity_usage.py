@@ -12,7 +12,10 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 
 
 class UsageTotals(NamedTuple):
-    """Totals since the start. ``amount`` is in the unit of the usage, for example in bytes."""
+    """Totals since the start. ``amount`` is in the unit of the usage, for example in bytes.
+
+    The fields with ``observed`` count what enforcement would have done, where limits are observed but not enforced.
+    """
 
     amount: int = 0
     requests: int = 0
@@ -35,11 +38,15 @@ NO_USAGE: Final = UsageTotals()
 
 @dataclass(slots=True, eq=False, repr=False)
 class ThrottleTotals:
-    """Counts throttled requests and the time that clients waited.
+    """Counts throttled requests, and the time for which clients had to wait.
+
+    The fields with ``observed`` count requests that enforcement would have throttled.
 
     Attributes:
         average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
-        shadow: The state that an observed bucket would have under enforcement, or None before it was over its limit.
+        shadow: The state that an observed bucket would have under enforcement. It is None until the bucket first
+            exceeds
+        its limit.
     """
 
     requests: int = 0
@@ -51,7 +58,7 @@ class ThrottleTotals:
     _counted_until_ms: int = 0  # the end of the waits that are in time_ms
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one throttled request. If several waits overlap, ``time_ms`` counts the time of the overlap once."""
+        """Count one throttled request. Where several waits overlap, ``time_ms`` counts the time once."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         until_ms = now_ms + wait_ms
@@ -67,7 +74,7 @@ class ThrottleTotals:
 
 @dataclass(slots=True, eq=False, repr=False)
 class EntityUsage:
-    """The usage of one entity for one kind of quota.
+    """The usage of one entity (a user, a client-id, or both) for one kind of quota.
 
     Attributes:
         limit: The limit per second, in the unit in which usage is recorded, or ``float(UNLIMITED)``.
@@ -75,7 +82,7 @@ class EntityUsage:
         last_record_ms: The time of the last charge.
         has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
         kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
-        kept_rates: Rates under the tags of earlier rules. They count again if those rules come back.
+        kept_rates: Rates under the tags of earlier rules. They are used again if those rules return.
         amount: The sum of all charges.
         requests: The number of charges.
         logged: The part of ``usage`` that the usage log has read.
@@ -113,7 +120,7 @@ class EntityUsage:
 
     @property
     def used_s(self) -> float:
-        """The usage divided by the limit, in seconds. It grows by 1 per second while an entity uses its whole limit."""
+        """The usage in seconds of the limit. It grows by 1 per second while an entity uses its whole limit."""
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
@@ -122,14 +129,14 @@ class EntityUsage:
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
 
     def set_limit(self, limit: float) -> None:
-        """Change the limit. ``used_s`` counts earlier usage by the old limit."""
+        """Change the limit. In ``used_s``, earlier usage remains divided by the limit of its time."""
         if limit != self.limit:
             self._used = (self.used_s, self.amount, limit)
         self.limit = limit
         self.is_limited = limit < UNLIMITED
 
     def keep_rate(self, rate: Rate) -> None:
-        """Keep a rate that may count again after another change of rules."""
+        """Keep a rate in existence, because it is used again if a change of rules restores its tags."""
         if rate not in self.kept_rates:
             self.kept_rates = (*self.kept_rates, rate)
 

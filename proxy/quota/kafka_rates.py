@@ -1,4 +1,4 @@
-"""Measures rates under the tags that Kafka would use, for buckets that have other tags.
+"""Measures rates under the tags that Kafka would use, for buckets that have other tags in this proxy.
 
 Tags are the user and client-id under which usage is recorded. In this proxy, each client without a limit has a bucket
 of its own. In Kafka, several such clients may share tags. If they get a limit later, Kafka applies it to the usage that
@@ -14,7 +14,10 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota by the tags that Kafka would use. A rate exists while a bucket refers to it."""
+    """The rates of one kind of quota, by the tags that Kafka would use.
+
+    A rate exists only while a bucket refers to it.
+    """
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
         self._find_bucket = find_bucket
@@ -25,9 +28,10 @@ class KafkaRates:
         return len(self._rates)
 
     def assign(self, bucket: Bucket, tags: Tags | None) -> None:
-        """Measure the charges of ``bucket`` under the tags that Kafka would use, or not at all if ``tags`` is None.
+        """Measure the charges of ``bucket`` under ``tags``, which are the tags that Kafka would use.
 
-        The bucket keeps its earlier rates, because Kafka keeps the samples of tags that are no longer charged.
+        If ``tags`` is None, Kafka would not measure this usage. The bucket keeps its earlier rates, because Kafka keeps
+        the samples of tags that are no longer charged.
         """
         has_kafka_tags = tags == bucket.tags
         if has_kafka_tags != bucket.has_kafka_tags:
@@ -52,7 +56,10 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Take over a bucket of another manager, and merge its rate with a rate of the same tags, if there is one."""
+        """Prepare a bucket that moves here from another manager.
+
+        If its tags have a rate here, the two rates are merged.
+        """
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:
             own.absorb(bucket.rate, now_ms=now_ms)

@@ -1,11 +1,11 @@
-"""Keeps requests waiting in a line in front of a bucket until nothing is owed. Forwards them in the order of arrival.
+"""Makes requests wait in a line while their bucket is over its limit. Forwards them in the order of arrival.
 
 If each connection waited only for its own requests, thirty connections would send thirty times the limit. So a request
 takes a place in the line if its bucket is over the limit, and one request is forwarded at a time.
 
-A connection keeps its place while it is away. For example, a fetch that has waited for ``max_wait_ms`` is answered
-without records and with a throttle time. The client should fetch again when the throttle time is over. If the next
-fetch is late by ``_LATE_MS``, the connection loses its place.
+A connection keeps its place while it is away, which means that it has no request in the line. For example, a fetch that
+has waited for ``max_wait_ms`` is answered without records and with a throttle time. The client should fetch again when
+the throttle time is over. If the next fetch is late by ``_LATE_MS``, the connection loses its place.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ _PARTS: Final = 8
 
 
 class Waiter(Protocol):
-    """The connection of a request that waits."""
+    """A connection whose request waits in a line."""
 
     def take_turn(self) -> None:
         """Check again whether the request may be forwarded.
@@ -30,11 +30,11 @@ class Waiter(Protocol):
 
 
 class BrokerLines:
-    """All lines at one broker.
+    """All the lines at one broker that have waiting requests.
 
     Attributes:
         wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default
-            it appends the connection to ``woken``.
+        it appends the connection to ``woken``.
     """
 
     __slots__ = ("_lines", "wake", "woken")
@@ -53,7 +53,7 @@ class BrokerLines:
         self._lines.discard(line)
 
     def wake_all(self) -> None:
-        """Wake the waiting requests of all lines, because limits may have changed."""
+        """Make all waiting requests of all lines check again whether they may be forwarded. Limits may have changed."""
         for line in list(self._lines):
             line.wake_all()
 
@@ -66,7 +66,7 @@ class Place:
         line: The line.
         owner: The connection.
         rank: The position in the line. Lower ranks come first.
-        due: How many requests must have left the line (``Line._served``) before it is this request's turn.
+        due: How many requests must have left the line, since it was created, before it is this request's turn.
         back_ms: When the connection should come back, if it is away.
         is_waiting: Whether the request waits. Otherwise the connection is away.
         is_listed: Whether the place is in the heap of the line.
@@ -87,7 +87,7 @@ class Place:
 
 
 class Line:
-    """The line in front of one bucket: the places of all connections that wait or are away."""
+    """The line in front of one bucket: the places of all connections that have a waiting request or are away."""
 
     __slots__ = ("_away", "_heap", "_last_rank", "_lines", "_served", "_sweep_ms", "_waiting", "mean_amount")
 
@@ -105,7 +105,7 @@ class Line:
         return self._waiting + len(self._away)
 
     def first(self) -> Place | None:
-        """Return the first place that waits, or None."""
+        """Return the first place that has a waiting request, or None."""
         heap = self._heap
         while heap and not heap[0].is_waiting:
             heappop(heap).is_listed = False
@@ -117,7 +117,7 @@ class Line:
         return Place(self, owner, self._last_rank, self._served + len(self))
 
     def wait(self, place: Place) -> None:
-        """Make the request of ``place`` wait. Does nothing if it waits already."""
+        """Make the request of ``place`` wait. Does nothing if it already waits."""
         place.is_woken = False
         if place.is_waiting:
             return
@@ -130,7 +130,10 @@ class Line:
             heappush(self._heap, place)
 
     def step_aside(self, place: Place, *, back_ms: int) -> None:
-        """Keep ``place`` while its connection is away. The connection should come back at about ``back_ms``."""
+        """Keep ``place`` for a connection that is now away and should come back at about ``back_ms``.
+
+        The requests behind it may be forwarded in the meantime.
+        """
         place.is_woken = False
         place.back_ms = back_ms
         if place.is_waiting:
@@ -138,7 +141,7 @@ class Line:
         self._away.add(place)
 
     def leave(self, place: Place) -> None:
-        """Remove ``place``, because its request is forwarded now or will never come."""
+        """Remove ``place``, because its request is forwarded now or is no longer expected."""
         self._away.discard(place)
         self._served += 1
         if place.is_waiting:
@@ -146,11 +149,11 @@ class Line:
         self.wake_first()
 
     def ahead(self, place: Place | None) -> int:
-        """Return how many requests come before that of ``place``, or before a new one if ``place`` is None."""
+        """Return how many requests come before the request of ``place``, or before a new one if ``place`` is None."""
         return len(self) if place is None else max(0, place.due - self._served)
 
     def sweep(self, *, now_ms: int) -> None:
-        """Remove the places of connections that are late to come back. Checks the line at most once a second."""
+        """Remove the places of connections that did not come back in time. Looks for them at most once a second."""
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + 1_000
             late = [place for place in self._away if place.back_ms + _LATE_MS <= now_ms]
@@ -162,18 +165,18 @@ class Line:
         self.mean_amount += (amount - self.mean_amount) / _PARTS if self.mean_amount else amount
 
     def end_request(self, amount: int) -> None:
-        """Update ``mean_amount`` with the charge of a request, and wake the first waiting request."""
+        """Update ``mean_amount`` with the charge of a request that has ended, and wake the first waiting request."""
         self.note(amount)
         self.wake_first()
 
     def wake_first(self) -> None:
-        """Wake the first waiting request."""
+        """Make the first waiting request check again whether it may be forwarded."""
         place = self.first()
         if place is not None:
             self._wake(place)
 
     def wake_all(self) -> None:
-        """Wake all waiting requests, in the order of the line."""
+        """Make all waiting requests check again whether they may be forwarded, in the order of the line."""
         for place in sorted(place for place in self._heap if place.is_waiting):
             self._wake(place)
 

@@ -4,13 +4,13 @@ The *permits* of a topic are the number of partitions that a request creates, ad
 quota while the tokens of its token bucket are negative.
 
 * A strict quota applies to versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
-  then recorded. So topics are accepted until the tokens are negative, and then refused.
+then recorded. So topics are accepted until the tokens are negative, and then refused.
 * A permissive quota applies to older versions. All topics are recorded, and the client must wait until its tokens are
-  no longer negative.
+no longer negative.
 
-Some requests do not have the numbers of partitions. Before such a request is forwarded, the cluster is asked for the
-numbers (``uncounted_topics``). All topics are recorded before the broker validates the change. The response shows which
-changes were not made, and their permits are taken back (``settle``).
+A request to delete topics or to add partitions does not say how many partitions the topics have. Before such a request
+is forwarded, the cluster is asked for these numbers (``uncounted_topics``). All topics are recorded before the broker
+validates the change. The response shows which changes were not made, and their permits are taken back (``settle``).
 
 As in Kafka 4, requests with ``validate_only`` are recorded.
 
@@ -44,14 +44,14 @@ _PERHAPS_DONE: Final = frozenset({-1, 7, 13})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationDecision:
-    """Says which topics of a request are forwarded, and what they cost.
+    """The topics of a request that are forwarded to the broker, with their permits, and the topics that are refused.
 
     Attributes:
         is_strict: Whether topics may be refused.
         permits: The permits of each topic that is forwarded, in the order of the request.
         refused: The topics that are not forwarded to the broker.
         missing: The permits of topics that do not exist, according to the cluster. They are charged only if the
-            change succeeds, because a topic may be too new to be known.
+        change succeeds, because a topic may be too new to be known.
     """
 
     is_strict: bool
@@ -62,14 +62,14 @@ class MutationDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationThrottle:
-    """How long a client must wait, counted from ``recorded_ms``, the time when its request was charged."""
+    """For how long a client must wait after a request to change topics, counted from ``recorded_ms``."""
 
     throttle_time_ms: int
     recorded_ms: int
 
 
 def uncounted_topics(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
-    """Return the topics for which the cluster must be asked for the number of partitions before ``decide``."""
+    """Return the topics whose number of partitions must be requested from the cluster before ``decide`` is called."""
     if request.api_key == ApiKey.CREATE_TOPICS:
         return ()
     return tuple(dict.fromkeys(mutation.topic for mutation in request.topics if mutation.topic not in known))
@@ -84,7 +84,7 @@ def decide(
     may_refuse: bool,
     now_ms: int,
 ) -> MutationDecision:
-    """Decide for each topic whether it is forwarded. Changes nothing.
+    """Decide for each topic of a request whether it is forwarded or refused. Charges nothing yet (see ``record``).
 
     Args:
         request: The client's request.
@@ -127,12 +127,15 @@ def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> Mutati
 
 
 def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
-    """Return how many ms of a client's wait are left (``AbstractControllerMutationQuota.throttleTime``)."""
+    """Return how many ms of a client's wait remain at ``now_ms`` (``AbstractControllerMutationQuota.throttleTime``)."""
     return max(0, throttle.throttle_time_ms - (now_ms - throttle.recorded_ms))
 
 
 def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
-    """Correct the charge to what the broker has changed according to ``results``. Return the correction in permits."""
+    """Correct the charge of a request by the results in its response, which say what the broker has changed.
+
+    Return by how many permits the charge was corrected. The number is negative if permits were taken back.
+    """
     by_topic: dict[Topic | None, TopicResult] = {}
     for result in results:
         by_topic[result.name] = by_topic[result.topic_id] = result
@@ -153,7 +156,7 @@ def settle(decision: MutationDecision, results: Collection[TopicResult], bucket:
 
 
 def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:
-    """Return the permits of each topic, or None if they are unknown."""
+    """Return the permits of each topic of a request, or None where they are unknown."""
     costs: dict[Topic, int | None] = {}
     for mutation in request.topics:
         topic, permits = mutation.topic, _cost(request.api_key, mutation, known, default_partitions)

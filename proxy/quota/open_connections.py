@@ -1,6 +1,6 @@
-"""Limits how many connections a user or client-id has open at once at one broker, by the quota key ``connections``.
+"""Limits how many connections a user or client-id has open at once at one broker: the quota ``connections``.
 
-Kafka has no such quota. The eight levels of ``entity`` decide which connections count together, and which limit
+Kafka has no such quota. The eight levels of ``entity`` decide which connections are counted together, and which limit
 applies.
 """
 
@@ -15,21 +15,21 @@ ChargedUser = Callable[[str], tuple[str, bool]]
 
 
 class Identity(NamedTuple):
-    """The principal and client-id for which a connection counts."""
+    """The client that an open connection is counted for."""
 
     principal: str
     client_id: str
 
 
 class ConnectionCheck(NamedTuple):
-    """The limit that applies to a new connection, and how many open connections count towards this limit."""
+    """The limit that applies to a new connection, and how many open connections count towards this limit now."""
 
     found: Resolution | None  # None if the principal is exempt
     open_now: int
 
     @property
     def exceeded(self) -> Resolution | None:
-        """The limit that one more connection would exceed, or None."""
+        """The rule and limit that one more connection would exceed, or None."""
         limit = self.found.limit if self.found else None
         return self.found if limit is not None and self.open_now >= limit else None
 
