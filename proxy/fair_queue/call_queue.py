@@ -120,7 +120,7 @@ def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remaind
 
 
 class _Fifo(Generic[E]):
-    """Elements in the order of arrival. Removing any element takes constant time."""
+    """A queue whose elements leave in the order of arrival. Removing any element takes constant time."""
 
     __slots__ = ("_elements",)
 
@@ -147,7 +147,7 @@ class _Fifo(Generic[E]):
 
 
 class _RoundRobin(Generic[E]):
-    """Elements that leave in turns: one element of each identity, then the next element of each identity."""
+    """A queue whose identities take turns: one element of each identity leaves, then the next element of each."""
 
     __slots__ = ("_by_identity",)
 
@@ -187,10 +187,10 @@ class _RoundRobin(Generic[E]):
 
 
 class CallQueue(Generic[E]):
-    """The queues of all levels, and the elements that wait for room in them.
+    """Contains a queue for each level, and the elements that wait for room in a level.
 
     Attributes:
-        options: The shape of the queue.
+        options: The size of the queue, and how its levels are served.
         capacities: The number of places in each level.
         overflowed: How often an element found a level full, for each level.
         size: The number of elements in all levels, without the elements that wait for room.
@@ -248,11 +248,11 @@ class CallQueue(Generic[E]):
         return len(self._waiting_since)
 
     def offer(self, element: E) -> bool:
-        """Put ``element`` into its own level. Returns False if this level has no room."""
+        """Put ``element`` into its own level, and into no other. Returns False if this level has no room."""
         return self._fits(element, min(element.level, self._last))
 
     def add(self, element: E) -> Overflow | None:
-        """Put ``element`` into the first level with room, from its own level down.
+        """Put ``element`` into its own level or, if that is full, into the next lower level with room.
 
         Returns None, or how ``element`` is refused if no level has room.
         """
@@ -266,7 +266,10 @@ class CallQueue(Generic[E]):
         return Overflow.DISCONNECT if own == self._last else Overflow.KEEP_ALIVE
 
     def put(self, element: E) -> Put:
-        """Put ``element`` into the first level with room, from its own level down, or let it wait for room."""
+        """Put ``element`` into its own level or, if that is full, into the next lower level with room.
+
+        If no level has room, the element waits until one has.
+        """
         own = element.level
         if own > self._last:
             own = self._last
@@ -283,7 +286,7 @@ class CallQueue(Generic[E]):
         return Put.WAITS_FOR_ROOM
 
     def poll(self) -> E | None:
-        """Remove the next element and return it. Returns None if all levels are empty."""
+        """Remove the element whose turn is next, and return it. Returns None if all levels are empty."""
         if not self.size:
             return None
         level = self._multiplexer.next()
@@ -298,7 +301,7 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove ``element``. This uses no turn of its level. Returns False if ``element`` was not in the queue."""
+        """Remove ``element``, without using a turn of its level. Returns False if ``element`` was not in the queue."""
         if element in self._waiting_since:
             self._stop_waiting(element)
             return True
@@ -312,7 +315,7 @@ class CallQueue(Generic[E]):
         return False
 
     def drain(self, most: int | None = None) -> list[E]:
-        """Remove up to ``most`` elements and return them, level 0 first. With None all elements are removed."""
+        """Remove up to ``most`` elements and return them, those of level 0 first. If ``most`` is None, remove all."""
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
             while self._sizes[level] and (most is None or len(drained) < most):
@@ -324,7 +327,7 @@ class CallQueue(Generic[E]):
         return drained
 
     def take_over(self, other: "CallQueue[E]") -> None:
-        """Move all elements of ``other`` into this new queue in their order, and copy the overflow counts."""
+        """Move the elements of ``other`` into this new queue, in their order, and copy the counts in ``overflowed``."""
         for element in other.drain():
             self.put(element)
         kept = other.overflowed[: self._last + 1]
@@ -355,7 +358,7 @@ class CallQueue(Generic[E]):
         self._waiting[level].discard(element)
 
     def _let_in(self, level: int) -> None:
-        """Give the free place in ``level`` to the element that has waited longest of those that may enter ``level``."""
+        """Fill a free place in ``level`` with the element that has waited longest of those that may enter it."""
         heads = [queue.peek() for queue in self._waiting[: level + 1] if queue]
         if heads:
             element = min(heads, key=self._waiting_since.__getitem__)

@@ -1,17 +1,18 @@
 """Limits how many requests a broker gets at a time. The other requests wait in the proxy, in a fair order.
 
-``VegasLimit`` finds the limit as TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit`` of Netflix's
-concurrency-limits). Suppose that L requests are in flight and that each takes a time of R, or B if no request waits at
-the broker. Then the broker works on L * B / R requests, and L * (1 - B / R) queue at the broker. L, which is the limit,
-grows while fewer than alpha requests queue, and shrinks while more than beta queue. So L settles where the broker is
-fully used and few requests queue.
+``VegasLimit`` finds the limit in the way in which TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit``
+of Netflix's concurrency-limits). Suppose that L requests are in flight, and that each takes the time R, but would take
+the shorter time B if no request had to wait at the broker. Then the broker works on L * B / R requests, and the other L
+* (1 - B / R) requests wait in a queue at the broker. L, which is the limit, grows while fewer than alpha requests wait
+there, and shrinks while more than beta do. So L settles where the broker is fully used and few requests wait at it.
 
-Requests differ from each other, unlike TCP segments, so this module differs from TCP in three points:
+Unlike TCP segments, requests differ from each other. So this module differs from TCP Vegas in three points:
 
 * R is the mean time of many responses. The minimum would be the time of the smallest request.
-* alpha, beta and the steps of L grow with L, because the noise of the estimated queue grows with L.
-* B is measured: twice a minute L is halved for some responses, and B moves towards their mean time. Otherwise the
-  proxy would not notice that a broker has been full for long, or has become slower.
+* alpha, beta and the steps of L grow with L, because the noise in the estimated number of waiting requests grows with
+  L.
+* B is measured: twice a minute, L is halved for some responses, and B moves towards their mean time. Otherwise the
+  proxy would not notice that a broker has had too many requests for long, or has become slower.
 """
 
 from enum import Enum, auto
@@ -41,7 +42,7 @@ _CLEARLY_FASTER: Final = 0.75
 
 
 class FixedLimit:
-    """A constant limit. ``learns`` is False, so callers need not call ``observe``."""
+    """A constant limit. ``learns`` is False, which means that callers need not call ``observe``."""
 
     __slots__ = ("limit",)
     learns = False
@@ -65,7 +66,8 @@ class _Phase(Enum):
 class VegasLimit:
     """A limit between ``minimum`` and ``maximum`` that is learned from response times. It begins at ``minimum``.
 
-    In the terms of the module's docstring, ``rtt_us`` is R and ``base_rtt_us`` is B. Both are 0 while they are unknown.
+    ``rtt_us`` and ``base_rtt_us`` are the times that the docstring of this module calls R and B, in microseconds. Both
+    are 0 while they are unknown.
     """
 
     __slots__ = (
@@ -109,7 +111,10 @@ class VegasLimit:
         self._count = self._sum_us = self._peak = 0
 
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
-        """Learn from one response. ``rtt_us`` is above 0, and ``in_flight`` includes the answered request."""
+        """Learn from one response.
+
+        ``rtt_us`` is the time that the request took, and is above 0. ``in_flight`` includes this request.
+        """
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
             self._next_probe_ms = now_ms + _FIRST_PROBE_AFTER_MS
@@ -144,7 +149,7 @@ class VegasLimit:
             self._begin(_Phase.DRAINING, self._estimate / 2, now_ms)
 
     def _stepped(self) -> float:
-        """Return the next estimate of the limit, from the number of requests that seem to queue at the broker."""
+        """Return the next estimate of the limit, from the number of requests that seem to wait at the broker."""
         estimate = self._estimate
         queued = estimate * (1 - self.base_rtt_us / self.rtt_us)
         alpha = max(_LEAST_ALPHA, estimate * _ALPHA)
@@ -160,7 +165,10 @@ class VegasLimit:
         return estimate * _SLOW_START if self._phase is _Phase.SLOW_START else estimate + step
 
     def _drain(self, in_flight: int, now_ms: int) -> None:
-        """Skip a response to a request from before the limit was halved. After the last one, begin to measure B."""
+        """Ignore a response while requests from before the limit was halved are still in flight.
+
+        After the last of these responses, begin to measure B.
+        """
         if in_flight <= self.limit:
             self._to_skip -= 1
         if self._to_skip <= 0:

@@ -1,15 +1,15 @@
 """Queues a connection's requests in front of a broker that gets a limited number of requests at a time.
 
 A broker works on one request of a connection at a time, so only the oldest unanswered request of a connection is
-queued. Later requests use the same slot while no other connection waits for a slot. Otherwise the connection queues
-again when its oldest request is answered.
+queued. Later requests use the same slot as long as no other connection waits for a slot. Otherwise the connection
+queues again when its oldest request has been answered.
 
-A request gives its slot back while the broker only waits:
+A request gives its slot back before it is answered in these cases, because the broker then probably just waits:
 
-* JoinGroup and SyncGroup do so at once, because the broker waits for the other members of the group.
-* A fetch does so after ``POLL_GRACE_US``. If it took longer and its response had hardly any data, the connection's next
-  fetches are forwarded without a slot. This ends when a fetch is answered sooner or returns data.
-* A request that arrives in parts does so after ``UPLOAD_GRACE_US``.
+* JoinGroup and SyncGroup give it back at once, because the broker waits for the other members of the group.
+* A fetch gives it back after ``POLL_GRACE_US``. If the fetch took longer and its response had hardly any data, the
+  connection's next fetches are forwarded without a slot. This ends when a fetch is answered sooner or returns data.
+* A request that arrives in parts gives it back after ``UPLOAD_GRACE_US``.
 
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
 """
@@ -59,10 +59,10 @@ _RUNNING: Final = State.RUNNING
 
 
 class ListenerQueue:
-    """The parts of the fair call queue that all connections of one listener to one broker share.
+    """Holds the parts of the fair call queue that all connections of one listener to one broker share.
 
-    ``wake`` is called when waiting connections have got slots, and when the soonest deadline in ``timeouts`` has
-    changed.
+    ``wake`` is a function of the server. It is called when waiting connections have received slots, and when the
+    soonest deadline in ``timeouts`` has changed.
     """
 
     __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
@@ -89,19 +89,19 @@ class ListenerQueue:
     def is_awaited(self, *, is_control: bool) -> bool:
         """Return whether any connection waits for a slot.
 
-        ``is_control`` says whether a slot for control requests is meant, or one for all other requests.
+        Control requests, such as heartbeats, have slots of their own. ``is_control`` says which slots are meant.
         """
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
     def watch(self, connection: "QueuedConnection", at_us: int) -> None:
-        """Take the slot of ``connection`` away at ``at_us``, if the connection still has it then."""
+        """Take the slot of ``connection`` back at ``at_us``, if the connection still has it at that time."""
         if self.timeouts.add(connection, at_us):
             self.wake()
 
 
 class QueuedConnection:
-    """One connection's place in the fair call queue, used for each of its requests in turn."""
+    """One connection's place in the fair call queue, which is used for one request after another."""
 
     __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
 
@@ -118,10 +118,10 @@ class QueuedConnection:
     def ask(
         self, kind: RequestKind, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
     ) -> Turn:
-        """Decide whether a request may be forwarded now. If it waits, its connection is woken when its turn comes.
+        """Decide whether a request may be forwarded now, has to wait, or is refused.
 
-        ``is_alone`` says that the connection has no unanswered request, and ``may_refuse`` that the proxy can refuse
-        the request.
+        If the request has to wait, its connection is woken when its turn comes. ``is_alone`` says that the connection
+        has no unanswered request. ``may_refuse`` says that the proxy can refuse the request.
         """
         ticket, line = self.ticket, self.line
         state = ticket.state
@@ -172,16 +172,17 @@ class QueuedConnection:
         return Turn.REFUSED
 
     def refused(self) -> None:
-        """Charge and count the request that was refused last, after its response was sent."""
+        """Charge and count the last refused request. Call this after the response that refuses it was sent."""
         line, (api_key, identity, answer) = self.line, self._refusal
         line.scheduler.charge(identity, line.cost.on_refusal)
         line.stats.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
-        """Note that a request is now the oldest unanswered one, and whether it was forwarded as a whole.
+        """Note which request is now the oldest unanswered one, and whether it has been forwarded as a whole.
 
-        If the request is whole and no other is unanswered, the call is needed only if the request's kind ``may_park``,
-        or if the connection ``is_watched``.
+        Depending on its kind, it keeps its slot, keeps the slot until a deadline, or gives the slot back at once. If
+        the request is whole and no other is unanswered, the call is needed only if the request's kind ``may_park``, or
+        if the connection ``is_watched``.
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
@@ -199,7 +200,7 @@ class QueuedConnection:
     def answered(
         self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
-        """Charge and count a request when its response begins."""
+        """Charge and count a request. Call this when its response begins."""
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
         queue_us = ticket.started_us - ticket.arrived_us
@@ -221,7 +222,7 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Charge a request that was at least partly forwarded, and will have no response."""
+        """Charge a request that was forwarded, at least in part, and will have no response."""
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
@@ -236,7 +237,7 @@ class QueuedConnection:
         )
 
     def park(self, now_us: int) -> None:
-        """Give the slot back before the response comes, because the request waits at the broker."""
+        """Give the slot back before the response arrives, because the request waits at the broker."""
         if self.ticket.state is _RUNNING:
             line = self.line
             line.stats.park(self._api_key)
@@ -244,7 +245,10 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the slot back, because responses are not read now. ``is_used`` says whether the slot was used."""
+        """Give the slot back, because the broker's responses are not read for now.
+
+        ``is_used`` says whether any request was sent with the slot.
+        """
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()
@@ -253,7 +257,7 @@ class QueuedConnection:
                 self.leave(now_us)
 
     def end(self, now_us: int) -> None:
-        """Release the slot, after all requests that were sent with it have been answered."""
+        """Give the slot back after all requests that were sent with it have been answered."""
         if self.is_watched:
             self._unwatch()
         line = self.line

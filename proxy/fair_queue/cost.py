@@ -1,4 +1,4 @@
-"""Computes the cost of a request. A user's share of all costs decides the level of the user's requests.
+"""Computes the cost of a request. A user's share of the costs of all users decides the level of the user's requests.
 
 Each listener uses one of three models:
 
@@ -9,7 +9,8 @@ Each listener uses one of three models:
 A model has these members:
 
 * ``on_arrival`` returns the charge for a request when it arrives. It is None if the model has no such charge.
-* ``flat`` is the same charge for every completed request. If it is None, ``on_completion`` computes the charge.
+* ``flat`` is the charge for every completed request, if it is always the same. If ``flat`` is None, ``on_completion``
+  computes the charge.
 * ``on_refusal`` is the charge for a refused request.
 """
 
