@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHAR
 
 
 class CompletedRequest(NamedTuple):
-    """A request that has been served. Times are in microseconds."""
+    """A request that the broker has completed. Times are in microseconds."""
 
     api_key: int
     queue_us: int
@@ -40,7 +40,7 @@ class Phases(NamedTuple):
     * ``processing``     the time at the broker, which is the sum of the next four phases
     * ``lockfree``       service of a request that neither reads nor changes partitions
     * ``lockwait``       waiting at the broker, for example for the data of a long poll or for other group members
-    * ``lockshared``     service of a request that reads: Fetch, ListOffsets, Metadata
+    * ``lockshared``     service of a request that reads: Fetch, ListOffsets, Metadata, OffsetFetch
     * ``lockexclusive``  service of a request that changes state: Produce, groups, transactions, topics
     * ``response``       writing the response to the client
     """
@@ -72,12 +72,12 @@ class RequestCount:
         self.on_refusal = on_refusal
 
     def on_completion(self, done: CompletedRequest) -> int:
-        """Return 1."""
+        """Return 1, the charge for any completed request."""
         return self.flat
 
 
 class WeightedTimeCost:
-    """Charges the weighted times of a request's phases."""
+    """Charges each completed request for the time of each of its phases, multiplied by the weight of the phase."""
 
     on_refusal = 0
     on_arrival: None = None
@@ -87,7 +87,7 @@ class WeightedTimeCost:
         self._weighted = tuple((place, weight) for place, weight in enumerate(weights) if weight)
 
     def on_completion(self, done: CompletedRequest) -> int:
-        """Return the cost of a completed request."""
+        """Return the charge for a completed request."""
         is_shared, is_exclusive = done.api_key in SHARED_LOCK, done.api_key in EXCLUSIVE_LOCK
         return self.weigh(
             Phases(
@@ -120,7 +120,7 @@ class TrafficCost:
     flat: None = None
 
     def on_arrival(self, request_bytes: int) -> int:
-        """Return the charge for the request itself and for its bytes."""
+        """Return the charge for a request that has arrived, and for its bytes."""
         return _PER_REQUEST + request_bytes
 
     def on_completion(self, done: CompletedRequest) -> int:

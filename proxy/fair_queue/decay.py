@@ -1,8 +1,9 @@
 """Keeps each user's recent cost, which decides the level of the user's requests (``DecayRpcScheduler`` in Hadoop).
 
-At the end of each period, a sweep multiplies the cost of every user by the decay factor. Then it compares each user's
-share of all costs with the thresholds of the levels, which gives the user's level until the next sweep. A user that is
-new since the last sweep gets its level from its cost so far.
+A user's cost is the sum of the costs of the user's requests. At the end of each period, a sweep multiplies the cost of
+every user by the decay factor. It then compares each user's share of the costs of all users with the thresholds of the
+levels, and so determines the user's level until the next sweep. The level of a user that is new since the last sweep
+follows from the user's cost so far.
 """
 
 import heapq
@@ -26,14 +27,14 @@ _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How the average response time follows from the last average and the mean of a period. f is the decay factor."""
+    """How an average response time is computed from the last average and a period's mean. f is the decay factor."""
 
     HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
 
 
 class Pause(Enum):
-    """How costs decay when several periods have passed since the last sweep."""
+    """How costs decay if several periods have passed since the last sweep, for example because the proxy was idle."""
 
     EVERY_PERIOD = "every-period"  # one sweep for each period, one after the other
     ONCE = "once"  # one sweep with the factor f^k for k periods, where k is bounded
@@ -41,12 +42,12 @@ class Pause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecayOptions:
-    """How costs decay, and how they give a level. The defaults are Hadoop's.
+    """How costs decay, and how they determine levels. The defaults are Hadoop's.
 
     Attributes:
         levels: The number of levels.
         period_ms: The time from one sweep to the next.
-        decay_factor: The part of each cost that a sweep leaves, above 0 and below 1.
+        decay_factor: The part of each cost that remains after a sweep, above 0 and below 1.
         thresholds: The shares of all costs at which level 1, level 2 and so on begin. None gives
             ``default_thresholds``.
         service_users: Users that are always in level 0. Their cost does not count in the shares of others.
@@ -58,10 +59,10 @@ class DecayOptions:
         response_time_thresholds_ms: The average response time above which each level is slow. None gives 10 s, 20 s and
             so on.
         average: How the average response time is computed.
-        is_backoff_inclusive: Whether requests of the slow level are refused, too, as in Hadoop's code. In Hadoop's
-            guide, only requests of the levels below are refused.
-        min_samples: With fewer responses in a period, a level's mean response time counts as 0. With Hadoop's 1, a
-            single slow request makes a level slow.
+        is_backoff_inclusive: Whether requests of the slow level itself are also refused, as in Hadoop's code. In
+            Hadoop's guide, only requests of the levels below it are refused.
+        min_samples: The number of responses that a level needs in a period. With fewer responses, its mean response
+            time counts as 0. With Hadoop's 1, a single slow request makes a level slow.
     """
 
     levels: int = 4
@@ -93,8 +94,8 @@ def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
 class Standing(NamedTuple):
     """A user's cost, its share of all costs, and its level.
 
-    ``raw`` is the sum of all charges, and ``decayed`` is the part of it that the sweeps have left. ``cached_level`` is
-    the level from the last sweep, or None for a new user. ``level`` is the level of the user's next request.
+    ``raw`` is the sum of all charges, and ``decayed`` is what the sweeps have left of it. ``cached_level`` is the level
+    from the last sweep, or None for a new user. ``level`` is the level of the user's next request.
     """
 
     identity: str
@@ -107,7 +108,7 @@ class Standing(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The sums of ``decayed`` and ``raw`` (see ``Standing``) of all users. Service users have separate sums."""
+    """The sums of ``decayed`` and ``raw`` over all users (see ``Standing``). Service users have sums of their own."""
 
     decayed: float = 0
     raw: float = 0
@@ -116,7 +117,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """One user's cost, as in ``Standing``, but multiplied by ``cost_scale``."""
+    """One user's cost: ``decayed`` and ``raw`` as in ``Standing``, but multiplied by ``cost_scale``."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 
@@ -129,8 +130,8 @@ class _Cost:
 class DecayScheduler:
     """Keeps the costs of all users of one listener, the level of each user, and the response times of each level.
 
-    For each level, ``average_response_ms`` is the average response time at the last sweep, and ``last_window_counts``
-    the number of responses in the last period.
+    For each level, ``average_response_ms`` contains the average response time at the last sweep, and
+    ``last_window_counts`` contains the number of responses in the last period.
 
     Raises:
         ValueError: If an option is out of its range.
@@ -187,7 +188,7 @@ class DecayScheduler:
 
     @property
     def totals(self) -> Totals:
-        """The sums of the costs of all users."""
+        """The sums of the costs of all users, without ``cost_scale``."""
         scale = self.options.cost_scale
         return Totals(
             self._decayed / scale, self._raw / scale, self._service_decayed / scale, self._service_raw / scale
@@ -195,18 +196,22 @@ class DecayScheduler:
 
     @property
     def levels(self) -> dict[str, int]:
-        """A copy of the levels from the last sweep, by identity."""
+        """The level of each user from the last sweep, by identity. The dictionary is a copy."""
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
-        """Return the level of a user's next request to a broker that has ``in_flight`` of its ``slots`` in use."""
+        """Return the level of a user's next request to a broker.
+
+        ``in_flight`` is how many of the broker's ``slots`` are in use. If they are too few (``utilisation_floor``), the
+        level is 0.
+        """
         if in_flight < self._floor * slots:
             return 0
         level = self._levels.get(identity)
         return self._level_of_new(identity) if level is None else level
 
     def charge(self, identity: str, cost: int) -> None:
-        """Add ``cost`` to the cost of ``identity``."""
+        """Charge ``cost`` to the user ``identity``."""
         entry = self._costs.get(identity)
         if entry is None:
             entry = self._entry_of_new(identity)
@@ -221,14 +226,17 @@ class DecayScheduler:
             self._decayed += cost
 
     def add_response_time(self, level: int, response_us: int) -> None:
-        """Count one response of ``level``. ``response_us`` is the request's time in the queue and at the broker."""
+        """Record the response time of one request of ``level``, for the average response time of this level.
+
+        ``response_us`` is the request's time in the queue and at the broker, in microseconds.
+        """
         if level > self._lowest:
             level = self._lowest
         self._counts[level] += 1
         self._sums_us[level] += response_us
 
     def backs_off(self, level: int) -> bool:
-        """Return whether requests of ``level`` are refused because of slow responses at this level or above."""
+        """Return whether requests of ``level`` are refused now, because responses at this level or above are slow."""
         return self._backs_off[min(level, self._lowest)]
 
     def sweep_if_due(self, *, now_ms: int) -> bool:
@@ -252,7 +260,7 @@ class DecayScheduler:
         self._sweep(self.options.decay_factor)
 
     def take_over(self, other: "DecayScheduler") -> None:
-        """Copy the costs of ``other`` into this new scheduler."""
+        """Add the costs of ``other``, an earlier scheduler, to this new scheduler."""
         scale = self.options.cost_scale / other.options.cost_scale
         costs = other._costs  # noqa: SLF001  another one of the same class
         for identity, theirs in costs.items():
@@ -277,7 +285,7 @@ class DecayScheduler:
         )
 
     def top(self, count: int) -> list[Standing]:
-        """Return up to ``count`` users with a raw cost above 0, the greatest raw cost first."""
+        """Return the standing of up to ``count`` users with a raw cost above 0, in descending order of raw cost."""
         heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 
@@ -298,7 +306,10 @@ class DecayScheduler:
         return level
 
     def _key(self, identity: str) -> str:
-        """Return ``identity``, or ``OVERFLOW`` if ``identity`` is new and ``max_identities`` others have a cost."""
+        """Return the identity under which the cost of ``identity`` is kept.
+
+        It is ``OVERFLOW`` if ``identity`` is new and ``max_identities`` users already have a cost of their own.
+        """
         if identity in self._costs or identity in self.options.service_users:
             return identity
         most = self.options.max_identities
@@ -342,7 +353,7 @@ class DecayScheduler:
         }
 
     def _average(self, factor: float) -> None:
-        """Update the average response times, and decide which levels refuse requests."""
+        """Update the average response times, and decide at which levels requests are refused."""
         options = self.options
         weight = 1.0 - factor if options.average is Average.NORMALISED else 1.0
         for level, count in enumerate(self._counts):
@@ -365,7 +376,7 @@ class DecayScheduler:
 
 
 def _checked_thresholds(options: DecayOptions) -> tuple[float, ...]:
-    """Return the thresholds of the levels. Raises ``ValueError`` if an option is out of its range."""
+    """Return the shares at which the levels from 1 on begin. Raises ``ValueError`` if an option is out of its range."""
     levels = options.levels
     if levels < 1:
         raise ValueError(f"there must be a level, not {levels}")
