@@ -1,4 +1,4 @@
-"""Tables that define the keys of the configuration file at its top level, and the keys of a listener.
+"""Tables that define the keys at the top level of the configuration file, and the keys of a listener.
 
 A table says how each key is read and checked. ``config.sections`` reads the file by these tables. The defaults are in
 ``config.model``.

@@ -1,7 +1,6 @@
 """Describes the sections of a configuration file as tables of keys, and reads a file according to these tables.
 
-Every unknown key, missing key and invalid value is reported with its line in the file and with advice on how to correct
-it.
+Every unknown key, missing key and invalid value is reported with its line, and with advice on how to correct it.
 """
 
 import difflib
@@ -124,7 +123,7 @@ class SectionReader:
         self._directory = Path(document.file).parent
 
     def read(self) -> Any:  # noqa: ANN401 - what the root's ``build`` makes
-        """Return the object that the root section builds from the file, or None if the file has faults."""
+        """Return the object that the root section builds from the file, or None if there are errors."""
         return self._section(self._root, self._document.data, ())
 
     def _section(self, section: Section, given: object, location: _Location) -> object:

@@ -61,7 +61,7 @@ class Sasl:
 class ClientTls:
     """The TLS settings for connections from clients to a listener.
 
-    Paths are those of PEM files, and are relative to the working directory.
+    The paths name PEM files, and are relative to the working directory.
     """
 
     certificate: str  # the listener's own certificate, then intermediate ones

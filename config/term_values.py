@@ -132,20 +132,20 @@ def parse_ramp(value: object) -> Ramp:
 
 
 def written_instant(unix_ms: int) -> str:
-    """Format a Unix time in milliseconds as the configuration file writes it, in UTC: ``2026-12-01T00:00:00Z``."""
+    """Format a Unix time in milliseconds as an instant in UTC, such as ``2026-12-01T00:00:00Z``."""
     seconds, ms = divmod(unix_ms, 1_000)
     text = datetime.fromtimestamp(seconds, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{ms:03}Z" if ms else f"{text}Z"
 
 
 def written_duration(duration_ms: int) -> str:
-    """Format a duration above 0 as in the configuration file, in the largest unit that gives a whole number: ``2h``."""
+    """Format a duration above 0 in the largest unit that gives a whole number, such as ``2h``."""
     unit, factor = next((unit, factor) for unit, factor in _MS_BY_UNIT.items() if duration_ms % factor == 0)
     return f"{duration_ms // factor}{unit}"
 
 
 def written_schedule(schedule: Schedule) -> dict[str, object]:
-    """Return a schedule as a mapping that ``parse_schedule`` reads."""
+    """Convert a schedule to a mapping from which ``parse_schedule`` reads the same schedule."""
     is_whole_day = (schedule.begin_minute, schedule.end_minute) == (0, DAY_MINUTES)
     written: dict[str, object] = {}
     if schedule.days != EVERY_DAY or is_whole_day:
@@ -159,7 +159,7 @@ def written_schedule(schedule: Schedule) -> dict[str, object]:
 
 
 def written_ramp(ramp: Ramp) -> dict[str, object]:
-    """Return a ramp as a mapping that ``parse_ramp`` reads."""
+    """Convert a ramp to a mapping from which ``parse_ramp`` reads the same ramp."""
     begins, over = written_instant(ramp.begins_ms), written_duration(ramp.over_ms)
     return {"from": dict(ramp.start), "begins": begins, "over": over, "steps": ramp.steps}
 
@@ -180,7 +180,7 @@ def _zone(at: _At, value: object) -> str:
 
 
 def _minutes(at: _At, value: object) -> tuple[int, int]:
-    """Read a range of hours such as ``08:00-18:00``. Return its begin and its end, in minutes after midnight."""
+    """Read a range of hours such as ``08:00-18:00``. Return its start and its end, in minutes after midnight."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
         raise TermsError(at, f"{shown(value)} is not a range of hours; write {_HOURS_HELP}")

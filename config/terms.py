@@ -62,7 +62,7 @@ TERMS: Final = tuple(_TERMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of a rule, with the same names as in ``QuotaRule``. A term that is None is not set."""
+    """The terms of a rule. The fields have the same names as in ``QuotaRule``. A term that is None is not set."""
 
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
@@ -76,7 +76,10 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """A requested change to the terms of a rule: the new terms, and the keys of those to remove."""
+    """A requested change to the terms of a rule.
+
+    The terms in ``given`` are set, and those whose keys are in ``removed`` are removed.
+    """
 
     given: Terms = NO_TERMS
     removed: frozenset[str] = frozenset()
@@ -166,11 +169,11 @@ def check_kept(terms: Terms) -> None:
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
-    """Return terms as a mapping that ``read_terms`` reads. It contains only text, numbers, lists and mappings."""
+    """Convert terms to a mapping that ``read_terms`` reads. It contains only text, numbers, lists and mappings."""
     values = ((key, term, getattr(terms, term.field)) for key, term in _TERMS.items())
     return {key: term.write(value) for key, term, value in values if value is not None}
 
 
 def written_terms_change(change: TermsChange) -> dict[str, object]:
-    """Return a change as a mapping that ``read_terms_change`` reads."""
+    """Convert a change to a mapping that ``read_terms_change`` reads."""
     return written_terms(change.given) | {key: None for key in TERMS if key in change.removed}

@@ -7,8 +7,8 @@ Kafka keeps these lists in the topic configs ``leader.replication.throttled.repl
     item  := partition ":" broker        both in digits; "-" instead of ":", as in the text of KIP-73, is read as well
 
 This module accepts all that Kafka's ``ThrottledReplicaListValidator`` accepts, even values on which Kafka's
-``ConfigHandler`` fails later. There is no keyword ``none``: to throttle no replica, the
-value is left empty or unset.
+``ConfigHandler`` fails later. There is no keyword ``none``: to throttle no replica, the value is left
+empty or unset.
 """
 
 from __future__ import annotations

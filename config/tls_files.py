@@ -117,7 +117,7 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
 
 
 def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
-    """Report files that the settings of the proxy's own Kafka clients name, but that cannot be read."""
+    """Report files that cannot be read, among those in the settings of the proxy's own Kafka clients."""
     for section in _ADMIN_CLIENTS:
         settings = file.mapping_at(*section) or {}
         for key in _ADMIN_CLIENT_FILE_KEYS:

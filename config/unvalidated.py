@@ -32,11 +32,11 @@ class UncheckedFile:
         self.faults.append(fault_at(self.document, location, message))
 
     def warn(self, location: Location, message: str) -> None:
-        """Report a warning at a key. The configuration can be used nevertheless."""
+        """Report a warning at a key. The configuration can still be used."""
         self.faults.append(fault_at(self.document, location, message, Severity.WARNING))
 
     def line(self, location: Location) -> int:
-        """Return the number of the line at which a key is in the file."""
+        """Return the line number of a key in the file."""
         return self.document.line(location)
 
     def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:
@@ -56,9 +56,10 @@ class UncheckedFile:
         return value if isinstance(value, dict) else None
 
     def check_null(self, location: Location, example: str) -> None:
-        """Report an error if a key has no value. For such a key null has a meaning, so it must be written explicitly.
+        """Report an error if a key is given without a value.
 
-        ``example`` says in the error message what to write.
+        This is for keys for which null has a meaning, such as no limit, and must be written out. ``example`` says in
+        the error message what to write.
         """
         *path, key = location
         section = self._at(path)

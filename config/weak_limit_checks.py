@@ -1,4 +1,4 @@
-"""Warns of settings that make limits ineffective, such as trusting what clients claim, or only observing."""
+"""Warns of settings that make limits ineffective, such as trust in what clients claim, or ``enforcement: observe``."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address

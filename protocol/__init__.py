@@ -1,7 +1,7 @@
 """Reads and writes Kafka's wire format, as far as the proxy needs it.
 
 The modules use only the standard library, do no I/O and read no clock. They step over the records in a frame and
-do not copy them, so the time for a frame does not grow with its records.
+do not copy them, so the time that a frame takes does not grow with its records.
 
     errors             the errors that a peer's bytes can cause
     primitives         reads or steps over integers, strings, arrays and tags

@@ -53,7 +53,7 @@ _ENTRY: Final = Struct(">hhh")
 
 
 class VersionRange(NamedTuple):
-    """The lowest and the highest version in which an API is advertised."""
+    """The lowest and the highest version of an API that a response advertises."""
 
     lowest: int
     highest: int
@@ -69,9 +69,10 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest versions in an ApiVersions response to those in ``ceilings``, which are by api_key.
+    """Lower the highest version of each API in an ApiVersions response to the API's ceiling.
 
-    If an API's lowest version is above its ceiling, the API stays as it is, because no version would be left.
+    ``ceilings`` maps an api_key to a version. If the lowest version of an API is above its ceiling, the API stays as it
+    is, because no version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:

@@ -1,4 +1,4 @@
-"""Finds lists of brokers in responses, and replaces the brokers' addresses by those of the proxy.
+"""Finds lists of brokers in responses, and replaces the brokers' addresses with those of the proxy.
 
 The address at which clients reach a broker through the proxy is called its advertised address.
 
@@ -43,7 +43,7 @@ SkipRest = Callable[[Buffer, int], int]
 
 
 class Broker(NamedTuple):
-    """One broker in a response, read from the data from ``begin`` to ``end``. ``rest`` is the offset after its port."""
+    """One broker in a response, which is the data from ``begin`` to ``end``. ``rest`` is the offset after its port."""
 
     node_id: int
     host: str
@@ -54,7 +54,7 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers in a response, read from the data from its count at ``begin`` to its ``end``."""
+    """An array of brokers in a response, which is the data from its count at ``begin`` to ``end``."""
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -126,7 +126,7 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return a frame up to the end of its list of brokers, with the advertised addresses and the new frame size."""
+    """Return the front of a frame, up to the end of its brokers, with the advertised addresses and a corrected size."""
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
     return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array

@@ -60,7 +60,7 @@ class Component(NamedTuple):
 class DescribeRequest(NamedTuple):
     """A DescribeClientQuotas request, which is a query for the entities that meet all ``components``.
 
-    If ``is_strict``, entities that also have a type without a component are left out.
+    If ``is_strict``, entities that have further types, without a component in the query, are excluded.
     """
 
     api_version: int
@@ -132,7 +132,7 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
 
 
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
-    """Read a whole DescribeClientQuotas request of a known version."""
+    """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     components = []
@@ -146,7 +146,7 @@ def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) ->
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
-    """Read a whole AlterClientQuotas request of a known version."""
+    """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     alterations = []
@@ -171,7 +171,7 @@ def _read_op(reader: FieldReader) -> Op:
 
 
 def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
-    """Read a whole DescribeClientQuotas response."""
+    """Read a DescribeClientQuotas response from a whole frame."""
     reader = response_reader(frame, DESCRIBE, api_version, most_elements=MAX_DESCRIBED_ELEMENTS)
     throttle_time_ms, error_code = reader.int32(), reader.int16()
     error_message = _decoded_or_none(reader.nullable_string())
@@ -182,7 +182,7 @@ def read_describe_response(frame: bytes, api_version: int) -> DescribeResponse:
 
 
 def read_alter_response(frame: bytes, api_version: int) -> AlterResponse:
-    """Read a whole AlterClientQuotas response."""
+    """Read an AlterClientQuotas response from a whole frame."""
     reader = response_reader(frame, ALTER, api_version)
     throttle_time_ms = reader.int32()
     results = []
@@ -207,7 +207,7 @@ def _read_described(reader: FieldReader) -> Described:
 
 
 def write_describe_response(response: DescribeResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return a whole DescribeClientQuotas response."""
+    """Encode a DescribeClientQuotas response as a whole frame."""
     writer = response_writer(correlation_id, DESCRIBE, api_version)
     writer.int32(response.throttle_time_ms)
     writer.int16(response.error_code)
@@ -227,7 +227,7 @@ def write_describe_response(response: DescribeResponse, *, correlation_id: int, 
 
 
 def write_alter_response(response: AlterResponse, *, correlation_id: int, api_version: int) -> bytes:
-    """Return a whole AlterClientQuotas response."""
+    """Encode an AlterClientQuotas response as a whole frame."""
     writer = response_writer(correlation_id, ALTER, api_version)
     writer.int32(response.throttle_time_ms)
     writer.count(len(response.results))

@@ -40,7 +40,7 @@ class LoginTooLarge(FrameSizeError, reason="login_too_large"):
 
 
 class NotKafka(ProtocolError, reason="not_kafka"):
-    """The first bytes of a connection belong to another protocol than Kafka's."""
+    """The first bytes of a connection belong to a protocol other than Kafka's."""
 
 
 class TlsOnPlaintext(NotKafka, reason="tls_on_plaintext"):
@@ -64,7 +64,7 @@ class MalformedHeader(ProtocolError, reason="malformed_header"):
 
 
 class HeadTooLong(ProtocolError, reason="head_too_long"):
-    """A header or field is too long for the proxy to keep it in memory until the rest arrives."""
+    """A header or field is too long for the proxy to keep in memory until the rest arrives."""
 
 
 class MalformedVarint(ProtocolError, reason="malformed_varint"):
@@ -111,4 +111,4 @@ class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):
-    """A client sent a request of a version that the proxy cannot read, so the request cannot be charged."""
+    """A client sent a request in a version that the proxy cannot read, and so cannot charge."""

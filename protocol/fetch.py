@@ -95,7 +95,7 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 class FetchSession(NamedTuple):
-    """The fetch session (KIP-227) of a request (v7+). ``epoch_offset`` is the offset of its int32 session epoch."""
+    """The fetch session (KIP-227) of a request (v7+). The int32 session epoch is at ``epoch_offset``."""
 
     session_id: int
     epoch: int
@@ -112,7 +112,7 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 
 
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
-    """Return a Fetch response without partitions or session, as brokers send to a throttled consumer (KIP-219).
+    """Return a Fetch response without partitions or session, such as brokers send to a throttled consumer (KIP-219).
 
     ``api_version`` is at most 18. In response to a full fetch the throttle time must be above 0, so that the client
     knows why partitions are missing.

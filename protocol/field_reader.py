@@ -155,7 +155,7 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the header of the request in ``frame``, which must be exactly one whole frame."""
+    """Read the header of the request in ``frame``. Raises Truncated or TrailingBytes if this is not one whole frame."""
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")

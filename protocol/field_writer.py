@@ -18,7 +18,7 @@ _NULL_STRING: Final = {False: b"\xff\xff", True: b"\0"}
 
 
 class FieldWriter:
-    """Builds one frame from its fields, which are written in their order."""
+    """Builds a frame from its fields, which are written one after another."""
 
     __slots__ = ("_is_flexible", "_parts")
 
@@ -60,7 +60,7 @@ class FieldWriter:
         self._parts.append(written_count(count, is_flexible=self._is_flexible))
 
     def no_tags(self) -> None:
-        """Write the end of a structure that has no tags. In the old encoding nothing is written."""
+        """Write an empty section of tags, which ends a structure. In the old encoding nothing is written."""
         if self._is_flexible:
             self._parts.append(NO_TAGS)
 

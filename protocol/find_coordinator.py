@@ -1,4 +1,4 @@
-"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses by advertised ones.
+"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses with the advertised ones.
 
     v0-3   [v1+ int32 throttle_time_ms] int16 error_code, [v1+ string error_message],
            int32 node_id, string host, int32 port

@@ -43,7 +43,7 @@ _NOT_THERE: Final = frozenset({3, 17, 29, 100})
 def write_request(
     topics: Collection[Topic], *, correlation_id: int, client_id: bytes | None, api_version: int
 ) -> bytes:
-    """Return a whole Metadata request, of a version from ``FIRST_VERSION`` to ``LATEST_VERSION``.
+    """Encode a Metadata request as a whole frame, in a version from ``FIRST_VERSION`` to ``LATEST_VERSION``.
 
     Each of ``topics`` is a name or, in versions from ``FIRST_TOPIC_ID`` on, a topic id. Before v4 the request asks for
     all topics.
@@ -71,8 +71,8 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     """Return the partition counts of ``topics`` from a whole response.
 
     The count is 0 for a topic that does not exist, or that the client has no right to see. A topic is missing from the
-    result if the response does not say its count, or if the topic follows more than ``MAX_RESPONSE_ELEMENTS`` elements,
-    which are as many as this function reads.
+    result if the response does not say its count, or if it is beyond the first ``MAX_RESPONSE_ELEMENTS`` array
+    elements, after which reading stops.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}

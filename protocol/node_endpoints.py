@@ -72,7 +72,7 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHAR
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
     """Return True if the response at ``position`` certainly has no endpoints. If False, the response must be parsed.
 
-    Most responses need not be parsed thanks to this check, which examines only the last bytes of the frame:
+    The check examines only the last bytes of the frame, and saves parsing most responses:
 
     * The last endpoint ends in a port (four bytes, not all of them 0), a rack (0 for null) and empty tags (0).
     * So a Produce response that ends in five zero bytes has no endpoints: throttle_time_ms is 0, and the tags are
@@ -116,7 +116,7 @@ class Endpoints(NamedTuple):
 
 
 def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return a whole frame with the advertised hosts and ports. Brokers without an advertised address are removed."""
+    """Return a whole frame with the advertised hosts and ports. Brokers without an advertised address are left out."""
     array = advertised(frame, found.array, addresses)
     begin, middle = found.array.begin, array
     if found.size_at >= 0:
@@ -300,9 +300,9 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the end of a share group response.
+        """Parse the end of a ShareFetch or ShareAcknowledge response.
 
-        To hide the endpoints, ``hidings`` receives a change that replaces them by an empty array and an unknown tag.
+        To hide the endpoints, ``hidings`` receives a change that puts an empty array and an unknown tag in their place.
         """
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)
@@ -365,7 +365,7 @@ def _uvarint_of(value: int, size_bytes: int) -> bytes:
 
 
 def _padding(size_bytes: int) -> bytes:
-    """Return the size field and the value of a tag of zeroes, which together have ``size_bytes`` (two or more)."""
+    """Encode the size and the value of a tag of zeroes, which together have ``size_bytes`` (two or more)."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
     return _uvarint_of(size, size_of_size) + bytes(size)  # the size needs padding for e.g. 127 zeroes in 129 bytes

@@ -46,7 +46,7 @@ def read_int32(data: Buffer, offset: int) -> tuple[int, int]:
 def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
     """Read an unsigned varint.
 
-    Each byte has seven bits of the value, the lowest bits first. The high bit is set in all bytes but the last.
+    Each byte contains seven bits of the value, the lowest bits first. The high bit is set in all bytes but the last.
     """
     try:
         byte = data[offset]

@@ -52,8 +52,8 @@ _MAX_INT32: Final = 2**31 - 1
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
     """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
 
-    These requests cannot be refused: those of an API that is not in the module's list, of a version that is too old or
-    unknown, or with too many elements, a Produce with acks=0, and a follower's Fetch.
+    Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
+    acks=0, a follower's Fetch, and a frame with too many elements.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):

@@ -85,10 +85,10 @@ def read_token_size(data: bytes, offset: int) -> int | None:
 
 
 def is_request(data: bytes, offset: int) -> bool | None:
-    """Return whether a Kafka request begins at ``offset`` rather than a raw GSSAPI token. None: more bytes are needed.
+    """Return whether a Kafka request begins at ``offset``, or None if more bytes are needed.
 
-    The api_key of a request begins with a zero byte. A GSSAPI token is empty, or begins with 0x60 (RFC 2743), 0x05 or
-    another non-zero byte (RFC 4121).
+    Otherwise a raw GSSAPI token begins there. The api_key of a request begins with a zero byte. A GSSAPI token is
+    empty, or begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
     """
     if offset + _SIZE_BYTES > len(data):
         return None
@@ -192,10 +192,11 @@ def is_scram_failure(token: bytes) -> bool:
 
 
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
-    r"""Return the user in the JSON web token of ``n,,\1auth=Bearer TOKEN\1\1`` (RFC 7628, 7519).
+    r"""Return the user of an OAUTHBEARER token, ``n,,\1auth=Bearer TOKEN\1\1`` (RFC 7628).
 
-    ``claim`` is the claim with the user's name (Kafka's ``sasl.oauthbearer.sub.claim.name``). The broker checks the
-    signature, so this function does not. Returns None if the token is opaque or encrypted.
+    TOKEN is a JSON web token (RFC 7519), whose ``claim`` contains the user's name (Kafka's
+    ``sasl.oauthbearer.sub.claim.name``). The broker checks the signature, so this function does not. Returns None if
+    the web token is opaque or encrypted.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)

@@ -1,8 +1,8 @@
-"""Finds ``throttle_time_ms`` in responses and writes it in place.
+"""Finds ``throttle_time_ms`` in responses, and raises it to the time for which the proxy throttles the client.
 
-In most APIs it is the first field of the response's body, from version ``ApiKey.first_throttle_time`` on. Each API that
-has the field elsewhere has a function that finds it. The SASL APIs and the APIs between brokers and controllers have no
-such field.
+In most APIs it is the first field of the response's body, from version ``ApiKey.first_throttle_time`` on. For an
+API that has the field elsewhere, there is a function that finds it. The SASL APIs and the APIs between brokers and
+controllers have no such field.
 
 Source: the ``*Response.json`` files of Apache Kafka 4.x, and of 3.9 for versions that 4.0 removed.
 """
@@ -61,7 +61,7 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 
 
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a response that may be incomplete.
+    """Return the offset of ``throttle_time_ms`` in the response at ``offset``, which may be incomplete.
 
     Returns -1 if the body does not begin with this field, or if the version is unknown. Returns None if more bytes are
     needed.

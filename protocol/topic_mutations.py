@@ -222,7 +222,7 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Return the broker's response, to which the topics that ``without_topics`` left out of the request are added.
+    """Return the broker's response, with entries for the topics that ``without_topics`` left out of the request.
 
     These topics have the error THROTTLING_QUOTA_EXCEEDED. All topics are in the order of the client's request, and
     topics that appear only in the response are last. The throttle time is the longer of the broker's and

@@ -121,7 +121,7 @@ def write_request(
     session_id: int = 0,
     session_epoch: int = -1,
 ) -> bytes:
-    """Return the whole frame of a request with other limits and partitions, and without forgotten topics.
+    """Encode a request with other limits and partitions, and without forgotten topics, as a whole frame.
 
     ``chosen`` contains the partitions in the order in which they are written, each with its new
     ``partition_max_bytes``. An argument is ignored if the version lacks its field.

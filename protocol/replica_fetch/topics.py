@@ -31,7 +31,10 @@ ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """The entry of one partition for a frame to be written. ``topic`` is a name or an id. ``parts`` are its bytes."""
+    """The entry of one partition for a frame to be written.
+
+    ``topic`` is the name or the id of its topic. ``parts`` are the bytes of the entry, in pieces to be joined.
+    """
 
     topic: bytes
     parts: tuple[Buffer, ...]
