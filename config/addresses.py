@@ -49,7 +49,7 @@ def parse_ip(value: str) -> str:
 
 
 def parse_addresses(value: str) -> tuple[Address, ...]:
-    """Return the addresses in ``HOST:PORT,HOST:PORT``, without duplicates.
+    """Return the addresses in a list ``HOST:PORT,HOST:PORT``, without duplicates.
 
     Raises UnitError if there is no address, if one of them is not valid, or if one has port 0.
     """
@@ -72,5 +72,5 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the default range of ports for brokers, which begins after the port of ``bind``."""
+    """Return the first and the last port that brokers get by default. The range begins after the port of ``bind``."""
     return bind.port + 1, bind.port + BROKER_PORTS

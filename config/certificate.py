@@ -35,7 +35,7 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One element of a DER encoding, ``data[start:end]``. Its content is ``data[content_start:end]``."""
+    """An element of a DER encoding, which is ``data[start:end]``. Its content is ``data[content_start:end]``."""
 
     data: bytes
     tag: int
@@ -88,7 +88,7 @@ def children(parent: Element) -> list[Element]:
 
 
 def _fields(der: bytes) -> tuple[list[Element], int]:
-    """Return the elements of ``tbsCertificate``, and the index of the serial number in them."""
+    """Return the elements of ``tbsCertificate``, and the index of the serial number, which comes before the others."""
     fields = children(_only(children(_element(der, 0, len(der))), 0, _SEQUENCE))
     first = 1 if fields and fields[0].tag == _VERSION else 0
     _only(fields, first, _INTEGER)
@@ -102,7 +102,7 @@ def _only(elements: list[Element], index: int, tag: int) -> Element:
 
 
 def _element(data: bytes, at: int, end: int) -> Element:
-    """Read the element at ``at``: a uint8 tag, the length of the content, the content.
+    """Read the DER element that begins at ``at``: a uint8 tag, the length of the content, the content.
 
     Raises CertificateError if the element is malformed or ends after ``end``.
     """

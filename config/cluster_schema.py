@@ -1,6 +1,6 @@
-"""The keys of the sections ``replication``, ``usage_log``, ``quotas_from`` and ``store``.
+"""Defines the keys of the configuration sections ``replication``, ``usage_log``, ``quotas_from`` and ``store``.
 
-For each of these sections, the proxy runs a Kafka client of its own.
+Each of these sections may contain the settings of a Kafka client, which the proxy runs for that section.
 """
 
 import re
@@ -67,7 +67,7 @@ def _replication(
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
-    """Return a function that calls ``build`` with the key ``own``, and with all other keys as an ``AdminClient``."""
+    """Return a function that calls ``build`` with the key ``own`` itself, and all other keys as an ``AdminClient``."""
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}
@@ -88,7 +88,10 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Return ``quotas_from`` as a mapping. ``value`` may be ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``."""
+    """Return the value of ``quotas_from`` as a mapping.
+
+    In place of a mapping, the value may be the text ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``.
+    """
     if isinstance(value, dict):
         return value
     if not isinstance(value, str):

@@ -44,14 +44,14 @@ _BRACKETED_ADDRESS: Final = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]:[0-9]
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """The text of a scalar with a YAML type that the configuration file does not use, such as a date."""
+    """The text of a YAML scalar whose type is not used in configuration files, such as a date."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """The content of a YAML file, with the line of each value and the faults found while reading the file."""
+    """The content of a YAML file, with the line of each value and the faults that were found in reading it."""
 
     file: str
     data: object  # a str, int, float, bool, None or Odd, or a list or dict (with str keys) of such values
@@ -110,7 +110,10 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Make a fault at a key of a file. Reads the file to find the line. If this fails, the line is 1."""
+    """Create a fault at a key of a configuration file. The file is read to find the line of the key.
+
+    If the file cannot be read, the line is 1.
+    """
     try:
         document = parse(file.read_text(encoding="utf-8"), file=str(file))
     except (ConfigError, OSError, UnicodeDecodeError):
@@ -119,7 +122,7 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
 
 
 def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Make a fault at a key of a document, with the line of the key."""
+    """Create a fault at a key of a document, with the line of the key."""
     line = document.line(location)
     return Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity)
 

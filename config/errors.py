@@ -1,6 +1,6 @@
-"""The errors that a configuration file may have.
+"""The exceptions and faults that the reading of a configuration file may result in.
 
-Errors about a single value, such as ``UnitError``, do not say where the value is. ``config.load`` turns them into
+Exceptions about a single value, such as ``UnitError``, do not say where the value is. ``config.load`` turns them into
 faults with a file, a line and a key.
 """
 

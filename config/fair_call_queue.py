@@ -1,4 +1,4 @@
-"""The settings of a fair call queue, which decides which requests go to a broker first.
+"""Holds the settings of a fair call queue, which decides the order in which requests are forwarded to a broker.
 
 They are Hadoop's settings, and options by which this program can differ from Hadoop.
 """
@@ -26,7 +26,7 @@ class SchedulerImpl(Enum):
 
 
 class IdentityProvider(Enum):
-    """The identity to which the cost of a request is charged (Hadoop's ``identity-provider.impl``)."""
+    """What determines the identity to which a request's cost is charged (Hadoop's ``identity-provider.impl``)."""
 
     USER = "user"  # the principal, or client-id and address if the client did not log in
     USER_CLIENT_ID = "user-client-id"
@@ -34,7 +34,7 @@ class IdentityProvider(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentityProvider:
-    """A Python function of the operator that returns the identity to which a request is charged."""
+    """Names a Python function of the operator. It returns the identity to which the cost of a request is charged."""
 
     module: str
     function: str
@@ -49,28 +49,34 @@ class CostProvider(Enum):
 
 
 class FairCallQueueMode(Enum):
-    """Says which defaults apply to options that the configuration file does not set."""
+    """Whether options that the configuration file does not set have Hadoop's defaults or improved ones."""
 
     HADOOP = "hadoop"
     IMPROVED = "improved"
 
 
 class ResponseTimeAverage(Enum):
-    """How a level's mean response time is carried over to the next period. In the comments, f is the decay factor."""
+    """How a level's mean response time in earlier periods is combined with that of the last period.
+
+    In the comments, f is the decay factor.
+    """
 
     HADOOP = "hadoop"  # f * old + new, so with f = 0.5 a constant response time of 2 s gives 4 s
     NORMALISED = "normalised"  # f * old + (1 - f) * new
 
 
 class DecayPause(Enum):
-    """How many of the missed decay periods are applied after the process was suspended."""
+    """How many decay periods are made up for after the process was suspended.
+
+    In each period, the past costs of all identities are multiplied by the decay factor.
+    """
 
     EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
     ONCE = "once"  # at most three
 
 
 class CapacityRemainder(Enum):
-    """Which levels get the places in the queue that are left over when each level's share is rounded down."""
+    """Which levels get the places in the queue that remain after each level's share of the capacity is rounded down."""
 
     FIRST = "first"  # level 0 gets all of them, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one each for the levels that lost most by rounding down
@@ -85,7 +91,7 @@ class WithinLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWeights:
-    """The cost of a microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``)."""
+    """The cost of one microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``)."""
 
     lockshared: int = 10
     lockexclusive: int = 100
@@ -100,9 +106,10 @@ class CostWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairCallQueue:
-    """The settings of the fair call queue in front of a broker, with the defaults for four levels.
+    """The settings of the fair call queue in front of a broker. The default values are for four priority levels.
 
-    Level 0 is served first. A tuple has one element for each level. Only ``thresholds`` has none for the last level.
+    Level 0 is served first. A tuple has one element for each level, except ``thresholds``, which has none for the last
+    level.
     """
 
     mode: FairCallQueueMode = FairCallQueueMode.IMPROVED

@@ -1,4 +1,7 @@
-"""Checks ``fair_call_queue`` for lists of a wrong length, levels without places in the queue, and unused keys."""
+"""Checks the section ``fair_call_queue`` for faults that concern more than one key.
+
+Such faults are lists of a wrong length, levels without a place in the queue, and keys that have no effect.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -30,14 +33,14 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def check_fair_call_queue(file: UncheckedFile) -> None:
-    """Report faults of ``fair_call_queue`` that concern more than one key, at the top level and in listeners."""
+    """Report faults that concern several keys of a section ``fair_call_queue``, at the top level or in a listener."""
     for at, section in _sections(file):
         _Section(file, at, section).check()
     _check_shared_upstreams(file)
 
 
 def check_identity_functions(file: UncheckedFile) -> None:
-    """Report each identity provider ``MODULE:FUNCTION`` that cannot be imported."""
+    """Report each function that is configured as an identity provider (``MODULE:FUNCTION``) but cannot be imported."""
     for at, section in _sections(file):
         try:
             provider = options.parse_identity_provider(section.get(_IDENTITY_PROVIDER))
@@ -58,7 +61,7 @@ def _sections(file: UncheckedFile) -> Iterator[tuple[Location, Mapping[str, obje
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners that share the queue of a broker and have different settings for it."""
+    """Report listeners that share the queue of one broker but have different settings for the queue."""
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for at, listener in file.elements("listeners"):
         upstream, section = upstreams_of(listener), listener.get(_KEY, file.top.get(_KEY))
@@ -70,7 +73,7 @@ def _check_shared_upstreams(file: UncheckedFile) -> None:
 
 
 class _Section:
-    """Checks one section before validation. A value of the wrong type counts as missing."""
+    """Checks one section ``fair_call_queue`` before validation. A value of the wrong type counts as missing."""
 
     def __init__(self, file: UncheckedFile, at: Location, section: Mapping[str, object]) -> None:
         self._file = file
@@ -192,7 +195,10 @@ class _Section:
                 self._warn(key, f"has no effect without {needed}")
 
     def _keys_of(self, key: str) -> list[str]:
-        """Return a list with the name of the key that sets this setting, or an empty list if none does."""
+        """Return the key that gives a setting in this section: ``key`` itself, or Hadoop's deprecated name for it.
+
+        The result is a list, which is empty if the section has neither.
+        """
         old = next(old for old, new in options.DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []
 

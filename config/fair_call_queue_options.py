@@ -1,7 +1,7 @@
-"""Reads the values of the section ``fair_call_queue``, and knows the defaults of its keys.
+"""Converts the values of the section ``fair_call_queue`` to settings, and adds the defaults of missing keys.
 
 Hadoop writes a list as text, such as ``8,4,2,1``, and a class by its full name. This module also accepts a YAML list,
-and a short word instead of the class.
+and a short word in place of the class.
 
 Source: Hadoop's ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler`` and ``WeightedTimeCostProvider``.
 """
@@ -70,7 +70,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def parse_implementation(value: object, choices: type[_E]) -> _E:
-    """Return the member of an Enum for a short word or for the name of one of Hadoop's classes."""
+    """Return the Enum member for a short word, such as ``fair``, or for the full name of one of Hadoop's classes."""
     words = {str(choice.value): choice for choice in choices}
     classes = {name: choice for name, choice in _CLASSES.items() if isinstance(choice, choices)}
     found = (words | classes).get(value) if isinstance(value, str) else None
@@ -80,7 +80,7 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
 
 
 def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.OwnIdentityProvider:
-    """Return a built-in identity provider, or the operator's function for ``MODULE:FUNCTION``."""
+    """Return the built-in identity provider with this name, or the operator's function for ``MODULE:FUNCTION``."""
     own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
     if own is not None:
         return queue.OwnIdentityProvider(own["module"], own["function"])
@@ -91,22 +91,25 @@ def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.Own
 
 
 def parse_providers(value: object, choices: type[_E]) -> _E:
-    """Return the first implementation in a list with commas, as Hadoop does. Raises ValueError if any is not known."""
+    """Return the first implementation in a comma-separated list, as Hadoop does.
+
+    Raises ValueError if any name in the list is unknown.
+    """
     names = map(str.strip, value.split(",")) if isinstance(value, str) else (value,)
     first, *_ = (parse_implementation(name, choices) for name in names)
     return first
 
 
 def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
-    """Return a tuple of the whole numbers that a list, text with commas or a single number gives.
+    """Read whole numbers from a YAML list, from comma-separated text, or from a single number.
 
-    Each number is from ``minimum`` to the largest int32.
+    Each number must be from ``minimum`` to the largest int32.
     """
     return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
 
 
 def parse_turns(value: object) -> tuple[int, ...]:
-    """Return the weights of the multiplexer, which say how many turns each level has in a round.
+    """Read the weights of the multiplexer, which say how many turns each level has in a round.
 
     Weights below 1 are refused. In Hadoop, a level with such a weight gets all turns for ever.
     """
@@ -119,7 +122,7 @@ def parse_turns(value: object) -> tuple[int, ...]:
 
 
 def parse_durations_ms(value: object) -> tuple[int, ...]:
-    """Return a tuple of the durations, in milliseconds, that a list, text with commas or a single duration gives.
+    """Read durations in milliseconds from a YAML list, from comma-separated text, or from a single duration.
 
     As in Hadoop, a number without a unit is in milliseconds.
     """
@@ -127,7 +130,7 @@ def parse_durations_ms(value: object) -> tuple[int, ...]:
 
 
 def parse_names(value: object) -> frozenset[str]:
-    """Return the names in a list or in text with commas. The result may be empty."""
+    """Read names from a YAML list or from comma-separated text. The result may be empty."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError('must be names, such as alice,bob or [alice, "007"]')
@@ -135,7 +138,10 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return how many requests may be at a broker at the same time, or None for ``adaptive``."""
+    """Return how many requests a broker may have at a time, or None for ``adaptive``.
+
+    ``adaptive`` means that the proxy finds the number from the broker's latency.
+    """
     if value == ADAPTIVE:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= INT32_MAX:
@@ -144,7 +150,7 @@ def parse_max_in_flight(value: object) -> int | None:
 
 
 def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
-    """Make the settings of a fair call queue from the values of a section, with defaults for missing keys.
+    """Create the settings of a fair call queue from the values of a section, with defaults for missing keys.
 
     The keys of ``given`` are the fields of ``FairCallQueue``, ``deprecated_…`` for Hadoop's deprecated keys, and
     ``weight_…`` for the fields of ``CostWeights``.
@@ -183,7 +189,7 @@ def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def levels_without_places(capacity: int, weights: Sequence[int], remainder: queue.CapacityRemainder) -> int:
-    """Return how many levels get no place for a request if the capacity is divided by these weights."""
+    """Return how many levels have no place for any request if the capacity is divided by these weights."""
     total = sum(weights)
     if remainder is queue.CapacityRemainder.FIRST:
         return sum(capacity // total == 0 for _ in weights[1:])

@@ -1,4 +1,4 @@
-"""The keys of the section ``fair_call_queue``, which is at the top of the file or in a listener.
+"""Defines the keys of the section ``fair_call_queue``, which is at the top of the file or in a listener.
 
 They are Hadoop's keys without the prefix ``ipc.<port>.``, and some keys that only this program has.
 """
@@ -21,7 +21,7 @@ _weight: Final = read.whole_number(options.INT32_MIN, INT32_MAX, ", the weight o
 
 
 def none_for_false(value: object) -> object:
-    """Return a section as it is, or None for ``false``, which stands for no section."""
+    """Return a section as it is, or None for ``false``, by which a listener has no fair call queue."""
     if value is not False and not isinstance(value, dict):
         raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
     return None if value is False else value

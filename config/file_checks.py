@@ -1,7 +1,7 @@
 """Runs all checks of a configuration file that concern more than one key.
 
-Some report errors, others warn of valid settings that are most likely a mistake. The checks read the file before
-validation, so that all faults are reported at once. They ignore values of the wrong type, which the schema reports.
+Some report errors, others warn of valid settings that are most likely a mistake. The checks run before validation, so
+that the operator sees all faults at once. They ignore values of the wrong type, which the schema reports.
 """
 
 from typing import Final

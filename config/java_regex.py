@@ -59,7 +59,7 @@ class _Atom:
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$`` (see the module's text).
+    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$`` (see above).
 
     Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or RE2 cannot express it.
     """
@@ -211,7 +211,7 @@ class _Translator:
         return f"[{members}]"
 
     def _member(self, flags: _Flags) -> str:
-        r"""Read one character, one range or one set such as ``\d`` within brackets, and return it for RE2."""
+        r"""Read one character, one range or one set such as ``\d`` within brackets, and return it in RE2's syntax."""
         start = self._class_character()
         if start in _SETS:
             return _SETS[start]

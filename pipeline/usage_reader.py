@@ -1,7 +1,7 @@
 """Reads a usage log from JSON Lines (also .gz), Parquet files, a growing directory or a Kafka topic.
 
-Unreadable input never stops a job. Bad lines and broken files are counted, and written to a quarantine with their
-places. A record that occurs more than once counts once. Directories with results of these commands are skipped.
+Bad lines and damaged files never stop a job. They are counted, and are written with their places to a table named
+``quarantine``. Duplicates of a record are left out. Directories that contain the results of a command are skipped.
 """
 
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The records of a usage log, each once, and the number of lines, files and duplicates that were left out."""
+    """The records of a usage log without duplicates, and the numbers of lines, files and records that were left out."""
 
     records: DataFrame
     bad_lines: int
@@ -47,7 +47,7 @@ class Usage:
     passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
 
     def words(self) -> list[str]:
-        """Return a sentence for each kind of input that was left out."""
+        """Return a sentence for each kind of input that was left out, for the user."""
         said = [
             (self.bad_lines, "bad lines were ignored: see quarantine/"),
             (self.broken_files, "files are damaged or end too early: see quarantine/"),
@@ -59,8 +59,8 @@ class Usage:
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
     """Read a usage log, and write its faults to ``quarantine/`` in the output.
 
-    ``usage`` is a file, a directory with its subdirectories, a pattern, or ``kafka://HOST:PORT/TOPIC``. Raises
-    UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
+    ``usage`` is a file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
+    Raises UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
     """
     if usage.startswith("kafka://"):
         try:
@@ -98,7 +98,11 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
 
 
 def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
-    """Return the records of the readable Parquet files, and the faults of files and records."""
+    """Check the Parquet files. Return their good records, and the faults of files and records.
+
+    ``stored`` are the records of all Parquet files, and ``every`` are the files of the log. Files that Spark cannot
+    read completely are left out.
+    """
     faults: list[DataFrame] = []
     try:
         with silenced(stored.sparkSession):
@@ -157,9 +161,9 @@ def _usage(
 
 
 def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
-    """Check that a stream does not write to a place below its own log, because it would read its output as log.
+    """Check that a stream does not write below its own log, where it would read its output as part of the log.
 
-    Raises UsageError with the name of the ``argument`` if ``place`` is below the log.
+    ``argument`` is the command-line option that names ``place``. Raises UsageError if ``place`` is in the log.
     """
     if usage.startswith("kafka://"):
         return

@@ -1,8 +1,8 @@
-"""Forecasts the effect of other quotas: replays the log bucket by bucket, with the code of ``proxy.quota``.
+"""Forecasts the effect of other quotas, by a replay of the log bucket by bucket with the code of ``proxy.quota``.
 
 The total demand of each bucket is computed first. Buckets that cannot exceed their limit are not replayed, and each of
-the others gets a number. The rows are sorted by a key that combines this number with the time, and stream through
-``replay`` one bucket at a time. So a client with half of all rows needs no more memory than any other.
+the others gets a number. The rows are sorted by a key that combines this number with the time, and ``sorted_replay``
+reads them one bucket at a time. So a client with half of all rows needs no more memory than any other.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,11 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 
 
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return the bucket of each (kind, user, client_id) under these quotas, with its limit and its rule in words.
+    """Return the bucket that each (kind, user, client_id) would use under these quotas, with its limit and rule.
 
-    ``limit`` is null without a rule. ``records`` may also be the result of ``total_demand``. A record with the user ""
-    is from a bucket of all users, so the effect of rules for single users cannot be forecast.
+    ``rule`` is the entity of the rule as text. It is null, like ``limit``, if no rule limits the client. ``records``
+    may also be the result of ``total_demand``. A record with the user "" is from a bucket that several users shared, so
+    the effect of rules for single users cannot be forecast.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -63,7 +64,7 @@ def total_demand(records: DataFrame) -> DataFrame:
 
 
 def demand() -> list[Column]:
-    """Return the aggregations that compute the columns ``DEMAND``."""
+    """Return the aggregations of records that compute the columns ``DEMAND``."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
         F.max(at_once()).alias("part"),
@@ -74,14 +75,14 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return how much of a record's amount may arrive at one instant at most, by the rules of ``arrivals``."""
+    """Return a column with the most bytes of a record that may arrive at one instant, by the rules of ``arrivals``."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
 def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return the outcome by bucket, limit and hour, for the buckets that may exceed their limit.
+    """Replay the buckets that may exceed their limit. Return the outcome of each bucket for each limit and hour.
 
     ``demands`` is the result of ``total_demand``. ``entities`` is the result of ``resolved``, with a row for each limit
     to try.
@@ -104,13 +105,17 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Return the rows of ``demands`` that have a limit, with their columns from ``entities``."""
+    """Join ``demands`` with ``entities``, the result of ``resolved``. Clients without a limit are left out."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
-    """Return the rows to replay. The first row of each bucket has its names and limits, in the column ``HEAD``."""
+    """Return the rows to replay, with the keys that ``sorted_replay`` describes and the ``partition`` of their bucket.
+
+    ``named`` is the demand of the clients that have a limit. The rows of buckets that cannot exceed a limit are left
+    out.
+    """
     sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
         sums.where(_may_wait(quotas))
@@ -146,7 +151,10 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Return whether a bucket may exceed its ``limit``, given its highest rate ``densest`` and largest ``part``."""
+    """Return a column that is true if a bucket may exceed its ``limit``.
+
+    This depends on the highest rate of its records (``densest``), and on the most that may arrive at once (``part``).
+    """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
     # With N sampled windows, the amount that counts at an instant arrived within N + 1 windows, and is divided by at
@@ -162,10 +170,11 @@ def _may_wait(quotas: ProposedQuotas) -> Column:
 
 
 def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
-    """Return the demand and the outcome for each bucket of the log and each limit.
+    """Return the demand and the outcome of each bucket under each limit, over the whole log.
 
-    ``achieved_rate`` is the rate from the first record to the last sent part. ``late_ms`` is the time from the end of
-    the records to that part. ``throttled_share`` is ``throttle_time_ms`` divided by the time that records cover.
+    ``hours`` is the result of ``forecast``. ``asked_rate`` is the logged demand as a rate. ``achieved_rate`` is the
+    rate from the first record to the last sent part. ``late_ms`` is the time from the end of the records to that part.
+    ``throttled_share`` is ``throttle_time_ms`` divided by the time that records cover.
     """
     whole = (
         _named(demands, entities)

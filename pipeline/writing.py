@@ -25,7 +25,7 @@ _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs 
 
 
 class Output:
-    """The results of one command, in a ``staging`` directory.
+    """Writes the results of one command as tables and texts to the directory ``staging``.
 
     ``explain`` is called with the name and the rows of each table before the table is written.
     """
@@ -48,18 +48,18 @@ class Output:
     ) -> None:
         """Write rows, in their order, as a directory of files.
 
-        ``form`` is parquet, csv, json or json.gz. Each value of the columns ``partitions`` gets a directory of its own.
-        ``files`` is the number of files, or None for one file per partition of the rows.
+        ``form`` is parquet, csv, json or json.gz. Rows that differ in a column of ``partitions`` get separate
+        directories. ``files`` is the number of files, or None for one file per partition of the rows.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
-        """Write a table with a directory for each ``day``. Each day has one file, sorted by the columns ``order``."""
+        """Write a table with a directory for each ``day``, which contains one file, sorted by the columns ``order``."""
         rows = frame.repartition("day").sortWithinPartitions("day", *order)
         self.table(name, rows, partitions=["day"], form=form, files=None)
 
     def keep(self, name: str, frame: DataFrame) -> DataFrame:
-        """Write rows that are needed more than once to a temporary table, and return that table."""
+        """Write rows that are needed more than once to a temporary table, and return the content of that table."""
         path = f"{self.scratch}/{name}"
         self._write(path, frame, (), "parquet", None)
         return frame.sparkSession.read.schema(frame.schema).parquet(path)
@@ -87,7 +87,7 @@ class Output:
 
 @contextmanager
 def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | None = None) -> Iterator[Output]:
-    """Yield an ``Output`` that is deleted at the end, for a command that only prints."""
+    """Yield an ``Output`` in a temporary directory that is deleted at the end, for a command that only prints."""
     files = Files(spark)
     path = f"{tempfile.gettempdir()}/kafka-quota-pipeline-{uuid4().hex}"
     files.make_private_directory(path)
@@ -130,7 +130,7 @@ def staged(
 
 
 def is_results(files: Files, directory: str) -> bool:
-    """Return whether a directory contains results of a command. A log from ``simulate`` does not count."""
+    """Return whether a directory contains results of a command, other than a usage log that ``simulate`` generated."""
     mark = f"{directory}/{_MARK}"
     return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
 
