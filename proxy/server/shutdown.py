@@ -23,7 +23,7 @@ async def drain_connections(
 ) -> None:
     """Drain every connection, one after the other. Close the rest after the timeout, or as soon as ``hurry`` is set."""
     connections = [connection for listener in listeners for connection in listener.connections]
-    log.info("stopping: waiting at most %d ms for %d connections to end", len(connections), timeout_ms)
+    log.info("stopping: waiting at most %d ms for %d connections to end", timeout_ms, len(connections))
     schedule = DrainSchedule(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)
     for connection in connections:
         connection.release()

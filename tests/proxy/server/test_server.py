@@ -371,6 +371,7 @@ async def test_a_throttled_client_does_not_delay_a_stop() -> None:
 
 @on_uvloop
 async def test_connections_that_outlast_the_drain_are_closed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     async with (
         stub_broker() as broker,
         serving(replace(config_to(broker), drain_timeout_ms=100)) as (server, end),
@@ -383,6 +384,7 @@ async def test_connections_that_outlast_the_drain_are_closed(caplog: pytest.LogC
 
         assert await client.answer() == b""
         assert disconnects(server) == {"shutdown": 1}
+    assert "stopping: waiting at most 100 ms for 1 connections to end" in caplog.messages
     assert "stopping: 1 connections did not end in time and were closed" in caplog.messages
 
 
