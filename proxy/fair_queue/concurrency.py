@@ -2,15 +2,14 @@
 
 ``VegasLimit`` finds the limit in the way in which TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit``
 of Netflix's concurrency-limits). Suppose that L requests are in flight, and that each takes the time R, but would take
-the shorter time B if no request had to wait at the broker. Then the broker works on L * B / R requests, and the other L
-* (1 - B / R) requests wait in a queue at the broker. L, which is the limit, grows while fewer than alpha requests wait
-there, and shrinks while more than beta do. So L settles where the broker is fully used and few requests wait at it.
+only the time B if no request had to wait at the broker. Then the broker works on L * B / R requests, and all others, L
+* (1 - B / R) requests, wait in a queue at the broker. L, which is the limit, grows while fewer than alpha requests wait
+there, and shrinks while more than beta do. So L settles where the broker is fully used and few requests wait there.
 
 Unlike TCP segments, requests differ from each other. So this module differs from TCP Vegas in three points:
 
 * R is the mean time of many responses. The minimum would be the time of the smallest request.
-* alpha, beta and the steps of L grow with L, because the noise in the estimated number of waiting requests grows with
-  L.
+* alpha, beta and the steps of L grow with L, because the noise in the estimated number of waiting requests does, too.
 * B is measured: twice a minute, L is halved for some responses, and B moves towards their mean time. Otherwise the
   proxy would not notice that a broker has had too many requests for long, or has become slower.
 """
@@ -113,7 +112,8 @@ class VegasLimit:
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response.
 
-        ``rtt_us`` is the time that the request took, and is above 0. ``in_flight`` includes this request.
+        ``rtt_us`` is the time that the request took, and is above 0. ``in_flight`` is the number of requests in flight,
+        including this one.
         """
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms

@@ -200,7 +200,7 @@ class QueuedConnection:
     def answered(
         self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
     ) -> None:
-        """Charge and count a request. Call this when its response begins."""
+        """Charge the cost of a request to ``identity``, and count the request. Call this when its response begins."""
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
         queue_us = ticket.started_us - ticket.arrived_us
@@ -222,7 +222,7 @@ class QueuedConnection:
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:
-        """Charge a request that was forwarded, at least in part, and will have no response."""
+        """Charge the cost of a request that was forwarded, at least in part, and will have no response."""
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:

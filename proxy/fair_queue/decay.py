@@ -82,7 +82,7 @@ class DecayOptions:
 
 
 def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return Hadoop's thresholds, for example 1/8, 1/4 and 1/2 for four levels."""
+    """Return Hadoop's thresholds. With four levels, levels 1 to 3 begin at 1/8, 1/4 and 1/2 of all costs."""
     return tuple(2.0**level / 2.0 ** (levels - 1) for level in range(levels - 1))
 
 

@@ -168,14 +168,11 @@ class BrokerTurn:
     ) -> tuple[Bucket | None, int]:
         """Charge a request as its ``RequestCharge`` says: in the fair call queue, and to buckets.
 
-        Call this when the response begins.
-
-        ``bucket`` is the bucket that was already charged for the request's bytes, or None. ``wait_ms`` is the wait that
-        this charge has caused.
+        Call this when the response begins. ``bucket`` is the bucket that was already charged for the request's bytes,
+        or None. ``wait_ms`` is the wait that this charge has caused.
 
         Returns:
-            The charged bucket with the longest wait, and this wait in milliseconds, or ``(None, 0)`` if there is no
-                wait.
+            The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` without a wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:

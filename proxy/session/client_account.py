@@ -226,7 +226,7 @@ class ClientAccount:
         return wait_ms
 
     def release(self) -> None:
-        """Unmute the client, and do not throttle it any more."""
+        """Unmute the client, and do not throttle it any more, because the proxy is about to stop."""
         self.muted_until_ms = 0
         self._slows_nothing = True
 

@@ -245,11 +245,10 @@ class RequestStream:
     # -- a request with a head that differs from the last --
 
     def _admit(self, data: bytes, position: int, now_ms: int) -> tuple[int, Edit] | None:
-        """Decide whether the next request is forwarded now, for which its head has to be read.
+        """Read the head of the next request, and decide whether the request is forwarded now.
 
         Returns:
-            The size of the request in bytes and the edit with which it is forwarded, or None if it is not forwarded
-                now.
+            The request's size in bytes, and the edit with which it is forwarded. None if it is not forwarded now.
         """
         state = self._state
         context, broker_turn = state.context, state.broker_turn

@@ -124,7 +124,7 @@ class Login:
         ``body`` is the response after its correlation id.
 
         Raises:
-            PrincipalChanged: If the client has logged in as another user. The client must not get this response.
+            PrincipalChanged: If the client has logged in again, as another user. It must not get this response.
             ProtocolError: If the response cannot be read.
         """
         if api_key == ApiKey.SASL_AUTHENTICATE:
@@ -158,8 +158,8 @@ class Login:
         """Read a bare token of the broker.
 
         Raises:
-            UnexpectedResponse: If the token answers no token of the client.
-            PrincipalChanged: If the client has logged in as another user. The client must not get this token.
+            UnexpectedResponse: If the client has sent no token that this token could answer.
+            PrincipalChanged: If the client has logged in again, as another user. It must not get this token.
         """
         if not self.is_readable:
             return Verdict.GOING_ON

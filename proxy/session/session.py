@@ -106,12 +106,12 @@ class Session:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is partly forwarded, and none waits for its response or to be forwarded."""
+        """Whether no request is partly forwarded, waits to be forwarded, or waits for its response."""
         return self.has_answered and not self.state.request_left
 
     @property
     def has_answered(self) -> bool:
-        """Whether no request waits for its response or to be forwarded."""
+        """Whether no request waits to be forwarded, or waits for its response."""
         state = self.state
         waits = state.is_blocked and not state.is_ending
         quotas = self._requests.made(QuotaRequestHandler)

@@ -50,7 +50,10 @@ class OtherHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Edit a response as ``Handler`` does. If ``on_metadata`` is set, it is called with each Metadata response."""
+        """Edit a response as ``Handler`` does.
+
+        If ``on_metadata`` is set and brokers' addresses are not replaced, each Metadata response is also passed to it.
+        """
         context = self._state.context
         edit = super().edit_response(response, data, position, now_ms)
         is_read_here = context.addresses is None and context.on_metadata is not None

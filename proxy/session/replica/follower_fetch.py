@@ -158,10 +158,10 @@ class Follower:
         return Forward(frame, is_answer_read=is_trimmed)
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the leader's response with two changes for the follower.
+        """Return the leader's response, edited for the follower.
 
-        The records of lagging partitions are cut to the room of their quotas. The partitions that were left out of the
-        fetch get empty entries.
+        The records of lagging partitions are cut to what their quotas have room for. For partitions that were left out
+        of the fetch, empty entries are added.
 
         Raises:
             ProtocolError: If the leader's response cannot be read, or answers no fetch.
@@ -202,7 +202,10 @@ class Follower:
         return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Return whether a fetch is forwarded unchanged, because no partition of its session lags."""
+        """Return whether a fetch may belong to a fetch session, and is therefore forwarded unchanged.
+
+        It may if no throttled partition has lagged for a while.
+        """
         session = self._session
         if session is not None and fetch.session_epoch > 0:
             if session.knows(fetch):
