@@ -214,7 +214,7 @@ class Session:
 
         Returns:
             An ``Unanswered`` to which the server has to pass the responses to these fetches, or None if there is no
-                such fetch.
+            such fetch.
         """
         state = self.state
         in_flight = state.in_flight

@@ -240,7 +240,7 @@ class FetchHandler(Handler):
 
         Returns:
             The edit that removes the fetch. None if the fetch is incomplete or too large, if its version is unknown, or
-                if the response to an earlier request is still awaited or not yet forwarded as a whole.
+            if the response to an earlier request is still awaited or not yet forwarded as a whole.
         """
         state, api_version = self._state, profile.api_version
         frame_end = position + 4 + size_bytes

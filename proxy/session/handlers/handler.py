@@ -65,7 +65,7 @@ class Handler:
 
         Returns:
             The edit with which the request is forwarded, or None if it is not forwarded now. If the request has to
-                wait, ``SessionState.is_blocked`` is set. Otherwise more bytes are needed.
+            wait, ``SessionState.is_blocked`` is set. Otherwise more bytes are needed.
 
         Raises:
             ProtocolError: If the request cannot be read, or is not allowed.

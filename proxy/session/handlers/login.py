@@ -45,7 +45,7 @@ class LoginHandler(Handler):
 
         Returns:
             The size of the token in bytes. None if the next bytes are a request. ``NEEDS_MORE`` if more bytes are
-                needed.
+            needed.
 
         Raises:
             ProtocolError: If neither a token nor a request is allowed next, or the token cannot be read.
