@@ -35,7 +35,7 @@ class ConnectionCheck(NamedTuple):
 
 
 class OpenConnections:
-    """The open connections of one broker. Each connection counts for its first principal and client-id.
+    """Counts the open connections of one broker, each for the first principal and client-id that it has.
 
     Brokers may share ``table``. After a change of the table, ``rules_changed`` must be called for each broker.
     """
@@ -52,7 +52,7 @@ class OpenConnections:
         self._found: dict[Identity, Resolution | None] = {}
 
     def rules_changed(self, charged_user: ChargedUser) -> None:
-        """Count the connections again under changed rules or principals. Open connections stay open."""
+        """Count the open connections again under changed rules or principals. No connection is closed."""
         self._charged_user = charged_user
         self._recount()
 
@@ -64,16 +64,16 @@ class OpenConnections:
         other.absorbed_by = self
 
     def open_now(self) -> dict[Tags, int]:
-        """Return the number of open connections by the tags of their bucket. Any thread may call this."""
+        """Return the number of open connections, by the tags under which they are counted. Any thread may call this."""
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:
-        """Return the limit for one more connection of ``identity``, and how many open connections count towards it."""
+        """Return the limit for one more connection of ``identity``, and how many connections count towards it now."""
         found = self._found[identity] if identity in self._found else self._find(identity)
         return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
     def enter(self, identity: Identity, check: ConnectionCheck) -> None:
-        """Count a connection until ``leave``. ``check`` must be the result of ``self.check(identity)``."""
+        """Count a new connection as open, until ``leave``. ``check`` must be the result of ``self.check(identity)``."""
         self._found[identity] = check.found
         self._add(identity, 1)
 

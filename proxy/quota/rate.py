@@ -16,7 +16,7 @@ _SLOT_LENGTH: Final = 3
 
 
 class Slot(NamedTuple):
-    """The records of one window: their sum, and the times of the window's start and of its last record."""
+    """What was recorded in one window: the sum, and the times of the window's start and of the last record."""
 
     value: int
     start_ms: int
@@ -27,7 +27,7 @@ class Rate:
     """Measures how many units are recorded per second, as Kafka does. The times of calls must not go backwards.
 
     Args:
-        samples: N, the number of windows that count, at least 2.
+        samples: N, the number of windows over which the rate is measured, at least 2.
         window_ms: W, the length of a window in milliseconds.
 
     Attributes:
@@ -65,7 +65,7 @@ class Rate:
 
     @property
     def samples(self) -> int:
-        """The number of windows that count (N)."""
+        """The number of windows over which the rate is measured (N)."""
         return self._samples
 
     @property
@@ -74,7 +74,7 @@ class Rate:
         return self._window_ms
 
     def slots(self) -> list[Slot]:
-        """Return all slots. The current slot is the last."""
+        """Return all slots, the current slot last."""
         following = self._at + _SLOT_LENGTH
         flat = self._slots[following:] + self._slots[:following]
         return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
@@ -88,7 +88,10 @@ class Rate:
         self.total = sum(slot.value for slot in slots)
 
     def absorb(self, other: "Rate", *, now_ms: int) -> None:
-        """Add the records of ``other`` that still count. Both rates must have windows of the same number and length."""
+        """Add the records of ``other`` that are not yet too old to count.
+
+        Both rates must have windows of the same number and length.
+        """
         current = [
             slot for rate in (self, other) for slot in rate.slots() if now_ms - slot.last_event_ms < self._span_ms
         ]
@@ -115,7 +118,10 @@ class Rate:
         self.total += value
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time by which the sum of the records is divided, at least N - 1 windows. Purges the ring."""
+        """Return the time in ms by which ``total`` is divided to get the rate. Purges the ring.
+
+        The time is at least N - 1 windows, so that the first records do not give a much too high rate.
+        """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         # This is _elapsed_ms without a call. A client at its limit measures with each charge, and a call would nearly
@@ -148,7 +154,7 @@ class Rate:
         return total / (self._elapsed_ms(now_ms - oldest_ms) / 1000)
 
     def peek_sum(self, *, now_ms: int) -> int:
-        """Return the sum of all records that a measurement would count."""
+        """Return the sum of all records that ``measure`` would count. Purges nothing."""
         if now_ms < self.exact_before_ms:
             return self.total
         slots = self._slots
@@ -159,7 +165,7 @@ class Rate:
         )
 
     def peek_window_ms(self, *, now_ms: int) -> int:
-        """Return what ``window_ms`` would return. Changes nothing."""
+        """Return what ``window_ms`` would return. Purges nothing."""
         slots = self._slots
         counts = [
             slots[at + _START_MS]
@@ -169,7 +175,10 @@ class Rate:
         return self._elapsed_ms(now_ms - min(counts, default=now_ms))
 
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
-        """Return the time when the sum of the records is at most ``total`` if no more are added. Changes nothing."""
+        """Return the earliest time at which the sum of the records is at most ``total`` if no more are added.
+
+        Changes nothing.
+        """
         counts = sorted(
             (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
             for at in range(0, len(self._slots), _SLOT_LENGTH)
@@ -184,7 +193,10 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return when the last record stops counting, or 0 if the sum is not above ``total``. Changes nothing."""
+        """Return 0 if the sum of the records is not above ``total``, or the time when the last record stops counting.
+
+        From that time on, the sum is certainly not above ``total``, unless more is recorded. Changes nothing.
+        """
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
         counts = last_ms = 0
@@ -196,7 +208,7 @@ class Rate:
         return last_ms + self._span_ms if counts > total else 0
 
     def _elapsed_ms(self, elapsed_ms: int) -> int:
-        """Return the time by which the sum of the records is divided if the oldest slot began ``elapsed_ms`` ago."""
+        """Return the time in ms by which the sum is divided if the oldest slot began ``elapsed_ms`` ago."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
@@ -234,12 +246,12 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate that divides by at least one window, not by N - 1 windows as ``Rate`` does (Kafka's ``SimpleRate``)."""
+    """A rate that is measured over at least one window, and not N - 1 as ``Rate`` (Kafka's ``SimpleRate``)."""
 
     __slots__ = ()
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time by which the sum of the records is divided, at least one window. Purges the ring."""
+        """Return the time in ms by which ``total`` is divided to get the rate, at least one window. Purges the ring."""
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         return self._elapsed_ms(now_ms - self._oldest_ms)
@@ -273,7 +285,7 @@ class Average:
         self._slots: tuple[tuple[int, int, int, int], ...] = ()
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Add one value."""
+        """Add one value to those whose mean is computed."""
         slots = self._slots
         if slots and now_ms - slots[-1][0] < self._WINDOW_MS:
             start_ms, _, total, count = slots[-1]

@@ -1,15 +1,15 @@
-"""Limits what replicas fetch as Kafka does, and spreads the bytes evenly over time.
+"""Limits how fast replicas are fetched, as Kafka does, and spreads the fetched bytes evenly over time.
 
 A fetch is forwarded while two measures allow it:
 
 * Kafka's measure is the ``SimpleRate`` of all charged bytes, which must not be above the limit (``isQuotaExceeded``).
-  After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
+After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
 * A token bucket must have tokens left. Tokens are taken only for the bytes of replicas that lag. An idle token bucket
-  saves up a quarter of a second's worth of bytes, so that late fetches do not keep the rate below the limit.
+saves up a quarter of a second's worth of bytes, so that late fetches do not keep the rate below the limit.
 
-A fetch reserves the expected bytes of its response, so that several followers do not get the same room. A follower
-without room waits in a line. The follower that was served longest ago comes first. Without the line, the follower that
-was just served would mostly be the first to ask again.
+A fetch reserves the expected bytes of its response, so that several followers do not use the same unused bytes of the
+limit. If the limit has no room for a follower, the follower waits in a line. The follower that was served longest ago
+comes first. Without the line, the follower that was just served would mostly be the first to ask again.
 
 Source: ``ReplicationQuotaManager`` in Apache Kafka, KIP-73.
 """
@@ -32,13 +32,13 @@ _FAR_MS: Final = 1 << 62
 
 
 class ReplicationQuota:
-    """One limit on replication, and the bytes that were fetched under it.
+    """One limit on replication, and the bytes that count towards it.
 
     Args:
         limit: The limit in bytes per second. If it is None, bytes are measured but not limited.
         samples: Kafka's ``replication.quota.window.num``.
         window_ms: Kafka's ``replication.quota.window.size.seconds``, in ms.
-        now_ms: The time at which the token bucket starts empty.
+        now_ms: The time. The token bucket is empty at first.
 
     Attributes:
         absorbed_by: The quota that took over this one and records its bytes.
@@ -75,20 +75,23 @@ class ReplicationQuota:
 
     @property
     def usage(self) -> UsageTotals:
-        """The totals since the start, without throttle times."""
+        """The totals since the start. They contain no throttle times."""
         return UsageTotals(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
-        """Change the limit, and remove all waiters from the line."""
+        """Change the limit.
+
+        Remove all waiters from the line, because their places are kept for times that depend on the old limit.
+        """
         self._refill(now_ms)
         self.limit = limit
         self._add(0)
         self._line.clear()  # Each place is kept for a time that depends on the old limit. It may be very long.
 
     def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
-        """Take over the measured bytes of ``other``, which belongs to the same broker and forwards no more fetches.
+        """Take over the measured bytes of ``other``, under which no more fetches are forwarded at the same broker.
 
-        A reservation in ``other`` is still settled in ``other``.
+        Fetches that are still in flight under ``other`` settle their reservations there, but record their bytes here.
         """
         self.rate.absorb(other.rate, now_ms=now_ms)
         self.total += other.total
@@ -97,7 +100,10 @@ class ReplicationQuota:
         other.absorbed_by = self
 
     def record(self, size_bytes: int, *, now_ms: int) -> None:
-        """Record fetched bytes in Kafka's measure. This takes no tokens."""
+        """Record fetched bytes in the totals and in the rate that Kafka would measure.
+
+        This takes no tokens (see ``settle``).
+        """
         if self.absorbed_by is not None:
             self.absorbed_by.record(size_bytes, now_ms=now_ms)
             return
@@ -106,7 +112,7 @@ class ReplicationQuota:
         self.rate.record(size_bytes, now_ms=now_ms)
 
     def room(self, *, now_ms: int) -> float:
-        """Return how many bytes the next response may contain.
+        """Return how many bytes the response to a fetch may contain now.
 
         Returns 0 before ``room_at_ms``, or infinity if there is no limit.
         """
@@ -120,9 +126,9 @@ class ReplicationQuota:
         return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
 
     def room_at_ms(self, *, now_ms: int) -> int:
-        """Return the time when there will be room, or ``now_ms`` if there is room now.
+        """Return the earliest time at which a fetch may be forwarded, or ``now_ms`` if that is possible now.
 
-        The caller must check again at the returned time, because other fetches may use the room before.
+        The caller must check again at the returned time, because other fetches may use the limit before.
         """
         limit = self.limit
         if limit is None:
@@ -134,10 +140,10 @@ class ReplicationQuota:
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms), now_ms)
 
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Take or keep a place in the line, and return the time when the turn of ``waiter`` is expected.
+        """Give ``waiter`` a place in the line unless it has one, and return the time when its turn is expected.
 
-        ``waiter`` must call ``leave`` when it stops waiting. The waiter with the lowest ``ticket`` comes first. While
-        it has a place, another ``ticket`` is ignored.
+        The waiter with the lowest ``ticket`` comes first. A waiter that has a place keeps the ticket with which it took
+        the place. It must call ``leave`` when it stops waiting.
         """
         ahead = self.ahead(waiter, ticket, now_ms=now_ms)
         room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
@@ -145,11 +151,14 @@ class ReplicationQuota:
         return room_at_ms
 
     def leave(self, waiter: object) -> None:
-        """Give up the waiter's place, if it has one."""
+        """Remove ``waiter`` from the line, if it has a place."""
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many waiters come before this one. Removes waiters that missed their turn."""
+        """Return how many waiters come before ``waiter``, which may be in the line or not.
+
+        Removes waiters that missed their turn.
+        """
         if not self._line:
             return 0
         for late in [one for one, (_, until_ms) in self._line.items() if until_ms < now_ms]:
@@ -158,12 +167,19 @@ class ReplicationQuota:
         return sum(1 for place, _ in self._line.values() if place < own)
 
     def reserve(self, size_bytes: int) -> None:
-        """Reserve the expected bytes of a fetch, until ``settle``."""
+        """Reserve the bytes that the response to a forwarded fetch will probably contain.
+
+        ``settle`` ends the reservation.
+        """
         self._reserved += size_bytes
         self._tokens -= size_bytes
 
     def settle(self, reserved_bytes: int, brought_bytes: int) -> None:
-        """End a reservation, and take tokens for the bytes that were fetched for replicas that lag."""
+        """End the reservation of a fetch.
+
+        ``reserved_bytes`` is what was reserved. Tokens are taken for ``brought_bytes``, the bytes that the response
+        brought for replicas that lag.
+        """
         self._reserved -= reserved_bytes
         self._add(reserved_bytes - brought_bytes)
 
@@ -179,7 +195,7 @@ class ReplicationQuota:
         self._at_ms = now_ms
 
     def _add(self, tokens: float) -> None:
-        """Add tokens, up to the most that may be saved up."""
+        """Add tokens to the token bucket, up to the most that it may save up."""
         self._tokens += tokens
         if self.limit is not None:
             self._tokens = min(self._tokens, self.limit * _SAVED_S)

@@ -1,4 +1,4 @@
-"""Estimates how much thread time a request costs a broker, which ``request_percentage`` charges.
+"""Estimates how much thread time a request costs a broker, which a ``request_percentage`` quota limits.
 
 Kafka charges the time that its threads spend on a request. A proxy sees only the time from the end of a request to the
 start of its response, in which the request may also wait. ``ServiceClock`` estimates how much of this time was work.
@@ -42,7 +42,7 @@ _EXEMPT: Final = frozenset(
 
 
 def is_exempt(api_key: int, *, is_broker: bool) -> bool:
-    """Return whether no quota is charged for a request, because a broker sent it through an API between brokers.
+    """Return whether a request is charged to no quota, because a broker sent it through an API between brokers.
 
     Kafka also checks whether the sender may act for the cluster. A proxy cannot see this.
     """
@@ -56,7 +56,7 @@ Service = tuple[int, int, int, "ServiceClock"]
 
 
 class ServiceTime(NamedTuple):
-    """The time from a request to its response, and the estimated part of this time in which the broker worked."""
+    """The time from a request to its response, and the estimated part of it in which the broker worked."""
 
     elapsed_ns: int
     worked_ns: int
@@ -66,9 +66,9 @@ NO_TIME: Final = ServiceTime(0, 0)
 
 
 class ServiceClock:
-    """Divides the time of one broker among the requests that it serves at once.
+    """Divides the working time of one broker among the requests that are at the broker at once.
 
-    A broker serves one request of a connection at a time. Some requests may wait at the broker, for example for data.
+    A broker works on one request of a connection at a time. Some requests may wait at the broker, for example for data.
     If such a request has no response for a while, it counts as waiting, and gets no more of the broker's time.
 
     Args:
@@ -93,7 +93,7 @@ class ServiceClock:
         return self._served
 
     def begin(self, *, may_wait: bool, now_ns: int) -> Service:
-        """Begin the service of a request. The caller must call ``end`` with the result.
+        """Note that the broker begins to work on a request. The caller must pass the result to ``end``.
 
         Call this when the request was forwarded and the connection's earlier requests were answered. ``may_wait`` says
         whether the request may wait at the broker, for example for data.
@@ -115,7 +115,7 @@ class ServiceClock:
         return now_ns, self._clock_ns, ticket, self
 
     def end(self, service: Service, *, now_ns: int) -> ServiceTime:
-        """End the service of a request, and return its time.
+        """Note that the broker no longer works on a request. Return how long it took and how much of this was work.
 
         Call this when the response begins to arrive, or when it is certain that there will be no response.
         """
@@ -134,7 +134,10 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Stop serving each request that counts as waiting by now. Advances the clock to the start of its wait."""
+        """Note which requests wait by now, so that they get no more of the broker's time.
+
+        Advances the clock to each wait.
+        """
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
             ticket, waits_from_ns = next(iter(self._may_wait.items()))
@@ -149,7 +152,7 @@ class ServiceClock:
 
 
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
-    """Return the charge of a request in nanoseconds of a thread's time.
+    """Return how much thread time to charge for a request, in nanoseconds.
 
     The estimate is multiplied by ``scale``, which corrects it for the speed of the broker's machine.
     """

@@ -1,4 +1,4 @@
-"""Has the types for single rules that change while the proxy runs. None stands for a removed rule."""
+"""Types for changes of single rules while the proxy runs. In these, None stands for a removed rule."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -13,7 +13,7 @@ IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 
 
 class QuotaChanges(NamedTuple):
-    """The changed rules of users and client-ids, and the changed rules of addresses."""
+    """The changed rules of users and client-ids (``rules``), and those of IP addresses (``ips``)."""
 
     rules: RuleChanges
     ips: IpChanges

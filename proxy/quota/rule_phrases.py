@@ -1,4 +1,4 @@
-"""Describes in words why a rule does not apply, or when its limits change next."""
+"""Describes in words why a rule does not apply now, or when its limits will change."""
 
 from collections.abc import Iterator
 
@@ -9,14 +9,18 @@ from kafka_quota_proxy.config.term_values import written_instant
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
-    """Return why a rule does not apply now, and when it will apply again."""
+    """Return in words why a rule does not apply now, and when it will apply again. Call this only for such a rule."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return f"expired at {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"
 
 
 def upcoming_changes(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
-    """Yield one phrase each for the schedule, the ramp and the expiry of a rule that applies now."""
+    """Describe in words how the schedule, the ramp and the expiry of a rule change its limits.
+
+    Yields one phrase for each. The rule must apply now, with its own limits or with those for the times outside its
+    schedule.
+    """
     if rule.schedule is not None:
         next_ms = next_change_ms(rule.schedule, now_ms=now_ms)
         until = "" if next_ms is None else f" until {written_instant(next_ms)}"

@@ -1,4 +1,4 @@
-"""Keeps the rules that change with time: each rule's current limits, and the time of its next change.
+"""Finds out when the limits of rules change because of an expiry, a schedule or a ramp.
 
 All times are Unix time, which may go back when the clock of the machine is set.
 """
@@ -18,7 +18,10 @@ Rule = QuotaRule | IpRule
 
 
 class _Timed(NamedTuple):
-    """A rule, and its form ``current``, which applies until ``next_ms``, or for ever if ``next_ms`` is None."""
+    """A rule as it was written, and as it applies now (``current``, or None if it does not apply).
+
+    ``current`` holds until ``next_ms``, or for ever if ``next_ms`` is None.
+    """
 
     rule: Rule
     current: Rule | None
@@ -27,7 +30,7 @@ class _Timed(NamedTuple):
 
 
 class RuleSchedule(Generic[K]):
-    """Keeps the rules that change with time, each under a key."""
+    """The rules whose limits change with time, each under a key. The caller asks it which limits have changed."""
 
     def __init__(self, *, now_ms: int) -> None:
         self._as_of_ms = now_ms
@@ -41,11 +44,15 @@ class RuleSchedule(Generic[K]):
         return len(self._timed)
 
     def rules(self) -> dict[K, Rule]:
-        """Return all rules as they were passed to ``put``."""
+        """Return all rules whose limits change with time, as they were passed to ``put``."""
         return {key: timed.rule for key, timed in self._timed.items()}
 
     def put(self, key: K, rule: Rule | None, *, now_ms: int) -> Rule | None:
-        """Add or replace a rule, or remove it if ``rule`` is None. Return the rule with its current limits."""
+        """Add or replace a rule, or remove it if ``rule`` is None.
+
+        Return the rule with the limits that it has now, or None. A rule whose limits do not change with time is
+        returned, but not kept.
+        """
         if rule is None or not is_timed(rule):
             if self._timed.pop(key, None) is not None:
                 self._repeated.discard(key)
@@ -59,10 +66,10 @@ class RuleSchedule(Generic[K]):
         return self._heap[0][0] if self._heap else None
 
     def due(self, most: int, *, now_ms: int) -> dict[K, Rule | None]:
-        """Return the new form of each rule whose limits have changed, by key.
+        """Return each rule whose limits have changed since the last call, by key, with the limits that it has now.
 
-        The new form is None if the rule does not apply now. Checks at most ``most`` rules. The caller must
-        call this again while ``next_ms`` is not in the future.
+        The value is None if the rule does not apply now. Checks at most ``most`` rules. The caller must call this again
+        while ``next_ms`` is not in the future.
         """
         if now_ms < self._as_of_ms:
             # The clock was set back, so changes that were already made may be in the future again.
@@ -82,7 +89,7 @@ class RuleSchedule(Generic[K]):
         return changed
 
     def repeat_all(self) -> None:
-        """Make ``due`` return every rule once more, because its earlier results were lost."""
+        """Make ``due`` return every rule once more, because the caller could not apply the earlier results."""
         self._repeated.update(self._timed)
         self._make_all_due(self._as_of_ms)
 

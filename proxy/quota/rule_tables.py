@@ -1,4 +1,4 @@
-"""Keeps the rules of all kinds of quota, which all brokers of a proxy share.
+"""Contains the rules of all kinds of quota, which all brokers of a proxy share.
 
 Each broker has buckets of its own (``quota.broker``). After a change of the tables, every broker must apply the change
 before anything is charged.
@@ -18,7 +18,7 @@ _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
 
 class RuleTableChanges(NamedTuple):
-    """Says what each broker must apply after a change of rules.
+    """Contains what each broker must apply after rules were changed.
 
     Attributes:
         tables: For each kind of quota that has changed, the result of ``RuleTable.change``.
@@ -47,9 +47,9 @@ class RuleTables:
         self.addresses.update(config.ip_quotas)
 
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
-        """Change single rules. The names of entities in ``changes`` must be ``bounded``.
+        """Change single rules. Return what each broker must apply.
 
-        Of ``config``, only the static defaults are read.
+        The names of entities in ``changes`` must be ``bounded``. Of ``config``, only the static defaults are read.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -64,10 +64,10 @@ class RuleTables:
 
 
 def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
-    """Return the rules that set a limit of this kind.
+    """Return the rules of ``config`` that set a limit of this kind, including the static default.
 
-    A static default is a limit in the settings of old brokers. It becomes a rule for the default client-id (level 8 of
-    ``entity``), unless there is such a rule.
+    A static default is a limit in the settings of old brokers, such as ``quota.producer.default``. It becomes a rule
+    for the default client-id (level 8 of ``entity``), unless there is such a rule.
     """
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
     static = _static_default(config, kind)
@@ -77,7 +77,7 @@ def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]
 
 
 def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
-    """Return the static default as a rule for the default client-id, or None if the settings have none."""
+    """Return the static default of this kind as a rule for the default client-id, or None if there is none."""
     setting = kind.spec.static_default
     if setting is None:
         return None
@@ -88,7 +88,7 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules``, with a change that adds or removes the rule of the static default if necessary."""
+    """Return ``rules``, extended by a change that adds or removes the static default's rule if necessary."""
     source = kind.spec.static_default
     if source is None:
         return rules

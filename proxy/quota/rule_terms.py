@@ -1,4 +1,4 @@
-"""Computes the form of a rule at one instant: the rule as it is written, a rule with other limits, or no rule.
+"""Computes which limits a rule has at one instant: its own, others, or none because it does not apply.
 
 An expired rule does not apply. Outside its schedule, a rule has the limits of ``otherwise``, or does not apply if it
 has no ``otherwise``. A ramp applies only within the schedule. If a rule does not apply, the next of Kafka's eight
@@ -19,7 +19,7 @@ R = TypeVar("R", bound=QuotaRule | IpRule)
 
 
 def is_timed(rule: QuotaRule | IpRule) -> bool:
-    """Return whether the rule changes with time."""
+    """Return whether the limits of the rule change with time: whether it has an expiry, a schedule or a ramp."""
     return rule.expires_ms is not None or rule.schedule is not None or rule.ramp is not None
 
 
@@ -59,7 +59,7 @@ def next_change_ms(rule: QuotaRule | IpRule, *, now_ms: int) -> int | None:
 
 
 def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
-    """Return the limits of a rule by key."""
+    """Return the limits of a rule by quota key, such as ``producer_byte_rate``."""
     return dict(rule.limits)
 
 

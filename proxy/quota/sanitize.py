@@ -1,4 +1,4 @@
-"""Writes user names as Kafka writes them in its metrics."""
+"""Escapes user names as Kafka does in its metrics."""
 
 from urllib.parse import quote
 

@@ -1,4 +1,4 @@
-"""Computes the state that a bucket would have under enforcement, for a bucket that is only observed.
+"""Computes the state that a bucket would have under enforcement, for a bucket whose limit is only observed.
 
 Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow bucket is
 charged only for requests that enforcement would have forwarded. During a wait, enforcement would hold back one request
@@ -12,16 +12,16 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class ShadowBucket:
-    """A copy of a bucket, made at the first request over the limit. The copy is charged as if the limit were enforced.
+    """A copy of a bucket, made at its first request over the limit. The copy is charged as if the limit were enforced.
 
     Args:
         rate: The rate of the bucket after that request was charged.
-        tokens: The token bucket after that request was charged, or None if the bucket is not paced.
-        wait_ms: The wait that the request caused.
+        tokens: The token bucket after that request was charged, or None if the quota is not paced.
+        wait_ms: For how many ms the client would have to wait because of that request.
         now_ms: The time.
 
     Attributes:
-        requests: The number of requests of the bucket when the shadow bucket was last charged.
+        requests: The number of requests of the original bucket when the copy was last charged.
     """
 
     __slots__ = ("_blocked_until_ms", "_held_amount", "_rate", "_tokens", "requests")
@@ -35,9 +35,9 @@ class ShadowBucket:
         self.requests = 0
 
     def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
-        """Charge a request that the broker took ``took_ms`` to answer.
+        """Charge a request that the broker took ``took_ms`` to answer, if enforcement would have forwarded it.
 
-        Returns the waits above 0 that enforcement would have caused since the last call.
+        Return the waits in ms, without those of 0, that enforcement would have caused since the last call.
         """
         waits_ms = []
         held_charged_ms = self._blocked_until_ms + took_ms

@@ -1,8 +1,9 @@
-"""Keeps the buckets of clients for which a full table of buckets has no place.
+"""Keeps the buckets that clients share while the table of buckets is full.
 
-All such clients under one rule share a bucket. All such clients without a limit share another bucket. A full table is
-closed for a second, in which new clients share buckets. So the connections of one client use the same bucket. When the
-table opens again, all connections look up their buckets again.
+Clients that find no place in the table share one bucket for each rule, and one more if they have no limit. When the
+table is found full, it is closed to new clients for a second. Otherwise, a place that becomes free in between could
+split the connections of one client between a shared bucket and one of its own. When the table opens again, all
+connections look up their buckets again.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ _CLOSED_MS: Final = 1_000
 
 
 class SharedBuckets:
-    """The shared buckets of one kind of quota.
+    """The shared buckets of one kind of quota. Also decides when the full table is closed to new clients.
 
     Attributes:
         lookups: How many look-ups returned a shared bucket.
@@ -40,7 +41,7 @@ class SharedBuckets:
 
     @property
     def is_closed(self) -> bool:
-        """Whether new clients share buckets."""
+        """Whether the table is closed to new clients, so that they share buckets."""
         return self._closed_until_ms is not None
 
     def may_open(self, *, now_ms: int) -> bool:
@@ -48,17 +49,20 @@ class SharedBuckets:
         return self._closed_until_ms is None or now_ms >= self._closed_until_ms
 
     def close(self, *, now_ms: int) -> None:
-        """Close the table for a second, because it has no place. New clients then share buckets."""
+        """Close the table to new clients for a second, because it is full. They share buckets until it opens."""
         self._closed_until_ms = now_ms + _CLOSED_MS
 
     def open(self) -> None:
-        """Open the table, because it has a place. New clients then get buckets of their own."""
+        """Open the table to new clients, because it is no longer full. They get buckets of their own."""
         if self._closed_until_ms is not None:
             self._closed_until_ms = None
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket shared by all clients under ``rule``, or by those without a limit if ``rule`` is None."""
+        """Return the bucket that clients share under ``rule``, or without a limit if ``rule`` is None.
+
+        ``tags`` are those of one of these clients, and ``level`` is the level of ``rule``.
+        """
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
         bucket = self._by_rule.get(entity)
@@ -84,7 +88,7 @@ class SharedBuckets:
         return [bucket for _, bucket in expired]
 
     def absorb(self, other: "SharedBuckets", *, now_ms: int) -> None:
-        """Take over the buckets of ``other``. Two buckets of the same rule are merged."""
+        """Take over the shared buckets of ``other``. Two buckets for the same rule are merged."""
         for entity, bucket in other._by_rule.items():  # noqa: SLF001 - same class
             bucket.generation = 0
             own = self._by_rule.setdefault(entity, bucket)

@@ -21,7 +21,7 @@ def throttle_time_ms(*, byte_rate: float, byte_rate_limit: float, window_ms: int
 
 
 def wait_for_tokens_ms(*, tokens: float, byte_rate_limit: float) -> int:
-    """Return how many ms a token bucket needs until its tokens are not negative, at most ``MAX_THROTTLE_TIME_MS``.
+    """Return after how many ms the tokens of a token bucket are no longer negative, at most ``MAX_THROTTLE_TIME_MS``.
 
     Source: ``ControllerMutationQuotaManager.throttleTimeMs``.
     """

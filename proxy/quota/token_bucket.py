@@ -1,12 +1,15 @@
-"""Implements ``shaping: paced`` with a token bucket, which spreads the bytes of a client evenly over time.
+"""Limits a rate with a token bucket, which spreads the usage of a client evenly over time.
 
-Kafka uses the same arithmetic (``TokenBucket``) for controller mutations. Its byte quotas take the mean over eleven
-seconds, so a fast client sends eleven seconds' worth of bytes at once, and must then wait.
+The setting ``shaping: paced`` uses it for all quotas. Kafka uses the same arithmetic (``TokenBucket``) for controller
+mutations only. Kafka's byte quotas limit the mean rate over eleven seconds, so a fast client sends eleven seconds'
+worth of bytes at once, and must then wait.
 """
 
 
 class TokenBucket:
-    """A token bucket. Each token allows one byte. A negative number of tokens means that the client must wait.
+    """A token bucket. Each token allows one byte, or one unit of another quota.
+
+    If the tokens are negative, the client waits.
 
     Args:
         burst_ms: For how many milliseconds an idle client saves up tokens. It is above 0.
@@ -24,7 +27,7 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def copy(self) -> "TokenBucket":
-        """Return a copy."""
+        """Return a copy of this token bucket."""
         other = TokenBucket(burst_ms=self.burst_ms, byte_rate_limit=0.0, now_ms=self._last_ms)
         other._tokens = self._tokens
         return other
@@ -53,7 +56,7 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def full_at_ms(self, *, byte_rate_limit: float) -> float:
-        """Return the time when the token bucket is full if no more tokens are taken."""
+        """Return the time at which the token bucket will be full if no more tokens are taken."""
         missing = self.burst_ms / 1000 * byte_rate_limit - self._tokens
         return self._last_ms + max(0.0, missing) / byte_rate_limit * 1000
 

@@ -1,8 +1,8 @@
 """Writes the usage log, which says how much of each quota was used in each interval, to files and to a Kafka topic.
 
-* ``record``    defines a record and encodes it
+* ``record``    defines and encodes a record of the log
 * ``timeline``  determines when each interval starts, even if the wall clock steps
-* ``meter``     turns the quotas' counters into records
+* ``meter``     turns the counters of quotas into records
 * ``segments``  writes to files, and removes the oldest files
 * ``topic``     writes to a Kafka topic (imported only if a topic is configured)
 * ``sink``      queues records for the files or the topic, and writes them in a thread

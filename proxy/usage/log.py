@@ -1,4 +1,7 @@
-"""Reads the counters of quotas at the end of each interval, and passes the records of the usage log to the sinks."""
+"""Reads the counters of quotas at the end of each interval, and passes the records of the usage log to the sinks.
+
+A sink writes the records to files or to a Kafka topic, in a thread of its own.
+"""
 
 import asyncio
 import logging
@@ -26,9 +29,9 @@ _LOOK_S: Final = 0.01
 
 
 class UsageLogger:
-    """Writes the usage log of a proxy, between ``start`` and ``stop``.
+    """Writes the usage log of a proxy, between the calls of ``start`` and ``stop``.
 
-    ``brokers`` and ``replicas`` are called at the end of each interval, and return the counters to read.
+    ``brokers`` and ``replicas`` are called at the end of each interval, and return the quotas whose counters are read.
     """
 
     def __init__(
@@ -54,7 +57,10 @@ class UsageLogger:
             sink.start()
 
     async def run(self) -> None:
-        """Log intervals until cancelled. An interval ends when the wall clock is at a multiple of its length."""
+        """Log the usage of each interval, until cancelled.
+
+        An interval ends when the wall clock is at a multiple of its length.
+        """
         while True:
             await asyncio.sleep(_until_end_ms(_wall_ms(), self._interval_ms) / 1_000)
             if not self._may_read():
@@ -69,7 +75,7 @@ class UsageLogger:
                 report(error, "could not close an interval of the usage log; its usage will be in a later interval")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log the use up to now. Wait until it is written, ``STOP_TIMEOUT_S`` has passed, or ``hurry`` is set."""
+        """Log the usage up to now. Wait until it is written, ``STOP_TIMEOUT_S`` has passed, or ``hurry`` is set."""
         self._may_read()
         for batch in self._read():
             if batch is not None:
@@ -87,7 +93,10 @@ class UsageLogger:
             sink.join(0)
 
     def _may_read(self) -> bool:
-        """Return whether every sink is ready and has room. If not, the current interval is extended."""
+        """Return whether every sink is ready and has room for more records.
+
+        If not, the current interval is extended.
+        """
         if not self._is_ready:
             known = [sink.last_start_ms for sink in self.sinks]
             if None not in known:
@@ -120,7 +129,7 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return the logger for the section ``usage_log`` of the configuration file; None if there is no such section."""
+    """Return the logger that ``config`` describes, or None if it has no section ``usage_log``."""
     settings = config.usage_log
     if settings is None:
         return None
@@ -137,13 +146,19 @@ def usage_log(
 
 
 def proxy_name(config: ProxyConfig) -> str:
-    """Return the name of this proxy. By default it consists of the host name and the port of the first listener."""
+    """Return the name of this proxy in the usage log.
+
+    If none is configured, it consists of the host name and the port of the first listener.
+    """
     given = config.usage_log.proxy if config.usage_log is not None else None
     return given or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
 
 
 def _until_end_ms(wall_ms: int, interval_ms: int) -> int:
-    """Return the time until the wall clock is at a multiple of ``interval_ms``. Skip a multiple that is very near."""
+    """Return after how many ms the wall clock is at a multiple of ``interval_ms``.
+
+    Skip a multiple that is very near.
+    """
     left_ms = interval_ms - wall_ms % interval_ms
     # Otherwise a timer that fires slightly early would be followed by a very short interval.
     return left_ms if left_ms > interval_ms // 10 else left_ms + interval_ms

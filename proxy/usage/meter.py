@@ -1,7 +1,7 @@
-"""Turns the counters of quotas into records of the use of each bucket in an interval.
+"""Turns the counters of quotas into records that say how much of each quota was used in an interval.
 
-A bucket holds the usage of one user, one client-id, or both together, for one kind of quota. Its use in an interval is
-the difference between a counter and the last reading of the counter (``logged``). A bucket that was removed stays in
+A bucket counts the usage of one user, one client-id, or both together, for one kind of quota. Its usage in an interval
+is the difference between its counters now and at the last reading (``logged``). A bucket that was removed stays in
 ``DepartedBuckets`` until it is read.
 """
 
@@ -32,7 +32,7 @@ _BATCH: Final = 1_000
 
 
 class MeteredBroker(NamedTuple):
-    """The client quotas of one broker, with their counters."""
+    """The quotas of one broker whose counters the meter reads."""
 
     node_id: int | None  # None while unknown; several entries may have one id
     quotas: BrokerQuotas
@@ -40,7 +40,7 @@ class MeteredBroker(NamedTuple):
 
 
 class MeteredReplicas(NamedTuple):
-    """One limit on replication traffic, with its counters."""
+    """One limit on replication traffic whose counters the meter reads."""
 
     kind: str
     node_id: int | None
@@ -48,7 +48,7 @@ class MeteredReplicas(NamedTuple):
 
 
 class Meter:
-    """Reads all counters of a proxy at the end of each interval."""
+    """Reads all counters of a proxy at the end of each interval, and turns them into records."""
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -60,8 +60,8 @@ class Meter:
     ) -> Iterator[Batch | None]:
         """End the interval, and yield its records in batches.
 
-        While it reads the counters, it yields None after each step, so that the event loop can serve clients in
-        between. If the caller abandons the iterator, the remaining records become part of the next interval.
+        The counters are read in steps. After each step, this yields None, so that the caller can let the event loop
+        serve clients. If the caller abandons the iterator, the remaining records become part of the next interval.
         """
         for one in replicas:
             self._add_replicas(one)
@@ -166,13 +166,16 @@ class Meter:
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
-        """Add a record to the interval. Records with the same key are added up."""
+        """Add a record to the interval. If there is a record with the same key, the two are added up."""
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)
 
 
 def _waits(moved: UsageTotals) -> tuple[int, int]:
-    """Return the number and throttle time of requests that were throttled, or would have been under enforcement."""
+    """Return how many requests were throttled, and for how many ms.
+
+    This includes requests that enforcement would have throttled.
+    """
     return (
         moved.throttled_requests + moved.observed_throttled_requests,
         moved.throttle_time_ms + moved.observed_throttle_time_ms,
