@@ -2,9 +2,9 @@
 
 ``VegasLimit`` finds the limit in the way in which TCP Vegas finds a window (Brakmo and Peterson, 1995; ``VegasLimit``
 of Netflix's concurrency-limits). Suppose that L requests are in flight, and that each takes the time R, but would take
-only the time B if no request had to wait at the broker. Then the broker works on L * B / R requests, and all others, L
-* (1 - B / R) requests, wait in a queue at the broker. L, which is the limit, grows while fewer than alpha requests wait
-there, and shrinks while more than beta do. So L settles where the broker is fully used and few requests wait there.
+only the time B if no request had to wait at the broker. Then the broker works on L * B / R requests, and the others,
+which are L * (1 - B / R), wait in a queue at the broker. L, which is the limit, grows while fewer than alpha requests
+wait there, and shrinks while more than beta do. So L settles where the broker is fully used and few requests wait.
 
 Unlike TCP segments, requests differ from each other. So this module differs from TCP Vegas in three points:
 
