@@ -71,9 +71,8 @@ class Bucket(EntityUsage):
             room: The amount that the limit allows in the shortest window over which a rate is measured.
             burst_ms: For how many milliseconds an idle client saves up unused quota, or None if the quota is not paced.
             pacer_ms: For how many milliseconds an idle client saves up unused quota in the token bucket that spreads
-                fetches
-            over time, or None if there is no such token bucket. With sampled windows alone, clients could fetch a
-            window's worth of bytes at once.
+                fetches over time, or None if there is no such token bucket. With sampled windows alone, clients could
+                fetch a window's worth of bytes at once.
             longest_wait_ms: The longest wait that ``charge`` returns.
             max_throttle_time_ms: The longest throttle time that a response tells a client.
             now_ms: The time.

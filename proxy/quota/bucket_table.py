@@ -4,7 +4,7 @@ A holder of a bucket is a connection that keeps the bucket and charges it withou
 bucket that has had no holder for the longest time. It never evicts these buckets:
 
 * A bucket with a holder. Otherwise the next connection of the same client would get a second bucket, and the client
-would have two quotas.
+  would have two quotas.
 * A bucket with requests in flight, or over its limit.
 * A bucket with a rule of its own, which is a rule without ``<default>``. Such buckets do not count towards the bound.
 
@@ -46,8 +46,7 @@ class BucketTable(Generic[_T]):
     Args:
         max_buckets: The most buckets that the table contains, not counting buckets with rules of their own.
         owes_until_ms: Called with a bucket and the time. Returns the time until which clients owe an amount to the
-            bucket,
-        or a past time if they owe nothing.
+            bucket, or a past time if they owe nothing.
         is_named: Returns whether the bucket with these tags has a rule of its own.
         on_removed: Called with each bucket that leaves the table.
     """

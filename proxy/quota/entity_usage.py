@@ -45,8 +45,7 @@ class ThrottleTotals:
     Attributes:
         average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
         shadow: The state that an observed bucket would have under enforcement. It is None until the bucket first
-            exceeds
-        its limit.
+            exceeds its limit.
     """
 
     requests: int = 0

@@ -33,8 +33,8 @@ class BrokerLines:
     """All the lines at one broker that have waiting requests.
 
     Attributes:
-        wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default
-        it appends the connection to ``woken``.
+        wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default it
+            appends the connection to ``woken``.
     """
 
     __slots__ = ("_lines", "wake", "woken")

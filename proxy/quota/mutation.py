@@ -4,9 +4,9 @@ The *permits* of a topic are the number of partitions that a request creates, ad
 quota while the tokens of its token bucket are negative.
 
 * A strict quota applies to versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
-then recorded. So topics are accepted until the tokens are negative, and then refused.
+  then recorded. So topics are accepted until the tokens are negative, and then refused.
 * A permissive quota applies to older versions. All topics are recorded, and the client must wait until its tokens are
-no longer negative.
+  no longer negative.
 
 A request to delete topics or to add partitions does not say how many partitions the topics have. Before such a request
 is forwarded, the cluster is asked for these numbers (``uncounted_topics``). All topics are recorded before the broker
@@ -50,8 +50,8 @@ class MutationDecision:
         is_strict: Whether topics may be refused.
         permits: The permits of each topic that is forwarded, in the order of the request.
         refused: The topics that are not forwarded to the broker.
-        missing: The permits of topics that do not exist, according to the cluster. They are charged only if the
-        change succeeds, because a topic may be too new to be known.
+        missing: The permits of topics that do not exist, according to the cluster. They are charged only if the change
+            succeeds, because a topic may be too new to be known.
     """
 
     is_strict: bool

@@ -3,9 +3,9 @@
 A fetch is forwarded while two measures allow it:
 
 * Kafka's measure is the ``SimpleRate`` of all charged bytes, which must not be above the limit (``isQuotaExceeded``).
-After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
+  After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
 * A token bucket must have tokens left. Tokens are taken only for the bytes of replicas that lag. An idle token bucket
-saves up a quarter of a second's worth of bytes, so that late fetches do not keep the rate below the limit.
+  saves up a quarter of a second's worth of bytes, so that late fetches do not keep the rate below the limit.
 
 A fetch reserves the expected bytes of its response, so that several followers do not use the same unused bytes of the
 limit. If the limit has no room for a follower, the follower waits in a line. The follower that was served longest ago
