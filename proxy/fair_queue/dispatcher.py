@@ -27,7 +27,7 @@ _NO_BOUND: Final = 2**31 - 1
 
 
 class State(Enum):
-    """What a ticket is doing: whether it has a request, waits for a slot, or has one."""
+    """What a ticket is doing: it has no request, waits for a slot, has a slot, or has given its slot back early."""
 
     IDLE = auto()  # it has no request
     WAITING = auto()  # it is queued, or waits for room in the queue
@@ -230,7 +230,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
-        """Return the tickets that waited and have received a slot since the last call, in the order of the slots."""
+        """Return the tickets that waited and have received a slot since the last call, in order of receipt."""
         if not self._granted:
             return []
         granted = list(self._granted)

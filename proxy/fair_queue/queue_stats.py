@@ -1,4 +1,4 @@
-"""The counters of a listener's fair call queue, which the metrics read."""
+"""Counters of a listener's fair call queue, which are published as metrics."""
 
 from typing import Final
 
@@ -13,7 +13,8 @@ class QueueStats:
 
     Attributes:
         served: Three sums for each level: the number of responses, the microseconds in the queue, and the microseconds
-            at the broker. The last does not include the time in which a broker waits for data or group members.
+            at the broker. For requests that wait at the broker for data or for group members, the last sum contains
+            only the estimated time of work.
         refused: The number of refused requests by level, API key and kind of refusal.
         passed_by: The number of requests that were forwarded without a slot, by API key.
         parked: The number of requests that gave their slot back before the response, by API key.

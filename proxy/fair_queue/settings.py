@@ -85,9 +85,9 @@ def limit(settings: FairCallQueue) -> Limit:
 def identities(settings: FairCallQueue) -> Identify:
     """Return the function that determines the identity to which the cost of a request is charged.
 
-    An identity is a user, or a user with a client-id, or whatever the operator's own function returns. Principals that
-    the configuration folds into one user share an identity. By default, a client without a login is identified by its
-    client-id and its host, because it may claim any client-id.
+    An identity is a user, a user with a client-id, or whatever a function that the operator has configured returns.
+    Principals that the configuration folds into one user share an identity. Without such a function, a client without a
+    login is identified by its client-id and its host, because it may claim any client-id.
 
     Raises:
         ValueError: If the configuration names a function that cannot be imported.

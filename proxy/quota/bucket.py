@@ -309,7 +309,7 @@ class Bucket(EntityUsage):
     def fetch_cap(self, room: float) -> int:
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
 
-        A fetch may ask for ``BucketBounds.least_fetch`` even if the limit is used up, because a client that fetches
+        A fetch may ask for ``BucketBounds.least_fetch`` even if the limit is used up. Otherwise a client that fetches
         single batches would get less than its quota. No fetch may ask for more than the connection's share of the bytes
         that the limit allows at once, because the broker may answer the fetches of all connections at the same moment.
         While requests wait in the line, the result is 1, for which a broker sends a single batch.

@@ -32,10 +32,11 @@ class BucketBounds:
 def bucket_bounds(
     limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
 ) -> BucketBounds:
-    """Return the bounds of a bucket. Buckets with the same limit share one object, which saves a tenth of their memory.
+    """Return the bounds that follow from ``limit``.
 
-    ``room`` is the amount that the limit allows at once. ``saved_ms`` is for how many milliseconds an idle client saves
-    up unused quota. If ``saved_ms`` is None, the client saves up ``room``.
+    Buckets with the same limit share one object, which saves a tenth of their memory. ``room`` is the amount that the
+    limit allows at once. ``saved_ms`` is for how many milliseconds an idle client saves up unused quota. If
+    ``saved_ms`` is None, the client saves up ``room``.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

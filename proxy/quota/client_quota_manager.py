@@ -28,10 +28,10 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 
 
 class DepartedBuckets:
-    """Keeps evicted and expired buckets until the usage log has read what it has not read of their usage.
+    """Keeps evicted and expired buckets until the usage log has read the rest of their usage.
 
     The number of kept buckets is bounded, but a bucket that is still in use is always kept. ``other`` is the total
-    usage of the buckets that were not kept.
+    usage of the buckets that were not kept, as far as the usage log has not read it.
     """
 
     def __init__(self, max_buckets: int = MAX_DEPARTED) -> None:

@@ -276,9 +276,9 @@ class ConnectionQuotas:
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:
-        """Record a connection in ``rate``. Return the throttle time in ms, or 0 within ``limit``.
+        """Record a connection in ``rate``.
 
-        It is at most one window.
+        Return the throttle time in ms, at most one window, or 0 within ``limit``.
         """
         rate.record(1, now_ms=now_ms)
         if limit >= UNLIMITED_RATE:
@@ -292,10 +292,10 @@ class ConnectionQuotas:
         return min(wait_ms, self.window_ms)
 
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
-        """Record a connection of an address. Return the throttle time in ms, or 0 within the limit.
+        """Record a connection of an address. Return the throttle time in ms, at most one window, or 0 within the limit.
 
-        It is at most one window. If ``is_taken_back``, a connection over the limit is not counted in the rate of the
-        address, because the caller refuses it.
+        If ``is_taken_back``, a connection over the limit does not count in the rate of the address, because the caller
+        refuses it.
         """
         host = canonical(host)
         limit = self.limits.of(host)

@@ -38,7 +38,7 @@ class Level(NamedTuple):
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
         """Return the user and client-id of the rule that is looked up at this level for a client's user and client-id.
 
-        Each of the two is the client's own name, ``<default>``, or None if the rules of this level do not have it.
+        Each of the two is the client's own name, ``<default>``, or None if rules of this level do not contain it.
         """
         return _name(self.user, user), _name(self.client_id, client_id)
 
@@ -232,9 +232,9 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket of a user and client-id, and the rule and the limit that apply.
+        """Return the bucket of a user and client-id, and the rule and the limit that apply to it.
 
-        The arguments are as in ``tags``.
+        The arguments have the same meanings as those of ``tags``.
         """
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
@@ -255,7 +255,7 @@ class RuleTable:
         return None
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
-        """Return the rule of each of the eight levels for a user and client-id, and why it does or does not apply."""
+        """Return each level's rule for a user and client-id, and why this rule does or does not apply."""
         user, client_id = bounded(user), bounded(client_id)
         winner = self.resolve(user=user, client_id=client_id)
         return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)

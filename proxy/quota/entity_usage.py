@@ -119,7 +119,7 @@ class EntityUsage:
 
     @property
     def used_s(self) -> float:
-        """The usage in seconds of the limit. It grows by 1 per second while an entity uses its whole limit."""
+        """The usage divided by the limit, in seconds. It grows by 1 per second while an entity uses its whole limit."""
         before_s, amount_before, limit = self._used
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 

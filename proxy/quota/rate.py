@@ -246,7 +246,7 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate that is measured over at least one window, and not N - 1 as ``Rate`` (Kafka's ``SimpleRate``)."""
+    """A rate over at least one window, where ``Rate`` uses at least N - 1 windows (Kafka's ``SimpleRate``)."""
 
     __slots__ = ()
 
@@ -285,7 +285,7 @@ class Average:
         self._slots: tuple[tuple[int, int, int, int], ...] = ()
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Add one value to those whose mean is computed."""
+        """Include one value in the mean."""
         slots = self._slots
         if slots and now_ms - slots[-1][0] < self._WINDOW_MS:
             start_ms, _, total, count = slots[-1]

@@ -89,7 +89,7 @@ class ReplicationQuota:
         self._line.clear()  # Each place is kept for a time that depends on the old limit. It may be very long.
 
     def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
-        """Take over the measured bytes of ``other``, under which no more fetches are forwarded at the same broker.
+        """Take over the measured bytes of ``other``, a quota of the same broker that is no longer used for new fetches.
 
         Fetches that are still in flight under ``other`` settle their reservations there, but record their bytes here.
         """
@@ -128,7 +128,7 @@ class ReplicationQuota:
     def room_at_ms(self, *, now_ms: int) -> int:
         """Return the earliest time at which a fetch may be forwarded, or ``now_ms`` if that is possible now.
 
-        The caller must check again at the returned time, because other fetches may use the limit before.
+        The caller must check again at the returned time, because other fetches may be forwarded before.
         """
         limit = self.limit
         if limit is None:
@@ -155,7 +155,7 @@ class ReplicationQuota:
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many waiters come before ``waiter``, which may be in the line or not.
+        """Return how many waiters come before ``waiter``, whether or not it is in the line itself.
 
         Removes waiters that missed their turn.
         """

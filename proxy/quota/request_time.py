@@ -136,7 +136,7 @@ class ServiceClock:
     def _let_wait(self, now_ns: int) -> None:
         """Note which requests wait by now, so that they get no more of the broker's time.
 
-        Advances the clock to each wait.
+        Advances the clock to the start of each wait.
         """
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
