@@ -276,7 +276,7 @@ def _cased(character: str, flags: _Flags) -> str:
 
 
 def _character_range(first: str, last: str, flags: _Flags) -> str:
-    """Return a range of characters for use within brackets. Under ``(?i)``, it has ASCII letters in both cases."""
+    """Return a range of characters for use within brackets. Under ``(?i)``, it contains ASCII letters in both cases."""
     members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
     for letters in ("az", "AZ") if "i" in flags else ():
         low, high = max(first, letters[0]), min(last, letters[1])

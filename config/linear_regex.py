@@ -40,7 +40,7 @@ def compile_linear(pattern: str) -> Pattern:
 
 
 def match_whole(pattern: Pattern, name: str) -> Match | None:
-    """Match a whole name. Returns None if it does not match, is too long, or has an unpaired surrogate."""
+    """Match a whole name. Return None if it does not match, is too long, or contains an unpaired surrogate."""
     if len(name) > MAX_NAME_LENGTH:
         return None
     try:
@@ -50,7 +50,7 @@ def match_whole(pattern: Pattern, name: str) -> Match | None:
 
 
 def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    r"""Return the parts of a replacement, which are literal texts and numbers of groups.
+    r"""Split the replacement text of a rule into parts, which are literal texts and numbers of groups.
 
     ``\1``, ``\g<1>`` and ``\g<name>`` stand for groups of the pattern. Raises LinearRegexError if there is no such
     group, and for any other use of a backslash.
@@ -68,7 +68,7 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return a replacement with the text that each group matched. A group that did not match is empty."""
+    """Return the text of a replacement in which each group is what it matched. A group that did not match is empty."""
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 
 

@@ -23,7 +23,7 @@ _ASKING: Final = (ClientAuth.REQUIRED.value, ClientAuth.REQUESTED.value)
 
 
 def check_listeners(file: UncheckedFile) -> None:
-    """Report every fault of ``listeners`` that concerns more than one key."""
+    """Report every fault of ``listeners`` that concerns more than one key or more than one listener."""
     _check_names(file)
     _check_binds(file)
     for at, listener in file.elements("listeners"):
@@ -77,7 +77,10 @@ def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
 
 
 def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: dict[str, object]) -> None:
-    """Report listeners with both or none of ``upstream`` and ``bootstrap_servers``, and keys that do not fit these."""
+    """Report a listener that has both or neither of ``upstream`` and ``bootstrap_servers``.
+
+    Also report keys that are missing or have no use with the given one.
+    """
     if "bootstrap_servers" not in listener:
         if "upstream" not in listener:
             message = "is missing; write the address of the broker, such as 127.0.0.1:19092, or give bootstrap_servers"
@@ -98,7 +101,7 @@ def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: di
 
 
 def _check_broker_ports(file: UncheckedFile) -> None:
-    """Report ports that a listener reserves for brokers and that another listener or the admin port uses as well."""
+    """Report ports that a listener reserves for brokers although another listener or the admin port uses them."""
     taken = [(bind.host, bind.port, bind.port, file.line(location)) for location, bind in _binds(file)]
     for at, listener in file.elements("listeners"):
         bind, location = address_of(listener.get("bind")), (*at, "broker_ports")

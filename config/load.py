@@ -1,4 +1,4 @@
-"""Loads the configuration file, which gives either a valid configuration or an error that lists every fault."""
+"""Loads the configuration file. The result is a valid configuration, or an error that lists every fault."""
 
 import gc
 import hashlib
@@ -26,7 +26,10 @@ from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A valid configuration. ``hash`` is the first 16 hexadecimal digits of the SHA-256 of the file's bytes."""
+    """A valid configuration with the warnings about it.
+
+    ``hash`` is the first 16 hexadecimal digits of the SHA-256 of the file's bytes.
+    """
 
     config: ProxyConfig
     warnings: tuple[Fault, ...]
@@ -59,7 +62,10 @@ def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check the bytes of a configuration file as ``load`` does, but do no I/O and do not report expired rules."""
+    """Check the bytes of a configuration file as ``load`` does, but without any I/O.
+
+    Rules that have expired are not reported, and the files that the configuration names are not checked.
+    """
     return _load(data, file=file, reads_files=False, now=None)
 
 
@@ -111,7 +117,7 @@ def _decoded(data: bytes, file: str) -> str:
 
 
 def _config(given: dict[str, Any]) -> ProxyConfig:
-    """Make the configuration from the values of the top-level keys. Missing keys have the model's defaults."""
+    """Create the configuration from the values of the top-level keys. Missing keys have the model's defaults."""
     for_all = given.pop("fair_call_queue", None)
     rules = given.pop("quotas", ())
     principals = given.pop("principals", Principals())

@@ -1,4 +1,4 @@
-"""The operator's configuration file as frozen dataclasses, which ``config.load`` makes from YAML.
+"""Defines the operator's configuration file as frozen dataclasses, which ``config.load`` creates from YAML.
 
 Times are stored in whole milliseconds, sizes in whole bytes and rates in bytes per second.
 """
@@ -52,7 +52,7 @@ class Enforcement(Enum):
 
 
 class Shaping(Enum):
-    """How the rate of a client is measured."""
+    """How the rate of a client is measured. This determines whether throttled traffic is even or comes in bursts."""
 
     SAMPLED = "sampled"  # exactly as Kafka does, with a Rate over several windows
     PACED = "paced"  # with a token bucket, so that traffic is even from second to second
@@ -96,7 +96,10 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyProtocol:
-    """Settings of a listener whose connections begin with a PROXY protocol header, which has the client's address."""
+    """The settings of a listener whose connections begin with a PROXY protocol header.
+
+    The header contains the address of the client, and is usually sent by a load balancer in front of the proxy.
+    """
 
     sources: tuple[IPv4Network | IPv6Network, ...] = ()  # networks that may connect; if empty, any may
 
@@ -178,7 +181,7 @@ class QuotaRule:
         source: str = "",
         **limit_of_key: float | None,
     ) -> None:
-        """Make a rule. Limits are given in ``limits`` or by name, as in ``producer_byte_rate=1000.0``."""
+        """Create a rule. Limits are given in ``limits`` or by name, as in ``producer_byte_rate=1000.0``."""
         if limit_of_key:
             unknown = limit_of_key.keys() - set(CLIENT_LIMIT_KEYS)
             if unknown:
@@ -213,15 +216,16 @@ class IpRule:
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The only limit of the rule, by its key."""
+        """The rule's only limit by its key, in the form of ``QuotaRule.limits``."""
         return {CONNECTION_CREATION_RATE: self.connection_creation_rate}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminClient:
-    """Settings of a Kafka client that the proxy itself runs, to read the cluster's state or to use a topic.
+    """The settings of a Kafka client that the proxy itself runs, to read the cluster's state or to use a topic.
 
-    Files are paths of PEM files. A relative path starts from the working directory.
+    The ``ssl_`` files are PEM files. ``config.load`` has joined relative paths with the directory of the configuration
+    file.
     """
 
     bootstrap_servers: tuple[Address, ...] = ()  # empty: the upstreams of the inter_broker listeners
@@ -237,7 +241,7 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A limit on the replication traffic between brokers. All matching pairs of leader and follower share it.
+    """A limit on the replication traffic that all matching pairs of leader and follower share.
 
     At least one of the four fields for node ids and racks is set. A field that is None matches any broker.
     """
@@ -295,7 +299,10 @@ class UsageLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFrom:
-    """A Kafka topic with the quota rules for all proxies, and with each proxy's share (``config.quota_record``)."""
+    """A Kafka topic that contains the quota rules for all proxies, and the share of limits that each proxy has.
+
+    ``config.quota_record`` defines the format of its records.
+    """
 
     topic: str = "kafka-quota-store"
     client: AdminClient = field(default_factory=AdminClient)
@@ -329,7 +336,7 @@ class Store:
 
     @property
     def path(self) -> str | None:
-        """The directory of the files, or None if there is none. The copy of a topic is in a subdirectory."""
+        """The directory of the store's files, or None if it has none. The copy of a topic is in a subdirectory."""
         if self.directory is None or self.topic is None:
             return self.directory
         return f"{self.directory}/{self.topic.topic}"
@@ -358,7 +365,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProxyConfig:
-    """The whole configuration."""
+    """The whole configuration of a proxy process."""
 
     listeners: tuple[Listener, ...]
     upstream_bind: str | None = None  # the local IP address of connections to brokers; None: any

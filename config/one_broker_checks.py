@@ -1,7 +1,7 @@
 """Warns of listeners that may lead to the same broker under different addresses.
 
-The clients of such listeners share the quotas at the broker. The running proxy finds this out from the brokers, but
-this check warns before the start.
+If they do, their clients share the quotas at that broker. The running proxy finds this out from the brokers, but this
+check warns before the start.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,8 +25,8 @@ class _Upstream(NamedTuple):
 def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
     """Warn of each listener that may lead to the same broker as a listener before it in the file.
 
-    ``hosts`` has the IP addresses of host names. Without ``hosts``, host names are compared as texts. With ``hosts``,
-    the only warnings are for hosts that have different names and a common IP address.
+    ``hosts`` maps host names to their IP addresses. Without ``hosts``, host names are compared as texts. With
+    ``hosts``, only hosts with different names and a common IP address are warned of.
     """
     before: list[_Upstream] = []
     for upstream in _upstreams(file):
@@ -39,7 +39,10 @@ def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]
 
 
 def hosts_to_find(file: UncheckedFile) -> frozenset[str]:
-    """Return the host names to look up, which are those that occur with the same port as another host name."""
+    """Return the host names to look up for ``check_one_broker``.
+
+    They are those that appear with the same port as another host name.
+    """
     by_port: dict[int, set[str]] = {}
     for upstream in _upstreams(file):
         for server in upstream.servers:
@@ -81,6 +84,6 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 
 def _spellings(host: str) -> set[str]:
-    """Return the names by which a host is compared. All names of this machine have one of them in common."""
+    """Return the names of a host for comparisons. Names such as ``localhost`` and ``127.0.0.1`` have a common one."""
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

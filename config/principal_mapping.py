@@ -44,7 +44,7 @@ class LetterCase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRule:
-    """One mapping rule. If ``pattern`` is None, it is ``DEFAULT``, and the user is the whole distinguished name."""
+    """A mapping rule. If ``pattern`` is None, the rule is ``DEFAULT``: the user is the whole distinguished name."""
 
     source: str  # as written
     pattern: Pattern | None = None  # the Java pattern, translated to RE2
@@ -99,7 +99,7 @@ def _rule(source: str) -> MappingRule:
 
 
 def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    """Read a replacement as Java's ``Matcher.appendReplacement`` does, and return its texts and numbers of groups."""
+    """Split a replacement into literal texts and numbers of groups, as ``Matcher.appendReplacement`` of Java does."""
     text = _with_literal_back_references(text, pattern.groups)
     parts: list[str | int] = []
     literal = ""

@@ -1,4 +1,4 @@
-"""Settings that say which users share a bucket, which users are exempt from quotas, and which users have rights."""
+"""The settings about users: which of them share a bucket, are exempt from quotas, are brokers, or may change quotas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ UNKNOWN: Final = "UNKNOWN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """A rule by which all users with a name that matches ``match`` share the bucket of the user ``to``."""
+    """A rule that charges all users whose names match ``match`` to the bucket of the user ``to``."""
 
     match: str  # a regular expression, which must match the whole name
     to: str  # the name to charge, with \1 for what the first group matched
@@ -21,7 +21,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principals:
-    """Settings about users. A user is given by the name of its principal, without Kafka's prefix ``User:``."""
+    """The settings about users. A user is given by the name of its principal, without Kafka's prefix ``User:``."""
 
     fold: tuple[Fold, ...] = ()
     exempt: frozenset[str] = frozenset()

@@ -1,4 +1,8 @@
-"""Checks ``quotas`` for mixed-up keys of IP rules and client rules, entities with two rules, and expired rules."""
+"""Checks ``quotas`` for faults that concern more than one key.
+
+Such faults are keys that do not fit together, as a rule limits either an IP address or clients, and entities with two
+rules. The module also warns of expired rules and of byte rates that seem to lack a unit.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,7 +23,7 @@ _OF_CLIENTS: Final = frozenset({"user", "client-id", *CLIENT_LIMIT_KEYS, "enforc
 
 
 def check_quotas(file: UncheckedFile) -> None:
-    """Report faults of ``quotas`` that concern more than one key, and byte rates that seem to lack a unit."""
+    """Report faults of ``quotas`` that concern more than one key, and warn of byte rates that seem to lack a unit."""
     for at, rule in file.elements("quotas"):
         _check_ip_rule(file, at, rule)
     _check_entities(file)
@@ -60,7 +64,10 @@ def _check_entities(file: UncheckedFile) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return those of ``user`` and ``client-id`` that a rule has. None if it has neither, or if one is not valid."""
+    """Return the ``user`` and the ``client-id`` of a rule, without the one that it lacks.
+
+    Return None if it has neither, or if one of them is not valid.
+    """
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None
 

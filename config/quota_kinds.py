@@ -1,7 +1,7 @@
 """The table of all kinds of quota, which has one row for each kind, such as ``producer_byte_rate``.
 
-A row says how limits of its kind are written, named and shown. To add a kind, write a row, and a module that charges
-clients.
+A row says how limits of its kind are written, named and shown. To add a kind, add a row, and write a module that
+charges clients.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +62,8 @@ def _counted(words: str) -> Callable[[float], str]:
 class Counter:
     """A counter ``kafka_quota_proxy_NAME_total`` in ``/metrics``, which sums up what was charged to a kind of quota.
 
-    ``recorded_per_unit`` is how much of what a bucket records makes one unit of the counter, such as 10**9 ns for 1 s.
+    ``recorded_per_unit`` is the amount in a bucket that makes one unit of the counter. For example, it is 10**9 if the
+    bucket counts nanoseconds and the counter counts seconds.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class KafkaMetrics:
-    """The names of a quota's metrics in ``/metrics``, which equal those that exporters give to Kafka's JMX attributes.
+    """The names under which ``/metrics`` shows a quota's rate and limit, as exporters name Kafka's JMX attributes.
 
     The metric of the rate is ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``.
     """
@@ -240,7 +241,7 @@ STATIC_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def parse_limit(key: str, value: object) -> float:
-    """Return a limit from a number or text in the unit of its key. Raises UnitError if it is not valid."""
+    """Read a limit from a number or text, in the unit of its key. Raises UnitError if it is not valid."""
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         suffix = "" if value is None else f", not {shown(value)}"

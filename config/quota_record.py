@@ -11,8 +11,8 @@ of the entity::
 
 The value of a record is a JSON object:
 
-* The value of a rule or a share has limits by quota key: ``{"producer_byte_rate":5242880.0}``.
-* The value of a setting has one limit: ``{"value":5242880.0}``. If the setting's key is ``terms``, ``value`` is an
+* The value of a rule or a share contains limits by quota key: ``{"producer_byte_rate":5242880.0}``.
+* The value of a setting contains one limit: ``{"value":5242880.0}``. If the setting's key is ``terms``, ``value`` is an
   object with the terms of the entity's rule (``config.terms``), which this module does not check.
 * The value of news is ``{"published_ms":1767225600000,"lease_ms":10000}``.
 
@@ -95,7 +95,10 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """Says that shares apply for another ``lease_ms``. If ``lease_ms`` is 0, shares do not apply any more."""
+    """A message from the publisher of shares that they apply for another ``lease_ms``.
+
+    If ``lease_ms`` is 0, shares do not apply any more.
+    """
 
     published_ms: int = 0  # Unix time, by the clock of the publisher
     lease_ms: int = 0
@@ -103,7 +106,7 @@ class News:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFault:
-    """Describes a record that is not valid."""
+    """Describes why a record of the quota topic is not valid."""
 
     kind: FaultKind
     key: str  # the key of the record as text, shortened
@@ -131,7 +134,10 @@ def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
 
 
 def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
-    """Return the record in a key and a value, or a ``RecordFault`` if they are not valid. Raises nothing."""
+    """Return the record that a key and a value encode, or a ``RecordFault`` if one of them is not valid.
+
+    No exception is raised for any bytes.
+    """
     try:
         record = _decode_key(key)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The keys of the sections ``kafka``, ``quotas`` and ``principals``."""
+"""Defines the keys of the configuration sections ``kafka``, ``quotas`` and ``principals``."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""Checks ``quotas_from`` and ``store`` for keys that do not fit together, and for addresses of this proxy itself."""
+"""Checks ``quotas_from`` and ``store`` for keys that do not fit together, and for addresses that lead to this proxy."""
 
 import socket
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _AT: Final = (_KEY,)
 
 
 def check_quotas_from(file: UncheckedFile) -> None:
-    """Report faults of ``quotas_from`` that concern more than one key, and addresses of this proxy itself."""
+    """Report faults of ``quotas_from`` and ``store`` that concern more than one key, or listeners as well."""
     _warn_of_own_address(file)
     _warn_of_plaintext(file)
     section = file.mapping_at(_KEY)
@@ -36,7 +36,7 @@ def asks_broker(file: UncheckedFile) -> bool:
 
 
 def _warn_of_own_address(file: UncheckedFile) -> None:
-    """Warn if the proxy would read quotas from itself. This fails, because it reads them before it serves clients."""
+    """Warn if the proxy would read quotas through itself, which fails, as it reads them before it serves clients."""
     for location, server, what in _servers(file):
         for at, listener in file.elements("listeners"):
             bind = address_of(listener.get("bind"))
@@ -66,7 +66,7 @@ def _leads_here(server: Address, bind: Address, advertised_host: object) -> bool
 
 
 def _warn_of_plaintext(file: UncheckedFile) -> None:
-    """Warn if brokers are asked for quotas in plaintext although a listener has ``upstream_tls``."""
+    """Warn if the proxy would ask brokers for quotas in plaintext, although a listener has ``upstream_tls``."""
     section = file.mapping_at(_KEY, "broker") or {}
     if not asks_broker(file) or {"bootstrap_servers", "security_protocol"} & section.keys():
         return

@@ -119,7 +119,7 @@ def check_client(file: UncheckedFile, *at: str) -> None:
 
 
 def check_topic(file: UncheckedFile, section: str) -> None:
-    """Report faults of the key ``kafka``, which has a topic and the settings of a client for this topic."""
+    """Report faults of the key ``kafka`` of a section, which contains a topic and the settings of a client for it."""
     topic = file.mapping_at(section, "kafka")
     if topic is not None:
         if "bootstrap_servers" not in topic:
@@ -129,7 +129,10 @@ def check_topic(file: UncheckedFile, section: str) -> None:
 
 
 def _check_brokers_to_ask(file: UncheckedFile, replication: Mapping[str, object], *, has_node_ids: bool) -> None:
-    """Report settings that need information from the cluster if the file names no broker to ask for it."""
+    """Report settings for which the proxy must ask a broker, if the file names no broker to ask.
+
+    They need node ids, racks, topic ids, or the cluster's dynamic configs.
+    """
     if "bootstrap_servers" in (file.mapping_at(_KEY, "admin_client") or {}):
         return
     cure = "give admin_client.bootstrap_servers, or inter_broker: true to the listener in front of a broker"
@@ -169,7 +172,10 @@ def _warn_of_nothing(
 def _warn_of_part_of_a_follower(
     file: UncheckedFile, replication: Mapping[str, object], inter_broker: list[dict[str, object]]
 ) -> None:
-    """Warn of a follower's limit that covers only one leader, because no other broker is behind the proxy."""
+    """Warn if the limit for a follower covers only what it fetches from one leader.
+
+    This is so if only one broker is behind the proxy.
+    """
     upstreams = {address for listener in inter_broker for address in addresses_of(listener.get("upstream"))}
     if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in inter_broker):
         message = f"holds for what a follower fetches from {next(iter(upstreams))} alone, the one broker behind this "

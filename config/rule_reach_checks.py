@@ -1,7 +1,8 @@
 """Warns of rules in ``quotas`` and ``principals`` that apply to no client, and of clients without any rule.
 
-A rule applies to no client if no client can have its name, or if another rule always comes first. Kafka looks up the
-rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about these levels matter here:
+A rule applies to no client if no client can have its name, or if another rule always takes precedence. Kafka looks up
+the rule for a client on eight levels, which ``docs/reference/quotas.md`` lists. Two facts about these levels matter
+here:
 
 * A rule for a client-id without a user is looked up only if no rule for the user exists. So a rule for ``user:
   <default>`` hides such rules from every client.
@@ -43,7 +44,7 @@ _PARENTHESES: Final = re.compile(
 
 
 class _Rule(NamedTuple):
-    """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not have it."""
+    """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not mention it."""
 
     at: tuple[str | int, ...]
     user: str | None
@@ -103,7 +104,10 @@ def _warn_of_names(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
 
 
 def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
-    """Return why no client can have this name, and the remedy, or None if a client can have it."""
+    """Return why a name in the file most likely matches no client, and the remedy. Return None if the name looks right.
+
+    ``for_all_others`` is the remedy for a name that is meant for everyone.
+    """
     if name == _DEFAULT:
         return None
     kind = _USER if is_user else _CLIENT_ID
@@ -154,7 +158,7 @@ class _Fold(NamedTuple):
     to: tuple[str | int, ...]
 
     def folded(self, name: str) -> str | None:
-        """Return the name to charge instead of the user ``name``, or None if this rule does not match ``name``."""
+        """Return the name to charge in place of the user ``name``, or None if this rule does not match ``name``."""
         found = match_whole(self.match, name)
         return None if found is None else replaced(found, self.to)
 
@@ -211,7 +215,7 @@ def _folds(file: UncheckedFile) -> Iterator[_Fold]:
 
 
 def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """Warn of rules for a client-id without a user that a rule for the default user hides."""
+    """Warn of rules for a client-id alone that never apply, because a rule for the default user takes precedence."""
     hiding: dict[str, _Rule] = {}
     for rule in rules:
         if rule.user == _DEFAULT and rule.client_id in (None, _DEFAULT) and not rule.is_temporary:
@@ -270,7 +274,7 @@ def _is_above(key: str, value: object, other: object) -> bool:
 
 
 def _warn_of_nameless_clients(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    """Warn if clients without a client-id are unlimited, although each client-id has a limit."""
+    """Warn if clients without a client-id are unlimited, although rules limit each client-id."""
     of_users: dict[str, set[str]] = {}
     for rule in rules:
         if rule.user is not None and rule.client_id is None:

@@ -1,10 +1,10 @@
-"""Schedules, which say on which days and at which hours a rule applies, in the local time of a time zone.
+"""Computes schedules, which say on which days and at which hours a rule applies, in the local time of a time zone.
 
 A schedule is open whenever the local time is on one of its days and within its hours. This also holds when clocks
 change:
 
 * If the clock jumps from 02:00 to 03:00, a schedule that begins or ends at 02:30 begins or ends at 03:00.
-* If the clock goes back from 03:00 to 02:00, this hour comes twice. A schedule that begins at 02:30 is open in the
+* If the clock goes back from 03:00 to 02:00, this hour occurs twice. A schedule that begins at 02:30 is open in the
   second half of both hours.
 
 Time zones are read from the system's database, or from the package tzdata if the system has no database.
@@ -36,8 +36,8 @@ class Schedule:
     """The days and hours at which the limits of a rule apply.
 
     If ``end_minute`` is not after ``begin_minute``, the hours go past midnight, and belong to the day on which they
-    begin. ``otherwise`` has the limits for all other times, as pairs of key and limit. If ``otherwise`` is None, the
-    rule does not apply at other times.
+    begin. ``otherwise`` contains the limits for all other times, as pairs of key and limit. If ``otherwise`` is None,
+    the rule does not apply at other times.
     """
 
     time_zone: str
@@ -93,7 +93,10 @@ def _shows(schedule: Schedule, wall_ms: int) -> bool:
 
 
 def _next_edge_ms(schedule: Schedule, wall_ms: int) -> int:
-    """Return the next local time after ``wall_ms`` at which the hours or a day begin or end. Ignores clock changes."""
+    """Return the next local time after ``wall_ms`` at which the schedule's hours or a day begin or end.
+
+    Clock changes are ignored.
+    """
     midnight_ms = wall_ms - wall_ms % _DAY_MS
     edges = (schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS, _DAY_MS)
     return midnight_ms + min(edge for edge in edges if midnight_ms + edge > wall_ms)
@@ -105,7 +108,7 @@ def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
 
 
 def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
-    """Return the instant at which clocks change between two instants with different UTC offsets."""
+    """Return the instant at which the UTC offset changes, between two instants with different offsets."""
     before, after = before_ms // 1_000, -(-after_ms // 1_000)
     offset_ms = _offset_ms(where, before_ms)
     while after - before > 1:
