@@ -20,7 +20,7 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
     """Return a JSON object for each listener that has a fair call queue, with the priority levels of some users.
 
     If ``principal`` is None, these are the users whose recent requests have cost the brokers most. Otherwise it is one
-    user: ``principal``, as seen from a client with the id ``client_id`` at the address ``host``.
+    user: the one to which the listener assigns a client with this principal, client-id and address (``host``).
     """
     return [
         {

@@ -244,7 +244,7 @@ class _DescribeLogDirsV1(_DescribeLogDirsV0):
 
 
 class DescribeLogDirsRequest(Request[_DescribeLogDirsV0 | _DescribeLogDirsV1]):  # type: ignore[misc]
-    """A request to a broker for the sizes of its logs of the given partitions, which are numbers by topic."""
+    """A request to a broker for the sizes of its logs. ``partitions`` contains partition numbers by topic."""
 
     API_KEY = int(ApiKey.DESCRIBE_LOG_DIRS)
 

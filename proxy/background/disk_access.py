@@ -13,7 +13,7 @@ _MOUNT: Final = "a read-only file system; mount it writable, or use another file
 def directory_fault(path: Path) -> str | None:
     """Return why files cannot be written in a directory, with a remedy, or None if they can.
 
-    If the directory does not exist, this is about whether it can be created.
+    If the directory does not exist, return why it cannot be created, or None if it can.
     """
     try:
         if path.is_dir():

@@ -29,9 +29,9 @@ def _run(work: Callable[[], T], future: "Future[T]") -> None:
 
 
 class WorkerThread:
-    """A thread that runs functions one after the other, for coroutines.
+    """A thread in which coroutines run blocking functions, one after the other.
 
-    A function runs to its end even if the coroutine that awaits its result is cancelled.
+    A function that has begun runs to its end, even if the coroutine that awaits its result is cancelled.
     """
 
     def __init__(self, name: str) -> None:
@@ -43,7 +43,7 @@ class WorkerThread:
         return await loop.run_in_executor(self._executor, partial(function, *args, **kwargs))
 
     async def run_large(self, is_small: bool, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Call a function in the thread, or directly if ``is_small``, which says that the call takes little time."""
+        """Call a function in the thread, or directly if ``is_small`` says that the call takes little time."""
         return function(*args, **kwargs) if is_small else await self.run(function, *args, **kwargs)
 
     def shutdown(self) -> None:

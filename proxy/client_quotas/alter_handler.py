@@ -73,7 +73,7 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Write the summaries of the audit log (``audit.summary``) once a second, until cancelled."""
+        """Write the summaries of refused and ineffective changes to the audit log once a second, until cancelled."""
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -186,7 +186,7 @@ class AlterHandler:
 
 
 def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int, message: str) -> QuotasAltered:
-    """Return the results of a request all of whose changes are refused with the same error."""
+    """Return the results of a request that is refused as a whole: the same error for each of its changes."""
     results = refuse_alter(task.request, error_code, message)
     return QuotasAltered(results, outcomes(task.request.alterations, results, (), rules, task.terms))
 

@@ -64,7 +64,7 @@ class TicketOwner(Protocol):
         """Go on, because the answer is ready."""
 
     def fail(self) -> None:
-        """Give up, because an internal error prevented the answer. A connection is closed."""
+        """Give up, because an internal error prevented the answer. A client's connection is then closed."""
 
 
 class Ticket:
@@ -103,7 +103,7 @@ class QuotaRequestHandler(Protocol):
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Queue a request and return its ticket, or None if the queue is full.
 
-        When the answer is ready, ``owner``, which is a ``TicketOwner``, is called.
+        ``owner`` is a ``TicketOwner``. Its ``take_turn`` is called when the answer is ready.
         """
 
 

@@ -95,7 +95,7 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 
 
 class HostResolver:
-    """Looks up missing hosts, which have limits but no known address, again and again.
+    """Repeatedly looks up missing hosts, which are hosts that have limits but no known address.
 
     ``on_found`` is called with the addresses that are found. It must then call ``follow`` with the hosts that are still
     missing.

@@ -151,7 +151,7 @@ class QuotaManager:
         return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Queue a request of Kafka's API. ``client_quotas.api.QuotaRequestHandler`` explains the result."""
+        """Queue a request of Kafka's API and return its ticket, or None if the queue is full."""
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
@@ -260,7 +260,7 @@ def make_store(
 ) -> DirectoryStore | TopicStore | None:
     """Return the configured store, or None if no store is configured.
 
-    The store passes its rules to ``apply``, which adds them to ``stored``.
+    The store passes its rules to ``apply``, which keeps them in ``stored``.
     """
     store = config.store
     if store is None:

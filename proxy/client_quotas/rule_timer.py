@@ -93,9 +93,9 @@ class RuleTimer:
 
 
 def _log_changes(changes: QuotaChanges, count: int) -> int:
-    """Log changes as long as fewer than ``_MOST_NAMED`` were logged. ``count`` is how many changes there were before.
+    """Log changes, but in total only the first ``_MOST_NAMED``. ``count`` is the number of earlier changes.
 
-    Return the new count.
+    Return the number of changes so far, including these.
     """
     named: list[tuple[str, QuotaRule | IpRule | None]] = [
         (_words(*entity), rule) for entity, rule in changes.rules.items()

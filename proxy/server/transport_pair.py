@@ -12,7 +12,10 @@ _LINGER_MS: Final = 30_000
 
 
 class TransportPair:
-    """Holds both transports, and records which of them are being read and which have a full write buffer."""
+    """Holds the transports of one client's connection: ``client`` and, once it is connected, ``broker``.
+
+    It also records which of them are being read, and which have a full write buffer.
+    """
 
     __slots__ = ("broker", "client", "is_broker_full", "is_client_full", "reads_broker", "reads_client")
 
@@ -38,7 +41,7 @@ class TransportPair:
         return sum(one.get_write_buffer_size() for one in (self.client, self.broker) if one is not None)
 
     def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
-        """Read from the client and the broker if their arguments are True. Pause reading from each one otherwise."""
+        """Start or pause reading from each side: True means to read from it, False means to pause."""
         if reads_client is not self.reads_client and self.client is not None:
             self.reads_client = reads_client
             _set_reading(self.client, reads_client)

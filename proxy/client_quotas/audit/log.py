@@ -34,7 +34,7 @@ def now_ms() -> int:
 class ChangeLog:
     """Counts and limits the changes that administrators make at one proxy, and writes them to the audit log.
 
-    ``counts`` contains, for each result in ``COUNTED``, how many requested changes of one entity had it.
+    ``counts`` contains the number of requested changes for each result in ``COUNTED``. A change concerns one entity.
     """
 
     def __init__(self, store: Store) -> None:
@@ -66,9 +66,9 @@ class ChangeLog:
             self._audit.open()
 
     def wait_ms(self, origin: Origin) -> int:
-        """Return for how many milliseconds the proxy accepts no more changes, or 0 if it accepts one now.
+        """Return how many milliseconds must pass before the proxy accepts another request for changes, or 0.
 
-        The caller refuses the change of ``origin`` in this time. This is logged at most once a minute.
+        If this is not 0, the caller refuses the request of ``origin``. A warning is logged at most once a minute.
         """
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
@@ -81,7 +81,7 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Charge a number of changed entities to the rate limit."""
+        """Charge this number of changes, each of one entity, to the rate limit."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:

@@ -19,10 +19,12 @@ it. If ``old`` is null, the entity had no rule before. If ``new`` is null, it ha
 
 The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
 
-Each applied or unknown change has its own line. Fewer lines are written for the other results. A request that was
-refused as a whole has one line, with a number such as ``"entities":5000`` in place of ``entity``, ``asked``, ``old``
-and ``new``. So have all entities together that a request left unchanged. And if such lines repeat, they are summed up
-(``audit.summary``): a summary has the number of ``entities`` from ``since`` to ``time``, and otherwise the fields of
+Some lines are about several entities. They have a number such as ``"entities":5000`` in place of ``entity``, ``asked``,
+``old`` and ``new``. A request that was refused as a whole has one such line, and so have all entities that a request
+left unchanged.
+
+Each applied or unknown change has its own line. Changes with other results are summed up if they repeat
+(``audit.summary``). The line of a summary has the number of ``entities`` from ``since`` to ``time``, and the fields of
 the last attempt.
 """
 

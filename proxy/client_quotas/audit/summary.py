@@ -22,9 +22,10 @@ class _Key(NamedTuple):
 
 
 class AttemptSummary(NamedTuple):
-    """A summary of attempts that had the same result and error, mostly by one principal.
+    """A summary of attempts by one principal that had the same result and error.
 
-    If there are too many principals, those that exceed the limit share one summary.
+    If more than ``MOST_KEYS`` such summaries were needed, the further attempts of all principals share one for each
+    result and error.
     """
 
     origin: Origin | None  # of the last attempt, or None if there are several principals

@@ -32,7 +32,7 @@ def shown_name(name: str | Default) -> str:
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as in a configuration file, with a unit such as MB if the number need not be rounded for it."""
+    """Return a limit as in a configuration file, with a unit such as MB if this needs no rounding."""
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 

@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 
 class ListedRule(NamedTuple):
-    """A rule as it was set, for lists of rules, whether it is in force or not.
+    """An entry in a list of rules: a rule as it was set, whether it is in force or not.
 
     Attributes:
         source: Where the rule was set: its place as FILE:LINE, or the name of the store.
@@ -44,7 +44,7 @@ class ListedRule(NamedTuple):
 
 
 class EffectiveRules:
-    """The rules of the configuration file and of the store, and those of them that are in force.
+    """The rules of the configuration file and of the store. Determines which of them are in force.
 
     With ``quotas_from: broker``, the brokers' quotas take the place of the store. The cost of changing a rule does not
     depend on the number of rules. Every ``now_ms`` is Unix time.
@@ -120,8 +120,8 @@ class EffectiveRules:
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
         """Return the stored rule of an entity if a rule of the file hides it, otherwise None.
 
-        ``sees_both`` is True for a client of the admin port, which lists both rules. It is False for a client of
-        Kafka's API, which lists only the rule of the file.
+        ``sees_both`` is True for a client of the admin port, which can see both rules. It is False for a client of
+        Kafka's API, which can see only the rule of the file.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -201,9 +201,9 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put a stored rule in force, with the limits that its terms give it now, or not at all if they say so.
+        """Put a stored rule in force with the limits that its terms allow now, which may be none.
 
-        If ``stored`` is None, the rule of the entity is no longer in force.
+        If ``stored`` is None, the entity no longer has a stored rule in force.
         """
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)

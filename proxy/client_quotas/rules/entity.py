@@ -17,7 +17,10 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 
 
 class Entity(NamedTuple):
-    """A user, a client-id, both of them, or an IP address. A field that is not part of the entity is None."""
+    """A user, a client-id, both of them, or an IP address. Fields that are not part of the entity are None.
+
+    A field of ``DEFAULT`` stands for a default entity, such as the default user. ``ip`` may also be a host name.
+    """
 
     user: EntityName = None
     client_id: EntityName = None
@@ -31,7 +34,7 @@ class Entity(NamedTuple):
 class StoredRule:
     """The limits of an entity, by Kafka's keys such as ``producer_byte_rate``, and the terms of these limits.
 
-    Kafka's quotas have no terms. They may, for example, make the limits expire.
+    Terms, such as an expiry, are a feature of this proxy that Kafka's quotas do not have.
     """
 
     limits: Mapping[str, float]

@@ -30,7 +30,7 @@ class MissingHosts:
 
     @property
     def next_ms(self) -> int | None:
-        """The time of the earliest lookup that is to be made, or None if no host is missing."""
+        """The time (monotonic, in ms) at which the earliest lookup is due, or None if no host is missing."""
         while self._due:
             due_ms, host = self._due[0]
             if host in self._waits and self._waits[host][0] == due_ms:

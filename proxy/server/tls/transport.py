@@ -1,11 +1,11 @@
 """Implements a TLS transport, which lies between a plain transport (below) and a protocol (above).
 
 This module replaces the TLS of the event loop for three reasons. When a handshake fails, it sends the alert that names
-the cause, without which Kafka clients would retry for ever. All its connections share one read buffer, which saves
-memory. And it decrypts twice as fast.
+the cause. Without this alert, Kafka clients would retry for ever. All its connections share one read buffer, which
+saves memory. And it decrypts twice as fast.
 
-``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that was the
-first to send ``close_notify`` still receives the responses to its requests.
+``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). If the peer is the
+first to send ``close_notify``, it still receives the responses to its requests.
 """
 
 import asyncio
@@ -262,7 +262,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _catch_up(self) -> None:
-        """Decrypt the bytes that arrived with the handshake or while reading was paused, for the protocol above."""
+        """Decrypt what arrived with the handshake or while reading was paused, and pass it to the protocol above."""
         if self._reads and not self._is_closing:
             self._decrypt(b"")
 
