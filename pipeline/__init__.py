@@ -7,11 +7,11 @@
 * ``writing``          writes tables; ``files`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
 * ``delivery``         writes alerts exactly once; ``checkpoint`` keeps the settings of a stream and its bad lines
-* ``whatif``           replays the log under other quotas: ``arrivals`` cuts records into parts, ``adjacent_rates``
+* ``whatif``           replays the log under proposed quotas: ``arrivals`` splits records into parts, ``adjacent_rates``
                        helps to place the parts in time, ``replay`` charges them (``unthrottled`` charges many at
                        once), ``sorted_replay`` feeds sorted rows to the replay, ``proposed_quotas`` makes the buckets
-* ``balancer``         moves shares of a cluster's limits with demand: ``limit_division`` computes the shares,
+* ``balancer``         divides a cluster's limits among proxies by demand: ``limit_division`` computes the shares,
                        ``leases`` keeps their sum below the limit, ``quota_topic`` writes them for the proxies
 * ``capacity``, ``chargeback``, ``rebalance``, ``balance``, ``alerts`` and ``simulate`` map DataFrames to DataFrames
-* ``commands``         has a module for each command of the command line
+* ``commands``         contains a module for each command of the command line
 """

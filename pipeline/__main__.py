@@ -1,7 +1,7 @@
 """The command line of the pipeline: ``kafka-quota-pipeline COMMAND …``.
 
-Results go to ``--out``, their summary to stdout, and progress and errors to stderr. The exit status is 0 for success, 1
-for a failure, 2 for wrong usage or faulty input, and 141 if the reader of stdout is gone. Spark is imported only when a
+Results go to ``--out``, a summary to stdout, and progress and errors to stderr. The exit status is 0 for success, 1 for
+a failure, 2 for invalid arguments or input, and 141 if the reader of stdout is gone. Spark is imported only when a
 command runs, so that ``--help`` is fast.
 """
 

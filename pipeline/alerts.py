@@ -55,9 +55,10 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
     times the length of the window, or times the sum of the records' intervals if that is longer. If the limit changed,
     the highest limit applies.
 
-    The level is ``over`` if the amount exceeds the allowed amount, or if requests were throttled (or would have been,
-    if it were enforced). It is ``near`` if the amount exceeds the fraction ``near`` of the allowed amount. The column
-    ``use`` is the amount divided by the allowed amount, or null without a limit.
+    The level is ``over`` if the amount exceeds the allowed amount, or if requests were throttled. At a proxy that does
+    not enforce the limit, requests that it would have throttled count too. The level is ``near`` if the amount exceeds
+    the fraction ``near`` of the allowed amount. The column ``use`` is the amount divided by the allowed amount, or null
+    without a limit.
     """
     is_limited = F.col("limit").isNotNull()
     window = F.window(TIME, f"{window_ms} milliseconds").alias("window")

@@ -85,7 +85,7 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
 
 
 def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Divide the limit of each bucket, and return all shares. ``rows`` are the rows of ``demand``."""
+    """Divide the limit of each bucket, and return all shares. ``rows`` are those that ``demand`` returned."""
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:

@@ -88,9 +88,10 @@ def _at(percentile: float) -> Column:
 
 
 def entities(buckets: DataFrame) -> DataFrame:
-    """For each entity, return its highest rates on any single broker, and its total amount on all brokers.
+    """For each entity, return the highest median, percentile and peak of its rates on any single broker.
 
-    The highest rates determine the limit, because Kafka applies a quota on each broker separately.
+    They determine the limit, because Kafka applies a quota on each broker separately. Also returns the entity's total
+    amount on all brokers.
     """
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
@@ -144,7 +145,7 @@ class Suggestion(NamedTuple):
 def suggestion(entity: Row, *, headroom: float) -> Suggestion:
     """Return the first limit to try for an entity: the percentile of its rates times ``headroom``.
 
-    ``entity`` is a row of ``entities``. There is no limit if no rule can be made for the entity.
+    ``entity`` is a row of ``entities``. The limit is None if no rule can be made for the entity.
     """
     kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))

@@ -1,4 +1,4 @@
-"""Finds the damaged files of a usage log, and says what is wrong with each. ``usage_reader`` puts them in quarantine.
+"""Finds the damaged files of a usage log, and says what is wrong with each. ``usage_reader`` lists them in quarantine.
 
 Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop. Each
 damaged file is returned as a row with the columns ``FAULT``.

@@ -2,7 +2,7 @@
 
 Files and topics receive each alert exactly once. A stream numbers its batches, and after a crash it repeats the last
 batch with the same rows. A delivery writes a batch together with its number, in one atomic step, and skips a batch that
-is written already. So a process may be killed at any time (decision 0018).
+is written already. So a process may be killed at any time without losing or repeating an alert (decision 0018).
 """
 
 import sys

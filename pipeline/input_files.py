@@ -71,7 +71,7 @@ def capacities(path: str) -> dict[tuple[int, str], float]:
 
 
 def owners(path: str) -> list[Owner]:
-    """Read owners.csv, whose lines say who owns the use of a user or client-id, and from which day until which day."""
+    """Read owners.csv, whose lines say which team is billed for a user or client-id, from which day until which."""
     reader = _Reader()
     found: list[tuple[str, Owner]] = []
     for line in _csv_lines(path, columns=("user", "client_id", "owner"), optional=("from", "until")):

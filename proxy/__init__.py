@@ -9,5 +9,5 @@
 * ``usage``          writes the usage log
 * ``admin``          serves health checks, metrics and quotas over HTTP
 * ``background``     runs tasks, threads and the proxy's own Kafka clients
-* ``cli``            has the commands of the command line
+* ``cli``            contains the commands of the command line
 """

@@ -1,6 +1,6 @@
 """Runs the command line ``kafka-quota-proxy COMMAND …``.
 
-Results go to stdout, errors to stderr. The exit status is 0 if the command succeeded, 1 if it failed, 2 if its
+Results go to stdout, errors to stderr. The exit status is 0 if the command succeeded, 1 if it failed, 2 if the
 arguments or the configuration file are invalid, and 141 after a broken pipe.
 
 The module of a command is imported only when that command runs, so that ``check`` starts fast and needs no optional

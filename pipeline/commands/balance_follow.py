@@ -121,8 +121,7 @@ def _delivery_ms(args: argparse.Namespace) -> int:
 def _latest_ms(args: argparse.Namespace) -> int:
     """Return the longest allowed time between two publications, in ms.
 
-    A new process waits longer than this before it publishes, so that it never publishes at the same time as an earlier
-    one.
+    A new process waits longer than this before it publishes.
     """
     return int(args.lease) - _delivery_ms(args) + int(args.every)
 
@@ -134,7 +133,7 @@ def _now_ms() -> int:
 class _Stream:
     """Reads the usage log as a Spark stream, and passes what was used at the proxies to the balancer, batch by batch.
 
-    Spark calls it in a thread of its own.
+    Spark processes the batches in a thread of its own.
     """
 
     def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
@@ -292,7 +291,7 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares every ``--every``, until ``end`` is set.
+    """Publish the changed shares at the interval ``--every``, until ``end`` is set.
 
     Each publication contains a ``News`` record, which renews the leases of all shares.
     """

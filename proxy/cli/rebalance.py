@@ -99,7 +99,7 @@ def _watch(config: ProxyConfig, *, clock: Clock, display: Display, plan: Plan) -
 
 
 def deadline(by: time_of_day | timedelta, now: datetime) -> datetime:
-    """Return ``now`` plus ``by`` if ``by`` is a duration, or the next time at which it is ``by`` o'clock."""
+    """Return ``now`` plus ``by`` if ``by`` is a duration, or the next occurrence of ``by`` if it is a time of day."""
     if isinstance(by, timedelta):
         return now + by
     # The zone is added last, so that it has the offset of that day, which may be in summer time.

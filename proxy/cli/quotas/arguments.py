@@ -114,8 +114,8 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
 def client_of(args: argparse.Namespace) -> AdminClient:
     """Return a client that may change quotas through the proxy's admin port.
 
-    It sends the token from ``--token-file`` or from the file that the environment names. Raises UsageError if neither
-    is given, or if the file cannot be used.
+    It sends the token in the file of ``--token-file``, or of the environment variable KAFKA_QUOTA_PROXY_TOKEN_FILE.
+    Raises UsageError if neither is given, or if the file cannot be used.
     """
     path = args.token_file or os.environ.get(_TOKEN_FILE)
     if not path:

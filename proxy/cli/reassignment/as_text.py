@@ -145,8 +145,8 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _too_low(report: Report) -> Iterator[str]:
     """Yield a line for each reason why the reassignment never ends, such as a throttle that is too low.
 
-    Each line begins with the brokers and paths to which the reason applies. A last line gives the throttle that would
-    be high enough for all of them.
+    Each line begins with the brokers and paths to which the reason applies. If there are several reasons, a last line
+    says which throttle would be high enough for all of these brokers and paths.
     """
     holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:

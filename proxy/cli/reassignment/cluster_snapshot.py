@@ -1,9 +1,9 @@
 """Takes snapshots of a cluster's partition reassignments through an admin client, and never writes to the cluster.
 
 The admin client needs DESCRIBE and DESCRIBE_CONFIGS on the cluster and the topics, as ``kafka-reassign-partitions.sh
---list`` and ``kafka-configs.sh --describe`` do. The snapshots cannot be taken from the traffic of one proxy: only the
-controller knows which partitions are being moved, and only the brokers with the replicas know the log sizes and the
-throttles' rates.
+--list`` and ``kafka-configs.sh --describe`` do. A snapshot combines the
+responses of several brokers: only the controller knows which partitions are being moved, and only the brokers with the
+replicas know the sizes of logs and the rates of throttles.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _TopicPartition: TypeAlias = tuple[str, int]
 
 
 class ReadingError(Exception):
-    """A response of the cluster lacks information that a snapshot needs."""
+    """A response from the cluster lacks information that a snapshot needs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,9 +188,9 @@ class SnapshotReader:
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
-    """Return the node ids of the brokers behind inter-broker listeners, or None if there are no such listeners.
+    """Return the node ids of the brokers behind inter-broker listeners, or None if they are unknown.
 
-    Also returns None if a listener's node id is not configured.
+    They are unknown if there is no such listener, or if one of these listeners has no configured node id.
     """
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)

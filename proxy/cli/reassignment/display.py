@@ -37,7 +37,7 @@ class Display(ABC):
 
 
 class PlainDisplay(Display):
-    """Writes each report as lines of text, under the time of day, with an empty line between reports."""
+    """Writes each report as lines of text, under the date and time, with an empty line between reports."""
 
     _gap = ""
 

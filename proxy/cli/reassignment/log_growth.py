@@ -9,8 +9,8 @@ from itertools import pairwise
 def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
     """Return how much a log grew from each sample of its size to the next, in bytes.
 
-    ``steps`` contains the change in size between each two samples, and ``durations_ms`` the time between them. A step
-    is None if one of the sizes is unknown, and then its growth is 0. A step is negative if retention has deleted a
+    ``steps`` contains the change in size from each sample to the next, and ``durations_ms`` the time between them. A
+    step is None if one of the sizes is unknown, and then its growth is 0. A step is negative if retention has deleted a
     segment, and then its growth is estimated from the mean growth rate of the other steps.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]

@@ -82,7 +82,7 @@ def file_limits(
 ) -> Iterator[Limit]:
     """Yield the throttles of the proxy's configuration file that apply to any of the moves.
 
-    ``leaders`` contains the node ids of the brokers behind the proxy, or is None if the file may apply to all brokers.
+    ``leaders`` contains the node ids of the brokers behind the proxy, or is None if all brokers count as behind it.
     ``racks`` contains the rack of each broker.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}

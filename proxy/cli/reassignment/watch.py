@@ -40,8 +40,8 @@ class Clock:
 class Plan:
     """Holds what the operator chose: when to report, and which questions to answer.
 
-    ``throttle`` asks when the reassignment would end with this throttle, and ``by`` which throttle ends it by this
-    time.
+    ``throttle`` and ``by`` are these questions: when would the reassignment end with this throttle, and which throttle
+    would end it by this time?
     """
 
     first_ms: int  # the time before the first report
@@ -85,8 +85,8 @@ class Watcher:
     def run(self) -> int:
         """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
 
-        A watch that continues tries again for a minute while the cluster cannot be read. Then this raises ReadingError
-        or one of ``failures``.
+        Raises ReadingError or one of ``failures`` if the cluster cannot be read. After a first successful read, a watch
+        that continues tries again for a minute before it gives up.
         """
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
