@@ -34,7 +34,7 @@ Queues: TypeAlias = Sequence[Mapping[str, Any]]
 
 
 class AdminPortError(Exception):
-    """A request to the admin port failed. The message says why."""
+    """Raised if a request to the admin port fails. The message gives the reason."""
 
 
 class ListedRule(NamedTuple):

@@ -34,7 +34,7 @@ class ClientView:
 
 
 class Display(ABC):
-    """Shows the progress of the demo. Use it as a context manager, which restores the terminal at its end."""
+    """Shows the progress of the demo. A display is a context manager, which restores the terminal on exit."""
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +75,7 @@ class LiveDisplay(Display):
 
 
 class PlainDisplay(Display):
-    """Prints one line with the progress of all clients per second."""
+    """Prints a line with the state of all clients every second."""
 
     def __init__(self) -> None:
         self._last_s = 0
@@ -86,7 +86,7 @@ class PlainDisplay(Display):
         sys.stdout.flush()
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Print a line with the state of all clients, at most once in each second of ``elapsed_s``."""
+        """Print a line with the state of all clients, unless a line was already printed in this second."""
         if int(elapsed_s) > self._last_s:
             self._last_s = int(elapsed_s)
             self.note(f"{self._last_s:3d}/{planned_s:.0f} s  " + "  |  ".join(plain_line(view) for view in views))

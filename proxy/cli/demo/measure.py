@@ -25,7 +25,7 @@ _SILENCE_SHARE: Final = 0.3
 
 
 class MeasurementError(DemoError):
-    """There was too little traffic to compute a rate."""
+    """Raised if there was too little traffic to compute a rate."""
 
 
 class Flow:

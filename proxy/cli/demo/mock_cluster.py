@@ -123,9 +123,9 @@ def load_librdkafka() -> ctypes.CDLL:
 
 
 def library_in_maps(maps: str) -> str | None:
-    """Return the path of librdkafka according to ``maps``, the text of Linux's ``/proc/self/maps``.
+    """Return the path of the librdkafka that this process has loaded, or None if it has loaded none.
 
-    None if it is not loaded.
+    ``maps`` is the text of Linux's ``/proc/self/maps``, which lists the loaded libraries.
     """
     for line in maps.splitlines():
         # address perms offset dev inode path; the path may hold spaces

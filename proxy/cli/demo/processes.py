@@ -109,7 +109,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def guard(command: list[str]) -> int:
-    """Run ``command`` and return its exit status, or 128 + n after signal n. Stop it when standard input is closed."""
+    """Run ``command`` until it ends or standard input is closed.
+
+    Return the exit status of the command, or 128 + n if signal n ended it.
+    """
     # The program has a process group of its own, so that its children end, too. It has no standard input, because the
     # guard watches that.
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:

@@ -160,9 +160,9 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` and ``others`` at the same time until ``show`` ends.
+    """Run ``show`` and ``others`` concurrently until ``show`` ends, then cancel the others.
 
-    Cancel the others, and return the result of ``show``.
+    Return the result of ``show``.
 
     If any of them fails, all are cancelled.
 

@@ -36,7 +36,7 @@ _PRELOAD_RECORDS: Final = 400
 
 
 class DemoError(Exception):
-    """The demo cannot continue. The message says why."""
+    """Raised if the demo cannot continue. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

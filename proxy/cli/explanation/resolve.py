@@ -44,7 +44,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield the verdict on the client for each kind of quota that counts usage in buckets."""
+    """Yield each kind of quota that is enforced with buckets, and the verdict about the client's limit of this kind."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
@@ -76,7 +76,10 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Return ``verdict`` with two additions: future changes of its rule, and rules that do not apply at this time."""
+    """Return ``verdict`` with future changes of its rule, and with rules that do not apply now.
+
+    The latter rules have expired, or are outside their schedules.
+    """
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
     of_clients = [rule for rule in rules.timed.values() if isinstance(rule, QuotaRule)]
@@ -98,7 +101,7 @@ def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
 
 
 def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Return the verdict on the limit on a client's open connections.
+    """Return the verdict about the limit on a client's open connections.
 
     This limit is not enforced with a bucket, and brokers are exempt from it.
     """
@@ -169,5 +172,8 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return the rule with FILE:LINE as its source. A rule from the section ``kafka`` has had its key as the source."""
+    """Return ``rule`` with FILE:LINE as its source.
+
+    For a rule from the section ``kafka``, this replaces the name of a key in that section.
+    """
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))

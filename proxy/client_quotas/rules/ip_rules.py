@@ -59,11 +59,11 @@ class EffectiveIpRules:
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
         """Set the limit of an address or host name.
 
-        Return the new rule of each address concerned, even if it is unchanged.
+        A ``rate`` of None removes the limit. ``known`` contains the addresses of hosts. A host that is not in ``known``
+        keeps its last known addresses.
 
-        A ``rate`` of None removes the limit. In the result, None stands for an address without a rule, and addresses
-        with a rule in the configuration file are left out. ``known`` contains the addresses of hosts. A host that is
-        not in ``known`` keeps its last known addresses.
+        Return the rule of each address to which the limit applied before or applies now, even if the rule is unchanged.
+        None stands for an address without a rule. Addresses with a rule in the configuration file are left out.
         """
         before = self._addresses_of(name)
         if rate is None:

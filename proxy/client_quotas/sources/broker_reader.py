@@ -29,7 +29,7 @@ class BrokerReader:
 
     @property
     def server(self) -> Address:
-        """The address of the broker."""
+        """The address of the broker that answered."""
         return self._client.server
 
     def close(self) -> None:

@@ -63,7 +63,7 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
 
 
 def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
-    """Return the changes that turn one set of rules into the other, one change for each entity that differs."""
+    """Return the changes that turn the rules ``before`` into ``after``, one change for each entity that differs."""
     gone = (Change(entity, None) for entity in before.keys() - after.keys())
     come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
     return (*gone, *come)

@@ -174,7 +174,10 @@ class BrokerSource:
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold a broker's ``answer`` until a reading shows ``changed``. See ``forwarded_alter.AlterConfirmer``."""
+        """Hold a broker's ``answer`` until a reading shows the changes in ``changed``.
+
+        See ``forwarded_alter.AlterConfirmer``.
+        """
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._held_answers) >= _MOST_WAITING:
             ticket.answer = answer
@@ -270,7 +273,7 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer whose change now applies here, except changes for the hosts in ``but_for``."""
+        """Send each held answer whose change now applies here. Skip changes for the hosts in ``but_for``."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):

@@ -144,7 +144,7 @@ class TopicSource:
     async def _apply_changes(self) -> None:
         """Apply changed rules, unless only part of a record batch has been read.
 
-        The rest may contain the terms of a limit.
+        The rest of the batch may contain the terms of a limit, without which the limit must not apply.
         """
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:

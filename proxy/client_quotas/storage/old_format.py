@@ -1,4 +1,4 @@
-"""Reads the files in which early versions, before SQLite was used, stored rules. They are imported once.
+"""Reads files with the rules of early versions, which did not use SQLite yet. The rules are imported once.
 
 The changes of a store were numbered, and the name of each file contains the number of a change::
 

@@ -215,9 +215,9 @@ class RuleDatabase:
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """Undo a failed write, so that SQLite does not find it in its log after a restart.
+        """Undo a failed write, so that its changes do not reappear from SQLite's log after a restart.
 
-        Raise ``error`` as an ``OSError``.
+        Raise ``error`` as an ``OSError``, or as an ``UncertainWriteError`` if the write cannot be undone.
         """
         code = _primary_code(error)
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

@@ -57,7 +57,7 @@ class QuotaStore(Protocol):
     async def catch_up(self) -> None:
         """Apply all acknowledged changes, including those of other proxies.
 
-        The manager then decides on the next change.
+        The quota manager calls this before it decides on a change.
 
         Raises:
             NotKeptError: The store cannot find out which changes were acknowledged.

@@ -1,4 +1,4 @@
-"""Stores quotas in a topic that several proxies share. Each proxy applies the records in the order of the topic.
+"""Stores quotas in a topic that several proxies share. Each proxy applies the records in the order of their offsets.
 
 Before the quota manager decides on a change, this proxy applies all records that are in the topic. The proxy then
 writes the change as one batch. The client receives its answer once the proxy has read the batch back and applied it.
@@ -129,7 +129,8 @@ class TopicStore:
     async def run(self) -> None:
         """Write changes to the local copy, and check the configuration of the topic, until cancelled.
 
-        The configuration is checked once the topic has been read, and again after each failure to read it.
+        The configuration is checked after the topic has been read for the first time, and after it has been read again
+        because of a failure.
         """
         async with asyncio.TaskGroup() as tasks:
             if self.copy is not None:
@@ -246,7 +247,10 @@ class TopicStore:
         return True
 
     async def _check_configuration(self) -> None:
-        """Log a warning for each setting of the topic that endangers its records. Each warning is logged only once."""
+        """Log a warning for each value in the topic's configuration that is unsuitable for storing quotas.
+
+        Each warning is logged only once.
+        """
         try:
             async with self._writing:
                 found = await self._writer.configuration()
@@ -300,7 +304,7 @@ class TopicStore:
     async def _apply_changes(self, *, is_logged: bool) -> None:
         """Apply changed rules, unless only part of a record batch has been read.
 
-        The rest may contain the terms of a limit.
+        The rest of the batch may contain the terms of a limit, without which the limit must not apply.
         """
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)

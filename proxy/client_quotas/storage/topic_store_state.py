@@ -1,4 +1,4 @@
-"""Works out rules from the records of a topic that several proxies share, and records to write for a changed rule.
+"""Works out the rules from the records of a topic that proxies share, and the records to write for a change of rules.
 
 This module does no I/O and reads no clock.
 
@@ -193,7 +193,7 @@ class StoreTopicState:
     def has(self, count: int, *, offset: int) -> bool:
         """Return whether all of the ``count`` records from ``offset`` on were understood.
 
-        Call this after ``take`` has had them.
+        These records must have been passed to ``take`` before.
         """
         return not any(offset <= fault < offset + count for fault in self._faults)
 

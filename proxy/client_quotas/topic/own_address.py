@@ -42,7 +42,7 @@ def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -
 
 
 def _is_here(family: int, ip: str) -> bool:
-    """Return whether an IP address belongs to this machine, by binding a socket to the address."""
+    """Return whether an IP address belongs to this machine. If it does, a socket can be bound to it."""
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((ip, 0))

@@ -15,9 +15,9 @@ EventHandler: TypeAlias = Callable[[ReaderEvent], Awaitable[None]]
 
 
 class ReaderThread(Protocol):
-    """The interface of a reader that reads a topic in its own thread.
+    """The interface of a thread that reads a topic.
 
-    It is implemented by ``proxy.client_quotas.topic.topic_reader.TopicReader``.
+    ``proxy.client_quotas.topic.topic_reader.TopicReader`` implements it.
     """
 
     def start(self) -> None:
@@ -33,7 +33,7 @@ class ReaderThread(Protocol):
 def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
     """Return a function that creates a reader of ``topic``.
 
-    Its argument is the handler for the events of the reader.
+    The function takes an event handler, which the reader calls with each event.
     """
     # Imported only when needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader

@@ -67,7 +67,7 @@ async def leader_of(client: AIOKafkaClient, topic: str, binds: Collection[Addres
 async def watch_leader(
     client: AIOKafkaClient, topic: str, binds: Collection[Address], *, leader: int, every_s: float
 ) -> NoReturn:
-    """Check every ``every_s`` seconds that ``leader`` still leads the topic, until it does not.
+    """Check every ``every_s`` seconds whether ``leader`` is still the leader of the topic, and raise an error if not.
 
     If one broker reports a change, all brokers are asked. The change is believed if most of the brokers that answer
     report it, because a single broker may be cut off from the others.

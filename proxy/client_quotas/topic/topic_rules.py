@@ -204,9 +204,8 @@ class TopicRules:
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
         """Return rules that have changed, for at most ``most`` entities, or for all if ``most`` is None.
 
-        Update ``in_force``.
-
         In the result, None stands for a removed rule. Entities that have a rule in the configuration file are left out.
+        ``in_force`` is updated.
         """
         found: dict[Entity, QuotaRule | None] = {}
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
@@ -238,7 +237,7 @@ class TopicRules:
     # -- within --
 
     def _limits_in_force(self, entity: Entity) -> EntityLimits | None:
-        """Return the limits that apply to an entity now because of the topic, or None if there are none."""
+        """Return the limits that the topic sets for an entity and that apply now, or None if there are none."""
         rule = self._now.rules.limits(entity)
         if rule is not None and rule.terms is not None:
             rule = None
