@@ -20,7 +20,8 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 class ProposedQuotas:
     """The quotas under which a log is replayed.
 
-    ``shaping`` is the way to measure rates (as Kafka's samples, or with a token bucket) for rules that set none.
+    ``shaping`` says how rates are measured (in Kafka's windows or with a token bucket) under rules that do not say so
+    themselves. It takes the place of the configuration's ``shaping``.
     """
 
     config: ProxyConfig

@@ -128,7 +128,8 @@ class _Sender:
     def _send_alone(self, parts: Parts, at: int) -> int:
         """Send parts one by one, beginning with the part at index ``at``. Return how many were sent.
 
-        It stops when many parts in a row have caused no throttling, since further parts can then be charged together.
+        After many parts in a row without throttling, it stops, since the parts that follow can then be charged
+        together.
         """
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):

@@ -58,7 +58,10 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return the demand of each bucket, with the columns ``BUCKET`` and ``DEMAND``. An unknown broker becomes -1."""
+    """Return the logged demand of each bucket, in the columns ``DEMAND``.
+
+    The bucket is in the columns ``BUCKET``, in which an unknown broker is -1.
+    """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
