@@ -1,5 +1,6 @@
 """Tests mirror the packages: ``protocol/fetch.py`` is tested in ``tests/protocol/test_fetch.py``."""
 
+import ast
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -171,6 +172,17 @@ def test_import_graph_has_few_rooms_floors_and_arrows() -> None:
     assert len(graph) <= 20, sorted(graph)
     assert max(map(floor, graph)) <= 8, sorted(graph, key=floor)
     assert sum(map(len, graph.values())) <= 70, graph
+
+
+@pytest.mark.parametrize("module", modules())
+def test_modules_and_functions_are_short(module: str) -> None:
+    source = (REPOSITORY / module).read_text(encoding="utf-8")
+    functions = (
+        node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    )
+
+    assert source.count("\n") <= 400
+    assert [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= 64] == []
 
 
 def test_links_lead_from_the_installed_name_to_the_folders() -> None:
