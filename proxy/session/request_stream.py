@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, TypeVar
+from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import HeadTooLong
@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
+from kafka_quota_proxy.proxy.session.handlers.handler_set import HandlerSet
 from kafka_quota_proxy.proxy.session.handlers.login import NEEDS_MORE, LoginHandler
 from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
@@ -34,20 +35,19 @@ _MAX_PROFILE_BYTES: Final = 1024
 # Reads size_bytes and correlation_id of a request, and skips api_key and api_version between them.
 _SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
-H = TypeVar("H", bound=Handler)
-
 
 class RequestStream:
     """Takes the bytes that one client sends, and forwards its requests to the broker as soon as they may be forwarded.
 
     Attributes:
+        handlers: The handlers of this connection.
         profile: The profile of the last Produce or fetch, which the next request most likely shares.
         question: A request of the proxy's own, which is sent to the broker next. Empty if there is none.
         waiting: A handler that waits for a decision from outside the session, or None.
         login: The handler of logins, or None until the client begins a login.
     """
 
-    __slots__ = ("_at", "_data", "_handlers", "_other", "_pieces", "_state", "login", "profile", "question", "waiting")
+    __slots__ = ("_at", "_data", "_other", "_pieces", "_state", "handlers", "login", "profile", "question", "waiting")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
@@ -56,7 +56,7 @@ class RequestStream:
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
-        self._handlers: dict[type[Handler], Handler] = {}
+        self.handlers = HandlerSet(state)
         self._other = OtherHandler(state)
         self.profile: RequestProfile | None = None
         self.question = b""
@@ -97,27 +97,6 @@ class RequestStream:
     def kept_bytes(self) -> int:
         """The number of bytes of requests that have arrived and are not forwarded yet."""
         return len(self._pieces or self._data)
-
-    def handler(self, kind: type[H]) -> H:
-        """Return this connection's handler of class ``kind``. The first call creates it."""
-        found = self._handlers.get(kind)
-        if found is None:
-            found = self._handlers[kind] = kind(self._state)
-        return found  # type: ignore[return-value] # the key is its type
-
-    def made(self, kind: type[H]) -> H | None:
-        """Return this connection's handler of class ``kind``, or None if no request has needed it yet."""
-        return self._handlers.get(kind)  # type: ignore[return-value]
-
-    def close(self) -> None:
-        """Close all handlers, because the connection has ended."""
-        for handler in self._handlers.values():
-            handler.close()
-
-    def release(self) -> None:
-        """Make all handlers stop holding requests and responses back."""
-        for handler in self._handlers.values():
-            handler.release()
 
     # -- the loop over requests --
 
@@ -235,7 +214,7 @@ class RequestStream:
     def _max_kept_bytes(self) -> int:
         """Return how many bytes of an incomplete request may be kept, which depends on the handlers in use."""
         state = self._state
-        kept_bytes = [handler.max_kept_bytes for handler in self._handlers.values()]
+        kept_bytes = [handler.max_kept_bytes for handler in self.handlers]
         if state.account.believes_replicas():
             kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
         if state.broker_turn.refuses_until_ms or state.bucket_turn.place is not None:
@@ -280,7 +259,7 @@ class RequestStream:
         kind = HANDLERS.get(head.api_key)
         handler: Handler = self._other
         if kind is not None and kind.is_needed(self._state, head):
-            handler = self.handler(kind)
+            handler = self.handlers.get(kind)
         return handler.take(data, position, head, now_ms)
 
     # -- calls of the handlers --
@@ -356,7 +335,7 @@ class RequestStream:
             if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
                 self.profile = None  # a bucket that is released may be removed, and must not be charged then
             charged = set(self._state.in_flight.buckets())
-            for handler in self._handlers.values():
+            for handler in self.handlers:
                 charged.add(handler.charged_bucket)
             account.release_stale(charged, now_ms=now_ms)
 

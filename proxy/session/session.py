@@ -90,7 +90,7 @@ class Session:
     @property
     def follower(self) -> Follower | None:
         """The state of the client's fetches if it is a follower. None until a limit on replication applies to them."""
-        handler = self._requests.made(FollowerFetchHandler)
+        handler = self._requests.handlers.made(FollowerFetchHandler)
         return None if handler is None else handler.follower
 
     @property
@@ -114,7 +114,7 @@ class Session:
         """Whether no request waits to be forwarded, or waits for its response."""
         state = self.state
         waits = state.is_blocked and not state.is_ending
-        quotas = self._requests.made(QuotaRequestHandler)
+        quotas = self._requests.handlers.made(QuotaRequestHandler)
         is_decided_elsewhere = quotas is not None and quotas.is_pending
         return not (state.in_flight.is_waiting or waits or self._responses.is_open or is_decided_elsewhere)
 
@@ -174,7 +174,7 @@ class Session:
         state = self.state
         state.account.release()
         self._turn.refuses_until_ms = 0
-        self._requests.release()
+        self._requests.handlers.release()
         if state.is_ending:
             state.take_no_more()
         self._responses.stop_delaying()
@@ -249,7 +249,7 @@ class Session:
                 bucket.line.wake_first()
         state.bucket_turn.leave()
         in_flight.clear()
-        self._requests.close()
+        self._requests.handlers.close()
         self._turn.leave()
         state.account.close(now_ms=now_ms)
         return unanswered

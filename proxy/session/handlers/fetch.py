@@ -86,7 +86,7 @@ class FetchHandler(Handler):
                 return None
             replica_id = fetch.read_replica_id(data, head.body, frame_end, head.api_version)
             if replica_id >= 0:
-                follower = state.requests.handler(FollowerFetchHandler)
+                follower = state.requests.handlers.get(FollowerFetchHandler)
                 return follower.take_fetch(data, position, head, replica_id, now_ms)
         bucket = state.account.fetch_bucket(head.client_id, now_ms)
         state.account.request_buckets(head.client_id, now_ms)
