@@ -386,7 +386,7 @@ def test_topic_is_compacted_garbled_deleted_and_recreated(mortal_kafka: Kafka, t
         client.create_topics([NewTopic(store, 1, 1, config={"cleanup.policy": "delete"})])[store].result(30)
         _until("both read it", lambda: _is_connected(one) and _is_connected(other), 40)
         assert _all_equal([one, other]) == {}
-        assert "those of 2 entities that were known are taken back" in one.log
+        assert "the known quotas of 2 entities are removed" in one.log
         _until("says that it is not compacted", lambda: "has cleanup.policy=delete" in one.log)
         assert "Traceback" not in one.log + other.log
 

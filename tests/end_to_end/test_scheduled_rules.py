@@ -59,7 +59,7 @@ def test_mute_lasts_its_full_time_although_its_rule_expires(kafka_4: Kafka) -> N
     assert expired_at - muted_at < muted.throttle_time_ms / 1_000
     assert after_at - muted_at >= muted.throttle_time_ms / 1_000 - 0.01
     assert (after.throttle_time_ms, free.throttle_time_ms) == (0, 0)
-    assert f"by their time, the quotas of client-id {_CLIENT} are now: none" in log
+    assert f"the schedule of a rule changed the quotas of client-id {_CLIENT}: none" in log
     assert f"level 7: expired at {expires}\n" in printed
 
 

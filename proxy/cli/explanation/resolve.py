@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_ina
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
 _OWN_RULE: Final = "the address has a rule of its own"
-_OF_BROKERS: Final = "the user is a broker's (principals.brokers)and may have any number"
+_OF_BROKERS: Final = "the user is a broker's (principals.brokers) and may have any number"
 
 
 def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:

@@ -156,7 +156,7 @@ def test_output_below_the_log_is_refused(
 ) -> None:
     assert main([*words, argument, str(tmp_path / "usage" / "own")]) == 2
 
-    assert f"{argument} {tmp_path}/usage/own: is below --usage" in capsys.readouterr().err
+    assert f"{argument} {tmp_path}/usage/own: is inside --usage" in capsys.readouterr().err
     assert list((tmp_path / "usage").iterdir()) == []
 
 
