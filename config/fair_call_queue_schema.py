@@ -12,7 +12,6 @@ from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.sections import Key, Section
 from kafka_quota_proxy.config.units import INT32_MAX
 
-_PHASES: Final = tuple(queue.CostWeights.__dataclass_fields__)
 _TOO_MANY_LEVELS: Final = ", though Hadoop takes more"
 # fair_call_queue_checks.py reports values that are valid only with ``mode: hadoop``.
 _per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
