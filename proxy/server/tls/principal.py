@@ -41,7 +41,8 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
     """Return the user name to which the first matching rule maps a distinguished name.
 
     Raises:
-        NoMatchingRule: If no rule matches, or if the name would have to be matched but cannot be matched safely.
+        NoMatchingRule: If no rule matches. Also if a rule with a pattern is reached, and Python might match the name
+            differently from Java or take too long.
     """
     for rule in rules:
         if rule.pattern is None:
@@ -54,9 +55,10 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
 
 
 def _can_be_matched(name: str) -> bool:
-    """Return whether a name can be matched safely, with the same result as in Java.
+    """Return whether Python can match a name against a rule's pattern quickly, and with the same result as Java.
 
-    A name that is too long would take too much time. If a name ends in a line end, Java's ``$`` also matches before it.
+    It cannot if the name is too long, which would take too much time. It also cannot if the name ends in a line
+    terminator, because ``$`` in a Java pattern also matches before that terminator.
     """
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 

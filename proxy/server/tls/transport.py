@@ -1,11 +1,12 @@
-"""Implements a TLS transport, which lies between a plain transport (below) and a protocol (above).
+"""Implements a TLS transport. It lies between a plain transport and the application protocol that uses TLS.
 
-This module replaces the TLS of the event loop for three reasons. When a handshake fails, it sends the alert that names
-the cause. Without this alert, Kafka clients would retry for ever. All its connections share one read buffer, which
-saves memory. And it decrypts twice as fast.
+The code calls the plain transport "below" and the application protocol "above". This module is used instead of the TLS
+support of asyncio for three reasons. When a handshake fails, this module sends the alert that names the cause. Without
+this alert, Kafka clients would retry for ever. All TLS connections share one read buffer, which saves memory. And this
+module decrypts twice as fast as asyncio.
 
-``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). If the peer is the
-first to send ``close_notify``, it still receives the responses to its requests.
+``close`` sends ``close_notify``, and does not wait until the peer sends one too (RFC 8446, 6.1). A peer that is the
+first to send ``close_notify`` still receives the responses to its requests.
 """
 
 import asyncio
@@ -33,12 +34,15 @@ class SaidNothingError(ConnectionResetError):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection. It is the protocol of the transport below, and the transport of the protocol above.
+    """One TLS connection, between a plain transport and an application protocol.
+
+    To the plain transport, this object is the protocol that receives the encrypted bytes. To the application protocol,
+    it is the transport.
 
     Args:
         context: Holds the certificate to present, and the certificates to trust.
         server_hostname: The name or address that the broker's certificate must be for; None if the proxy is the server.
-        welcome: Called after the handshake to create the protocol above. If it raises a ``ProtocolError``, the
+        welcome: Called after the handshake to create the application protocol. If it raises a ``ProtocolError``, the
             handshake counts as failed.
         fail: Called once, with this transport and the error, if an error ends the connection. If the transport's
             ``is_up`` is False at that time, the handshake has failed.
@@ -102,15 +106,15 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._handshake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the shared buffer for the next read."""
+        """Return the buffer for the next read of encrypted bytes. All TLS connections share this buffer."""
         return _WIRE
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Process the first ``nbytes`` bytes of the shared buffer, which were read just now."""
+        """Process the ``nbytes`` encrypted bytes that were just read into the start of the read buffer."""
         self.data_received(_WIRE[:nbytes])
 
     def data_received(self, data: bytes | memoryview) -> None:
-        """Continue the handshake or, after it, decrypt the bytes and pass them to the protocol above."""
+        """Continue the handshake or, after it, decrypt the bytes and pass them to the application protocol."""
         if self._is_closing or self._has_peer_ended:
             return
         if self.is_up and self._reads:
@@ -133,19 +137,19 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def pause_writing(self) -> None:
-        """Pass the event to the protocol above."""
+        """Pass the event to the application protocol, if the handshake has succeeded."""
         if self.is_up:
             self._above.pause_writing()
 
     @isolated
     def resume_writing(self) -> None:
-        """Pass the event to the protocol above."""
+        """Pass the event to the application protocol, if the handshake has succeeded."""
         if self.is_up:
             self._above.resume_writing()
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Pass the event to the protocol above."""
+        """Tell the application protocol that the connection is lost. During a handshake, report the failure instead."""
         self._end_above(exc)
 
     def fail(self) -> None:
@@ -156,7 +160,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # -- methods for the protocol above --
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as the base class has it
-        """Return information about the connection. The name ``ssl_object`` returns the ``ssl.SSLObject``."""
+        """Return information about the connection. For the name ``ssl_object``, this is the ``ssl.SSLObject``."""
         if name == "ssl_object":
             return self._tls
         return self._below.get_extra_info(name, default) if hasattr(self, "_below") else default
@@ -166,7 +170,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return self._is_closing
 
     def get_write_buffer_size(self) -> int:
-        """Return how many encrypted bytes wait in the transport below."""
+        """Return how many encrypted bytes wait in the write buffer of the plain transport."""
         return self._below.get_write_buffer_size()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
@@ -198,7 +202,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._below.write_eof()
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Replace the protocol above."""
+        """Replace the application protocol, which receives the decrypted bytes."""
         self._above = cast(asyncio.Protocol, protocol)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
@@ -262,12 +266,19 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _catch_up(self) -> None:
-        """Decrypt what arrived with the handshake or while reading was paused, and pass it to the protocol above."""
+        """Decrypt the bytes that arrived with the end of the handshake, or while reading was paused.
+
+        The decrypted bytes go to the application protocol. If reading is paused or the connection is closing, this does
+        nothing.
+        """
         if self._reads and not self._is_closing:
             self._decrypt(b"")
 
     def _decrypt(self, data: bytes | memoryview) -> None:
-        """Decrypt all records that are now complete, and pass their content to the protocol above."""
+        """Add ``data`` to the bytes received before, and decrypt all TLS records that are now complete.
+
+        Their content goes to the application protocol.
+        """
         size = 0
         error: ssl.SSLError | None = None
         for at in range(0, len(data) or 1, _SLICE_BYTES):
@@ -287,9 +298,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self.close()
 
     def _read_records(self, size: int) -> tuple[int, ssl.SSLError | None]:
-        """Decrypt into the shared buffer, after the ``size`` bytes that it already holds.
+        """Decrypt the complete TLS records into the buffer for decrypted bytes, which all connections share.
 
-        Return how many bytes the buffer then holds, and the error that stopped the decryption, or None.
+        The buffer already holds ``size`` bytes, and the new bytes follow them. If the buffer becomes full, its content
+        is passed to the application protocol, and the buffer starts again from empty. Return how many bytes the buffer
+        holds in the end, and the error that stopped the decryption, or None if there was no error.
         """
         incoming = self._incoming
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment] # typeshed: bytes
