@@ -1,1 +1,1 @@
-"""Serves the admin port over HTTP: health checks, ``/metrics``, ``/quotas`` and ``/callqueue``."""
+"""Serves the admin port over HTTP: health checks, metrics, quotas, and the users' levels in the fair call queues."""

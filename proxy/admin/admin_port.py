@@ -3,9 +3,9 @@
 The event loop reads the head of each request. It answers probes (health checks) itself, and starts a thread for any
 other request. So a probe waits neither for idle connections nor for clients that read a response slowly.
 
-Connections stay on the event loop while it reads a head or answers a probe, for at most ``_WAIT_TIMEOUT_S``. There are
-at most ``MAX_WAITING`` of them; the oldest is closed to make room for a new one. At most ``MAX_REQUESTS`` threads run
-at a time, each for at most ``_DEADLINE_S``.
+The event loop serves a connection while it reads the head of a request or answers a probe, for at most
+``_WAIT_TIMEOUT_S``. It serves at most ``MAX_WAITING`` connections at a time: to make room for a new one, it closes the
+oldest. At most ``MAX_REQUESTS`` threads run at a time, each for at most ``_DEADLINE_S``.
 """
 
 import asyncio
@@ -59,9 +59,11 @@ class AdminPort:
 
     Args:
         bind: The address to listen on.
-        location: The path of keys that leads to this address in the configuration file, for error messages.
-        application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
-        probes: The paths of the probes, which the application must answer without I/O.
+        location: The keys under which the configuration file sets this address, such as ``("admin", "bind")``. Error
+            messages show them.
+        application: The WSGI application. It runs on the event loop for probes (health checks), and in threads for
+            other requests.
+        probes: The URL paths of the probes. The application must answer requests for these paths without I/O.
 
     Attributes:
         address: The listening address. If ``bind`` has port 0, this address has the port that the system chose.

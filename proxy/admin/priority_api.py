@@ -1,6 +1,6 @@
-"""Answers ``/callqueue``, which shows the priority levels of users in fair call queues, and explains each level.
+"""Answers ``/callqueue``, which shows and explains the priority levels of users in fair call queues.
 
-Runs in a thread.
+In a fair call queue, requests wait for a broker by the level of their user. This code runs in a thread.
 """
 
 from bisect import bisect_right
@@ -19,8 +19,9 @@ _TOP: Final = 10
 def report(server: Server, *, principal: str | None, client_id: str, host: str) -> list[dict[str, Any]]:
     """Return a JSON object for each listener that has a fair call queue, with the priority levels of some users.
 
-    If ``principal`` is None, these are the users whose recent requests have cost the brokers most. Otherwise it is one
-    user: the one to which the listener assigns a client with this principal, client-id and address (``host``).
+    If ``principal`` is None, these are the users whose recent requests have cost the brokers most. Otherwise, each
+    object shows one user: the one that the listener takes a client for, if the client has this principal, client-id and
+    address (``host``).
     """
     return [
         {

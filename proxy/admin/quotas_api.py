@@ -106,7 +106,10 @@ class QuotasApi:
         self._free = BoundedSemaphore(_MAX_AT_ONCE)
 
     def get(self, environ: WSGIEnvironment) -> Reply:
-        """Answer a GET request with all rules, or with the rules whose entity has all the names in the query."""
+        """Answer a GET request with the quota rules that match the query, or with all rules if there is no query.
+
+        A query such as ``user=alice`` matches the rules that are for this user, whatever other names they have.
+        """
         try:
             query = _entity_query(environ.get("QUERY_STRING", ""))
         except _RefusedError as refused:
@@ -153,7 +156,7 @@ class QuotasApi:
     # -- changes --
 
     def _check_token(self, environ: WSGIEnvironment) -> None:
-        """Raise ``_RefusedError`` unless the request has the right token."""
+        """Raise ``_RefusedError`` unless the request has the token in the file ``admin.quotas_token_file``."""
         if self._token_file is None:
             raise _RefusedError("403 Forbidden", _NO_FILE)
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
@@ -237,8 +240,8 @@ class QuotasApi:
 class _Owner:
     """Stands for an HTTP request that waits for the results of its changes.
 
-    The quota manager calls ``take_turn`` when the results are ready, or ``fail`` after an internal error. Both set
-    ``has_turn``.
+    The quota manager calls ``take_turn`` when the results are ready, or ``fail`` after an internal error. Either call
+    sets the event ``has_turn``, for which the request waits.
     """
 
     def __init__(self) -> None:
@@ -275,9 +278,12 @@ def _skip(environ: WSGIEnvironment) -> None:
 
 
 def _entity_query(query: str) -> Mapping[str, EntityName]:
-    """Return the names of the entity in a query such as ``user=alice&default=client-id``, by entity type.
+    """Parse a query for quota rules, such as ``user=alice&default=client-id``. Return the names in it by entity type.
 
-    ``default=TYPE`` stands for the default entity of a type.
+    ``default=TYPE`` asks for the rules that apply to all entities of a type without a rule of their own.
+
+    Raises:
+        _RefusedError: If the query is not valid.
     """
     found: dict[str, EntityName] = {}
     try:

@@ -92,11 +92,11 @@ class BrokerClient:
         return self._thread.run(work)
 
     def ask(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
-        """Send a request to ``server``, and return the answer."""
+        """Send a request to the broker that this client is connected to, and return the answer."""
         return self.run(self.send(request, self.server))
 
     def describe_configs(self, query: ConfigQuery) -> list[Configs]:
-        """Ask ``server`` for configs, and return its answer."""
+        """Ask the broker that this client is connected to for configs, and return its answer."""
         return read_configs(self.ask(_describe(query)))
 
     def close(self) -> None:

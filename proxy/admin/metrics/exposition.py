@@ -40,8 +40,8 @@ class Family(NamedTuple):
 class Namespace:
     """Creates metrics with names that begin with ``prefix``.
 
-    If ``sums_duplicates`` is True, samples of a metric with the same labels are added up, because two brokers may have
-    the same name in the labels.
+    If ``sums_duplicates`` is True, the values of samples with the same labels are added up. Two brokers may be shown
+    under the same label, and Prometheus would keep only one of their samples.
     """
 
     def __init__(self, prefix: str, *, sums_duplicates: bool = False) -> None:
@@ -57,9 +57,9 @@ class Namespace:
         return self._family(f"{name}_total", help_, samples)
 
     def table(self, metrics: "Iterable[Metric[_T]]", rows: Sequence[tuple[str, _T]]) -> Iterator[Family]:
-        """Yield each of ``metrics`` with a sample for each row.
+        """Yield each of ``metrics`` with one sample for each row.
 
-        A row contains the labels of its samples, and the object from which the metrics read their values.
+        A row contains the labels of these samples, and the object from which the metrics read their values.
         """
         for name, help_, read in metrics:
             values = ((text, read(one)) for text, one in rows)
@@ -84,7 +84,7 @@ PROXY: Final = Namespace("kafka_quota_proxy")
 
 
 def rest() -> None:
-    """Sleep for a moment, so that the event loop can run."""
+    """Pause this thread for a moment, so that the event loop's thread can run."""
     sleep(_REST_S)
 
 

@@ -1,7 +1,7 @@
-"""Reads the metrics of fair call queues.
+"""Reads the metrics of fair call queues, in which requests wait for a broker by the priority level of their user.
 
-Each broker has a queue of requests, and slots for the requests that it works on. Each listener has priority levels and
-users.
+Some metrics are about brokers: each has one queue, and a limited number of requests that it works on at a time. The
+others are about listeners: each has its own users, with their levels.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ Named = tuple[str, BrokerQueue]
 
 
 def fair_queue_metrics(queues: Sequence[Named], listeners: Sequence[ListenerState]) -> Iterator[Family]:
-    """Yield the metrics of fair call queues, or nothing if no listener has ever had such a queue.
+    """Yield the metrics of fair call queues, or nothing if no listener has ever had a fair call queue.
 
     ``queues`` contains the address and the queue of each broker that has a queue.
     """

@@ -1,4 +1,7 @@
-"""Reads the metrics of the sources of quotas (a topic or the brokers), and of the store of quotas that clients set."""
+"""Reads the metrics of where quotas come from.
+
+Quotas may be read from a topic or from the brokers, or clients may set them through the proxy, which stores them.
+"""
 
 from collections.abc import Iterator
 from math import nan
@@ -102,8 +105,10 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
 def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
     """Yield the metrics of the topics that contain quotas.
 
-    ``rules`` reads the topic of the setting ``quotas_from``, and ``store`` the topic with the quotas that clients set
-    through the proxy. Either is None if there is no such topic.
+    Args:
+        rules: Reads the topic that the ``quotas_from`` setting names; None if there is no such topic.
+        store: Reads the topic that holds the quotas which clients set through the proxy; None if there is no such
+            topic.
     """
     yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
     yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
@@ -115,7 +120,7 @@ def broker_quota_metrics(broker: BrokerSource | None) -> Iterator[Family]:
 
 
 def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
-    """Yield the metrics of quotas that clients set through the proxy, or nothing if there is no store for them."""
+    """Yield the metrics of quotas that clients set through the proxy, or nothing if clients cannot set quotas."""
     if manager.store is not None:
         store = Namespace("kafka_quota_proxy_quota_store")
         yield from store.single_values(_OF_ALL, manager)
@@ -124,7 +129,10 @@ def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
 
 
 def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
-    """Yield the metrics of requests to change quotas, or nothing if ``change_log`` is None."""
+    """Yield the metrics of requests to change quotas.
+
+    ``change_log`` counts these requests, and may also write them to an audit log. If it is None, yield nothing.
+    """
     if change_log is None:
         return
     samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]

@@ -1,6 +1,6 @@
 """Reads the metrics of the usage log, such as whether it can be written and how many records are queued.
 
-The usage log records the usage of each entity in each interval.
+The usage log records the usage of each entity (a user, a client-id, or both) in each interval.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ _OF_SINKS: Final[tuple[Metric[Sink], ...]] = (
 
 
 def usage_log_metrics(usage: UsageLogger | None) -> Iterator[Family]:
-    """Yield the metrics of the usage log, or nothing if there is no usage log."""
+    """Yield the metrics of the usage log. If ``usage`` is None, the proxy has no usage log, and nothing is yielded."""
     if usage is not None:
         yield from _LOG.table(_OF_SINKS, [(labels(sink=sink.name), sink) for sink in usage.sinks])
         help_ = "Intervals whose end was postponed because a sink was full or not ready; no record is lost."
