@@ -36,8 +36,8 @@ class ListOf:
     """Describes a list in the configuration file.
 
     Attributes:
-        read: Reads one element: a function, or the section that each element consists of.
-        collect: Makes the collection for ``config.model`` from the elements. By default a tuple.
+        read: Describes an element of the list: a function that reads it, or a ``Section`` if each element is a mapping.
+        collect: A function or class that turns the elements into the value for ``config.model``, such as ``tuple``.
         needs_one: Whether an empty list is an error.
     """
 
@@ -71,10 +71,11 @@ class Key:
         read: A function that reads the value, or the description of a section, list or mapping.
         field: The name of the field in ``config.model``. By default it is the key, with ``_`` in place of ``.`` and
             ``-``.
-        missing: What to advise the operator if the key is missing. None if the key is optional.
+        missing: The advice for an operator who leaves the key out. None if the key is optional.
         is_path: Whether the value is a path. A relative path starts from the directory of the configuration file.
         takes_null: Whether null means the same as leaving the key out.
-        expand: Turns a short form of the section, such as ``false``, into a mapping, or into None for no section.
+        expand: A function for keys that also have a short form, such as ``false``. It turns the short form into the
+            mapping for which it stands, or into None, which then becomes the value of the field.
     """
 
     read: "Read | Section | ListOf | MappingOf"
@@ -89,10 +90,11 @@ class Section:
     """Describes a section of the configuration file, which is a mapping with known keys.
 
     Args:
-        build: Receives the values as keyword arguments, and returns an object of ``config.model``. Raises ValueError if
-            the values do not fit together.
+        build: A function that receives the values of the section as keyword arguments, and returns an object of
+            ``config.model``. It raises ValueError if the values do not fit together.
         keys: The keys that the section may have, in the order in which the documentation lists them.
-        has_source: Whether ``build`` also receives ``source``, the place of the section as ``FILE:LINE``.
+        has_source: Whether ``build`` receives one more argument, ``source``, which says where the section begins, as
+            ``FILE:LINE``.
     """
 
     def __init__(self, build: Callable[..., Any], keys: Mapping[str, Key], *, has_source: bool = False) -> None:

@@ -33,12 +33,12 @@ class SecurityProtocol(Enum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """Whether this security protocol encrypts connections with TLS."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client logs in with SASL."""
+        """Whether clients log in with SASL under this security protocol."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
@@ -52,7 +52,7 @@ class SaslMechanism(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sasl:
-    """How the proxy determines the user from the SASL login that a client sends through a listener."""
+    """The settings by which the proxy finds out the user when a client logs in with SASL through a listener."""
 
     oauthbearer_claim: str = "sub"  # the claim of a token that has the user; Kafka's sasl.oauthbearer.sub.claim.name
 
@@ -74,9 +74,10 @@ class ClientTls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTls:
-    """The TLS settings for connections from the proxy to brokers, with paths as in ``ClientTls``.
+    """The TLS settings for connections from the proxy to brokers.
 
-    ``certificate`` and ``key`` are those that the proxy presents to brokers. Either both are set, or both are None.
+    The paths name PEM files, and are relative to the working directory. ``certificate`` and ``key`` are those that the
+    proxy presents to brokers. Either both are set, or both are None.
     """
 
     ca: str | None = None  # the authorities that sign broker certificates; None: those that the system trusts

@@ -1,4 +1,4 @@
-"""Reads and writes the terms of a quota rule, which say when and how its limits apply.
+"""Reads and writes the terms of a quota rule, which say when and how the limits of the rule apply.
 
 The terms are enforcement, shaping, expiry, schedule and ramp. They are written as a mapping, in YAML in the
 configuration file, and in JSON in the store and in requests to the admin port::
@@ -62,7 +62,10 @@ TERMS: Final = tuple(_TERMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of a rule. The fields have the same names as in ``QuotaRule``. A term that is None is not set."""
+    """The terms of a quota rule: the settings that say when and how the limits of the rule apply.
+
+    The fields have the same names as in ``QuotaRule``. A field is None if the rule does not have this term.
+    """
 
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
@@ -76,9 +79,10 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """A requested change to the terms of a rule.
+    """A requested change to the terms of a quota rule, such as its expiry, schedule or ramp.
 
-    The terms in ``given`` are set, and those whose keys are in ``removed`` are removed.
+    The terms in ``given`` are set, and those whose keys are in ``removed`` are removed. All other terms stay as they
+    are.
     """
 
     given: Terms = NO_TERMS
@@ -86,19 +90,19 @@ class TermsChange:
 
 
 def replacement(terms: Terms) -> TermsChange:
-    """Return a change after which a rule has exactly these terms."""
+    """Return a change that replaces all terms of a quota rule (expiry, schedule, ramp, ...) by ``terms``."""
     return TermsChange(given=terms, removed=frozenset(TERMS) - written_terms(terms).keys())
 
 
 def changed_terms(terms: Terms, change: TermsChange) -> Terms:
-    """Return the result of applying a change to ``terms``."""
+    """Apply ``change`` to the terms of a quota rule (expiry, schedule, ramp, ...), and return the new terms."""
     values = ((key, term.field, getattr(change.given, term.field)) for key, term in _TERMS.items())
     new = {field: value for key, field, value in values if value is not None or key in change.removed}
     return replace(terms, **new) if new else terms
 
 
 def terms_of(rule: QuotaRule | IpRule) -> Terms:
-    """Return the terms of a rule."""
+    """Return the terms of a quota rule, such as its expiry, schedule and ramp."""
     enforcement, shaping = (rule.enforcement, rule.shaping) if isinstance(rule, QuotaRule) else (None, None)
     times = (rule.expires_ms, rule.schedule, rule.ramp)
     # This is a fast path, because most of a hundred thousand rules have no terms.
@@ -110,18 +114,20 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
 
 
 def read_terms(given: object) -> Terms:
-    """Return the terms that a mapping describes. Raises TermsError if the mapping is not valid.
+    """Read the terms of a quota rule (expiry, schedule, ramp, ...) from the mapping that an operator wrote.
 
-    Whether the terms suit a particular rule must be checked with ``check_terms``.
+    Raises TermsError if the mapping is not valid. Whether the terms suit a particular rule must be checked with
+    ``check_terms``.
     """
     values = known_mapping((), given, TERMS)
     return Terms(**{term.field: term.read(values[key]) for key, term in _TERMS.items() if key in values})
 
 
 def read_terms_change(given: object) -> TermsChange:
-    """Return the change of terms that a mapping describes. Raises TermsError if the mapping is not valid.
+    """Read a change to the terms of a quota rule (expiry, schedule, ramp, ...) from a mapping.
 
-    A key whose value is None removes that term. If ``given`` itself is None, all terms are removed.
+    A key whose value is None removes the term with this key. If ``given`` itself is None, all terms are removed. Raises
+    TermsError if the mapping is not valid.
     """
     if given is None:
         return replacement(NO_TERMS)
@@ -131,10 +137,14 @@ def read_terms_change(given: object) -> TermsChange:
 
 
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
-    """Raise TermsError if terms do not suit a rule. For example, a ramp cannot change a limit that the rule lacks.
+    """Raise TermsError if the terms (expiry, schedule, ramp, ...) do not suit a quota rule.
 
-    ``limits`` contains the keys of the rule's limits. ``allowed`` contains the keys of all limits that a rule for the
-    same entity could have.
+    For example, a ramp cannot change a limit that the rule lacks.
+
+    Args:
+        terms: The terms to check.
+        limits: The keys of the rule's limits.
+        allowed: The keys of all limits that a rule for the same user, client-id or address could have.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:
@@ -153,9 +163,10 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
 
 
 def check_kept(terms: Terms) -> None:
-    """Raise TermsError if these terms would be lost or changed by writing them and reading them again.
+    """Raise TermsError if the terms of a quota rule would change when they are written and read again.
 
-    Stored terms must pass this check, because the proxy would not start with a stored rule that it cannot read.
+    The terms are settings such as expiry, schedule and ramp. Those of a stored rule must pass this check, because the
+    proxy would not start with a stored rule that it cannot read.
     """
     if terms == NO_TERMS:
         return
@@ -169,11 +180,14 @@ def check_kept(terms: Terms) -> None:
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
-    """Convert terms to a mapping that ``read_terms`` reads. It contains only text, numbers, lists and mappings."""
+    """Convert the terms of a quota rule (expiry, schedule, ramp, ...) to a mapping that ``read_terms`` reads.
+
+    The mapping contains only text, numbers, lists and mappings.
+    """
     values = ((key, term, getattr(terms, term.field)) for key, term in _TERMS.items())
     return {key: term.write(value) for key, term, value in values if value is not None}
 
 
 def written_terms_change(change: TermsChange) -> dict[str, object]:
-    """Convert a change to a mapping that ``read_terms_change`` reads."""
+    """Convert a change to the terms of a quota rule (expiry, ...) to a mapping that ``read_terms_change`` reads."""
     return written_terms(change.given) | {key: None for key in TERMS if key in change.removed}

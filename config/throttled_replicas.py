@@ -37,8 +37,8 @@ class ThrottledReplicas:
     def holds(self, partition: int, broker: int) -> bool:
         """Return whether the replica of a partition on a broker is throttled.
 
-        If this is the list for leaders, ``broker`` is the leader of the partition. If it is the list for followers,
-        ``broker`` is the follower.
+        Kafka has one list of throttled replicas for leaders and one for followers. For the list of leaders, ``broker``
+        is the node id of the partition's leader. For the list of followers, it is the node id of the follower.
         """
         return self.is_all or partition in self.partitions.get(broker, ())
 
@@ -47,7 +47,10 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Read a value strictly, and return its replicas. Raises ThrottledReplicasError if Kafka would refuse the value."""
+    """Return the replicas that the value of a topic config such as ``leader.replication.throttled.replicas`` lists.
+
+    Raises ThrottledReplicasError if Kafka would refuse the value.
+    """
     replicas, unread = read(text)
     if unread:
         raise ThrottledReplicasError(f"{shown(unread[0])} is not a replica; {_HELP}")
@@ -57,7 +60,11 @@ def parse(text: str) -> ThrottledReplicas:
 
 
 def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
-    """Read a value from a cluster's configs. Return its replicas, and the items that cannot be parsed."""
+    """Return the replicas that the value of a topic config such as ``leader.replication.throttled.replicas`` lists.
+
+    The value comes from a cluster's configs, so faults raise no error. The second element of the result contains the
+    items that cannot be parsed.
+    """
     partitions: dict[int, set[int]] = {}
     unread: list[str] = []
     items = _items(text)

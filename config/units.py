@@ -86,7 +86,17 @@ def parse_duration_ms(value: str | float) -> int:
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
-    """Return a number of 0 or more, multiplied by the factor of its unit. Raises UnitError if it is anything else."""
+    """Read a number of 0 or more with a unit, and return the number multiplied by the factor of the unit.
+
+    Args:
+        value: A number, or text with a number and a unit, such as ``10MiB``.
+        factors: The factor of each unit that is valid. The key "" is for a number without a unit.
+        kind: What error messages call the quantity, such as "a duration".
+        help_text: The part of error messages that tells the operator what to write.
+
+    Raises:
+        UnitError: If ``value`` is anything else.
+    """
     # Arithmetic overflows with a million digits, and Python refuses to print a whole number of some thousand digits.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):

@@ -1,6 +1,6 @@
 """Gives access to a configuration file before validation, for checks that concern more than one key.
 
-A value of the wrong type is treated as missing here, because the schema already reports it.
+These checks treat a value of the wrong type as missing. Another part of the package, ``config.schema``, reports it.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,10 @@ _T = TypeVar("_T")
 
 
 class UncheckedFile:
-    """A configuration file before validation. ``faults`` contains what the checks have found so far."""
+    """A configuration file before validation.
+
+    ``faults`` contains the errors and warnings that checks have reported so far.
+    """
 
     def __init__(self, document: Document) -> None:
         self.document = document
