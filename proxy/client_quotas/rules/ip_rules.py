@@ -1,8 +1,8 @@
-"""Works out which of the stored limits apply to each IP address. A limit may also be set for a host name.
+"""Works out which of the connection-rate limits that clients set apply to each IP address.
 
-A limit for a host name applies to all addresses of the host. A host may have several addresses, and an address several
-names. Of several limits for one address, the lowest applies. The cost of a change does not depend on the number of
-rules.
+A limit is set for an IP address or for a host name. A limit for a host name applies to all addresses of the host. A
+host may have several addresses, and an address several host names. If several limits are set for one address in this
+way, the lowest of them applies. The time that a change takes does not depend on the number of limits.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -29,13 +29,17 @@ def literal(name: str) -> str | None:
 
 
 class EffectiveIpRules:
-    """Holds the limits that are set for addresses and host names, and the rules for addresses that result from them.
+    """Holds the connection-rate limits that clients set for addresses and host names.
 
-    ``name`` is the name of the store. Each rule shows it as its source.
+    Works out from them which limit applies to each address.
+
+    Args:
+        name: The name of the quota store that holds these limits. Each rule in ``rules`` has this name as its
+            ``source``.
 
     Attributes:
-        rules: The rules that apply, by address.
-        unknown_hosts: The hosts whose limit applies to no address, because no address of the host is known.
+        rules: For each address, the rule with the limit that applies to the address.
+        unknown_hosts: The host names that have a limit but no known address, so that the limit has no effect.
     """
 
     def __init__(self, *, name: str) -> None:
@@ -50,20 +54,24 @@ class EffectiveIpRules:
     def follow_file(self, addresses: Collection[Ip]) -> None:
         """Set which addresses have rules in the configuration file.
 
-        A stored limit does not apply to these addresses.
+        The limits that clients set do not apply to these addresses, because the rules of the file take precedence.
         """
         touched = {*self._of_file} ^ {*addresses}
         self._of_file = addresses
         self._settle(touched)
 
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
-        """Set the limit of an address or host name.
+        """Set or remove the connection-rate limit of an IP address or host name.
 
-        A ``rate`` of None removes the limit. ``known`` contains the addresses of hosts. A host that is not in ``known``
-        keeps its last known addresses.
+        Return the new rule of each address to which the limit applied before or applies now, even if the rule is
+        unchanged. The value None means that the address has no rule. Addresses with a rule in the configuration file
+        are left out.
 
-        Return the rule of each address to which the limit applied before or applies now, even if the rule is unchanged.
-        None stands for an address without a rule. Addresses with a rule in the configuration file are left out.
+        Args:
+            name: The IP address or host name.
+            rate: The limit in connections per second. None removes the limit.
+            known: The addresses of host names that were resolved. If ``name`` is a host name that is not in ``known``,
+                the addresses that were known before are used.
         """
         before = self._addresses_of(name)
         if rate is None:
@@ -74,9 +82,10 @@ class EffectiveIpRules:
         return self._move(name, before, _spelled(name) or found or before)
 
     def update_addresses(self, known: Addresses) -> IpChanges:
-        """Set the addresses of hosts, and return the new rules of their old and new addresses.
+        """Set the addresses of the host names in ``known``. Host names without a limit are ignored.
 
-        Ignore hosts without a limit.
+        Return the new rule of each address that one of these host names had before or has now. The value None means
+        that the address has no rule. Addresses with a rule in the configuration file are left out.
         """
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():
@@ -84,15 +93,16 @@ class EffectiveIpRules:
         return changes
 
     def _addresses_of(self, name: Ip) -> tuple[Ip, ...]:
-        """Return the addresses to which the limit of ``name`` applies."""
+        """Return the addresses to which the limit of ``name`` applies. ``name`` is an IP address or a host name."""
         if name not in self._rates:
             return ()
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
 
     def _move(self, name: Ip, before: Iterable[Ip], addresses: tuple[Ip, ...]) -> IpChanges:
-        """Apply the limit of a name to ``addresses`` and no longer to ``before``.
+        """Apply the limit of an IP address or host name to ``addresses``, and no longer to the addresses in ``before``.
 
-        Return the new rules of all these addresses.
+        Return the new rules of the addresses in ``before`` and ``addresses``, without those that have a rule in the
+        file.
         """
         if isinstance(name, str) and not _spelled(name):
             self._hosts.pop(name, None)
@@ -108,9 +118,10 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Update the rules of the ``touched`` addresses.
+        """Work out again which rules apply to the ``touched`` addresses, and store the result in ``rules``.
 
-        Return the new rules of those that have no rule in the file.
+        Return the new rule of each of these addresses, or None for an address without a rule. Addresses with a rule in
+        the configuration file are left out.
         """
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
@@ -136,9 +147,10 @@ class EffectiveIpRules:
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return the address ``name`` in canonical form, as a tuple. The tuple is empty if ``name`` is a host name.
+    """Return the IP address ``name`` in canonical form, as a tuple with one element.
 
-    The default entity is returned unchanged.
+    The tuple is empty if ``name`` is a host name. If ``name`` is the default entity, which stands for all addresses
+    without a limit of their own, the tuple contains it unchanged.
     """
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

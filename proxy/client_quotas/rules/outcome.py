@@ -25,9 +25,9 @@ class Origin(NamedTuple):
 
     Attributes:
         principal: The user, or ``token@ADDRESS`` for a client of the admin port that has a token.
-        listener: The name of the listener, or ``ADMIN`` for the admin port.
-        sees_hidden: Whether the client can see stored rules that a rule of the configuration file hides. This is true
-            for clients of the admin port.
+        listener: The name of the listener to which the client is connected, or ``ADMIN`` for the admin port.
+        sees_hidden: Whether the client can see stored rules that have no effect because the configuration file has a
+            rule for the same entity. This is true for clients of the admin port.
     """
 
     principal: str
@@ -42,16 +42,17 @@ NOBODY: Final = Origin("")
 
 
 class Outcome(NamedTuple):
-    """The outcome of a requested quota change for one entity.
+    """The outcome of a requested quota change for one entity, such as a user.
 
     Attributes:
-        asked: The keys and limits that the request sets. A limit of None removes the key.
-        asked_terms: The terms that the request sets or removes, or None if the request has no terms.
-        old: The rule before the change.
+        asked: The quota keys that the request sets, such as ``producer_byte_rate``, with the new limits. A limit of
+            None removes the key.
+        asked_terms: The terms (expiry, schedule, ramp) that the request sets or removes, or None if there are none.
+        old: The rule of the entity before the change.
         new: The rule after the change, or the rule that a dry run would have stored. The same as ``old`` if the change
             was refused.
-        is_unknown: Whether it is unknown if the change was stored. The stored rule may be ``old`` or ``new``, or become
-            ``new`` later.
+        is_unknown: True if the proxy does not know whether the change was stored. The stored rule may then be ``old``
+            or ``new``, or become ``new`` later.
     """
 
     entity: EntityParts
@@ -80,10 +81,16 @@ def outcomes(
     rules: Mapping[Entity, StoredRule],
     terms: Mapping[Entity, TermsChange],
 ) -> tuple[Outcome, ...]:
-    """Return the outcome for each entity of a request, in the order of the request.
+    """Return the outcome for each entity of a request to change quotas, in the order of the request.
 
-    An entity that appears twice in the request has one outcome. ``changes`` contains the changes that were made, or
-    that a dry run would make. ``rules`` contains the rules before the changes.
+    An entity that appears twice in the request has only one outcome.
+
+    Args:
+        alterations: The changes as the request lists them.
+        results: The results that the response contains.
+        changes: The changes that were made, or that a dry run would make.
+        rules: The rules before the changes.
+        terms: The requested changes of terms (expiry, schedule, ramp), by entity.
     """
     results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)

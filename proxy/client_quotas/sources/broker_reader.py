@@ -18,9 +18,10 @@ _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """Reads client quotas from the first of ``servers`` that answers. Call ``close`` after any error.
+    """Reads all client quotas of a cluster from the first broker in ``servers`` that can be reached.
 
-    ``read`` may raise ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    The connection stays open between calls of ``read``. If ``read`` raises an error, call ``close``. The error is a
+    ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:
@@ -29,7 +30,7 @@ class BrokerReader:
 
     @property
     def server(self) -> Address:
-        """The address of the broker that answered."""
+        """The address of the broker from which the quotas are read."""
         return self._client.server
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Converts the quotas of a broker to rules, and compares these with the previous rules."""
+"""Converts a broker's client quotas to rules, and finds out which rules have changed since the last reading."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -29,9 +29,9 @@ class RefusedError(Exception):
 
 
 class ParsedQuotas(NamedTuple):
-    """The quotas of a broker: a rule for each entity.
+    """The quotas of a broker, as one rule for each entity.
 
-    ``passed_over`` has a message for each kind of quota that was skipped.
+    ``passed_over`` contains a message for each kind of quota that the proxy does not support and therefore ignores.
     """
 
     rules: Mapping[Entity, StoredRule]
@@ -39,7 +39,10 @@ class ParsedQuotas(NamedTuple):
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Convert a broker's DescribeClientQuotas response to rules for at most ``most`` entities.
+    """Convert a broker's DescribeClientQuotas response to one rule for each entity.
+
+    If the response contains more than ``most`` entities, the others are ignored, and ``passed_over`` of the result says
+    so.
 
     Raises:
         RefusedError: The response contains an error.
@@ -79,9 +82,9 @@ def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
 
 
 def in_force(value: float) -> float:
-    """Return the limit that the proxy applies for a broker's value.
+    """Return the limit that the proxy applies if a broker's quota has the given value.
 
-    Infinity and NaN become the highest possible limit.
+    The result for infinity and NaN is the highest possible limit. The result for any other value is this value.
     """
     return value if math.isfinite(value) else _NO_LIMIT
 
@@ -112,7 +115,11 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the valid limits of an entity. Add a message to ``passed_over`` for each value that is skipped."""
+    """Yield the key and the limit of each quota of an entity that the proxy can apply.
+
+    ``values`` are the keys and values from the broker. Quotas with an unknown key or an invalid value are skipped, with
+    a message in ``passed_over``.
+    """
     known = keys_of(entity)
     # Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
     for key, value in values:

@@ -55,19 +55,20 @@ class QuotaReader(Protocol):
 
     @property
     def server(self) -> Address:
-        """The address of the broker."""
+        """The address of the broker from which the quotas are read."""
 
     def read(self) -> ParsedQuotas | None:
-        """Return the broker's quotas, or None if they are the same as in the last reading."""
+        """Return the broker's quotas, or None if they are the same as at the last call."""
 
     def close(self) -> None:
         """Close the connection. May be called from any thread."""
 
 
 class _HeldAnswer(NamedTuple):
-    """A broker's answer to a client that changed quotas. It is held until a reading shows the changes in ``changed``.
+    """A broker's answer to a client that changed quotas, held until the proxy has read the new quotas from a broker.
 
-    The bytes of the answer are in the ticket.
+    The bytes of the answer are kept in its ``Ticket``. ``changed`` contains the changes, and ``until_s`` the time at
+    which the answer is sent in any case.
     """
 
     changed: tuple[Alteration, ...]
@@ -75,9 +76,11 @@ class _HeldAnswer(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The result of reading the brokers' quotas once.
+    """The result of successfully reading all quotas from a broker once.
 
-    ``quotas`` is None if nothing has changed since the last reading.
+    Attributes:
+        quotas: The quotas, or None if they are the same as at the last time.
+        changes: The changes of rules since the last time.
     """
 
     server: Address
@@ -86,17 +89,18 @@ class _Reading(NamedTuple):
 
 
 class BrokerSource:
-    """A ``QuotaSource`` that reads the quotas of one cluster from its brokers. Use it on the event loop.
+    """Reads the quotas that are set at the brokers of one cluster and makes the proxy apply them (a ``QuotaSource``).
 
-    ``connect`` is called in a thread to make a reader. The reader is kept until it fails.
+    Use it on the event loop. ``connect`` is called in a thread and returns a connection to one of the brokers. The
+    connection is used until it fails.
 
     Attributes:
-        rules: The rules in force, from the configuration file and from the brokers.
+        rules: The rules of the configuration file and of the brokers, with those of them that apply now.
         readings: How many times the quotas were read successfully.
-        unconfirmed: How many held answers were sent because their time was up, although no reading had shown the
-            change.
-        last_read_s: The Unix time of the last successful reading, or NaN before the first.
-        server: The broker that answered last.
+        unconfirmed: How many answers to clients that changed a quota were held for the longest time allowed, and then
+            sent although no broker had shown the change.
+        last_read_s: The Unix time at which the quotas were last read successfully, or NaN if they never were.
+        server: The broker from which the quotas were last read.
     """
 
     name = SOURCE
@@ -134,9 +138,10 @@ class BrokerSource:
     # -- called by the server --
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield each entity, its rule and the source of the rule, except for rules that another rule hides.
+        """Yield each entity that has a rule, the rule, and the source of the rule: ``broker``, or FILE:LINE.
 
-        May be called from any thread.
+        A broker's rule is left out if the configuration file has a rule for the same entity. May be called from any
+        thread.
         """
         for one in self.rules.listed():
             if one.shadowed_by is None:
@@ -149,11 +154,11 @@ class BrokerSource:
 
     @property
     def overruled(self) -> int:
-        """The number of entities that have quotas at the brokers and also a rule in the configuration file."""
+        """The number of entities with quotas at the brokers that are overruled by a rule of the configuration file."""
         return sum(1 for entity in self.rules.sources if entity in self._rules)
 
     def detail(self) -> dict[str, object]:
-        """Return the state of this source, for the response to ``/readyz``."""
+        """Return the state of reading quotas from the brokers, as a part of the response to ``/readyz``."""
         return {
             "broker": None if self.server is None else str(self.server),
             "connected": self.is_connected,
@@ -164,9 +169,9 @@ class BrokerSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the configuration file, and return the rules that change.
+        """Apply the rules of a new version of the configuration file in place of the old ones.
 
-        Does not call ``on_changes``.
+        Return all rules that have changed and were not reported yet. They are not passed to ``on_changes``.
         """
         changes = self._applier.follow_file(config)
         self._warned = {one for one in self._warned if one in self.rules.sources or isinstance(one, str)}
@@ -174,9 +179,9 @@ class BrokerSource:
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold a broker's ``answer`` until a reading shows the changes in ``changed``.
+        """Hold a broker's ``answer`` to a client until the changes in ``changed`` are read from a broker.
 
-        See ``forwarded_alter.AlterConfirmer``.
+        ``forwarded_alter.AlterConfirmer`` describes the arguments and the result.
         """
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._held_answers) >= _MOST_WAITING:
@@ -191,7 +196,7 @@ class BrokerSource:
         return ticket
 
     def start(self) -> None:
-        """Do nothing. The reading begins with ``run``."""
+        """Do nothing, because the quotas are read in ``run``."""
 
     async def stop(self) -> None:
         """Do nothing. ``run`` closes the connection when it ends."""
@@ -220,7 +225,7 @@ class BrokerSource:
     # -- within --
 
     async def _sleep(self) -> None:
-        """Wait until the next reading is due, or until ``await_change`` requests one."""
+        """Wait until the quotas are to be read again, which is earlier if a client has changed a quota."""
         wait_s = max(self._settings.every_ms / 1_000, self._backoff_s)
         if self._held_answers and self.is_connected:
             self._retry_s = min(max(_FIRST_WAIT_S, 2 * self._retry_s), _LONGEST_RETRY_S)
@@ -259,7 +264,10 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        """Apply changed rules of the brokers. If ``on_changes`` fails, it is called again after the next reading."""
+        """Apply rules that have changed at the brokers.
+
+        If ``on_changes`` fails, the changes are reported to it again after the quotas have been read the next time.
+        """
         hosts = hosts_in(changes)
         named = [change for change in changes if change.entity.ip in hosts]
         try:
@@ -273,7 +281,10 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer whose change now applies here. Skip changes for the hosts in ``but_for``."""
+        """Send each held answer to a client that changed quotas, if the proxy applies the changed quotas now.
+
+        Answers to changes for one of the host names in ``but_for`` remain held.
+        """
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
@@ -284,7 +295,10 @@ class BrokerSource:
 
     @repeated
     def _give_up(self, ticket: Ticket) -> None:
-        """Send an answer that has been held for the longest allowed time, unless it has been sent already."""
+        """Send an answer to a client that changed quotas, after the longest time for which an answer may be held.
+
+        Do nothing if the answer was sent already.
+        """
         if self._release(ticket):
             self.unconfirmed += 1
             log.warning(
@@ -341,7 +355,10 @@ class BrokerSource:
         return True
 
     def _ask(self) -> _Reading:
-        """Read the quotas from a broker and compare them with the known rules. Runs in a thread, one call at a time."""
+        """Read the quotas from a broker and compare them with those that were read before.
+
+        Runs in a thread. Only one call may run at a time.
+        """
         is_kept = self._reader is not None
         try:
             reader, quotas = self._read_once()
@@ -372,7 +389,7 @@ class BrokerSource:
 def broker_source(
     config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
 ) -> BrokerSource | None:
-    """Return the source that reads the brokers' quotas, or None if ``quotas_from: broker`` is not configured."""
+    """Return the object that reads and applies the brokers' quotas, or None without ``quotas_from: broker``."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFromBroker):
         return None

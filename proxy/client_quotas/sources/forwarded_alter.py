@@ -1,6 +1,6 @@
-"""Holds a broker's response to an AlterClientQuotas request until this proxy applies the change.
+"""Holds a broker's response to an AlterClientQuotas request until this proxy applies the changed quotas.
 
-Otherwise the proxy could still apply the old limit to the client's next request.
+If the response were sent at once, the proxy could still apply the old limit to the client's next request.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class AlterConfirmer(Protocol):
     """The interface for waiting until this proxy applies a change that a broker has acknowledged."""
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Return a ticket that receives ``answer`` once this proxy applies the changes in ``changed``.
+        """Return a ticket, to which ``answer`` is added once this proxy applies the changes in ``changed``.
 
         If this takes longer than a few seconds, the ticket receives the answer anyway. The ``owner``, which is the
         client's connection, is woken as soon as the ticket has the answer.
@@ -38,17 +38,19 @@ class AlterConfirmer(Protocol):
 
 
 def can_wait(head: RequestHead) -> bool:
-    """Return whether a request about quotas is received in full before it is forwarded, so that its answer can be held.
+    """Return whether the proxy can hold back the response to a quota request.
 
-    This is so if the proxy can parse the version of the request, and the request is not too large.
+    It can if it reads the whole request before it forwards it. It does so if it knows the version of the request and
+    the request is not too large.
     """
     return is_client_quotas(head.api_key, head.api_version) and head.size_bytes <= MAX_BYTES
 
 
 class ForwardedAlter:
-    """An AlterClientQuotas request that is forwarded to the broker.
+    """One AlterClientQuotas request that is forwarded to the broker.
 
-    It is the ``Exchange`` for this request in ``proxy.session.handlers.whole_request``.
+    Implements ``proxy.session.handlers.whole_request.Exchange``, the interface for turning the broker's response into
+    the response for the client.
     """
 
     api_key = ALTER
@@ -62,9 +64,9 @@ class ForwardedAlter:
         return data[position : position + frame_bytes]
 
     def await_change(self, answer: bytes, owner: object) -> Ticket | None:
-        """Return a ticket that receives ``answer`` once this proxy applies the change.
+        """Return a ticket, to which ``answer`` is added once this proxy applies the request's changes.
 
-        Return None if the broker changed nothing.
+        Return None if the response can be sent at once, because the broker changed nothing.
         """
         changed = self._changed(answer)
         return self._authority.await_change(changed, answer, owner) if changed else None
@@ -82,9 +84,9 @@ class ForwardedAlter:
 
 
 def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration]) -> bool:
-    """Return whether ``rules`` contain all changes.
+    """Return whether ``rules``, which were read from a broker, include all changes in ``changed``.
 
-    Each key that was set must have its new value, and a removed key none.
+    They do if each quota key that a change sets has the new value, and each quota key that a change removes is missing.
     """
     expected: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:

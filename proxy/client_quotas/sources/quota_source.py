@@ -1,4 +1,4 @@
-"""Defines the interface of a source of rules other than the configuration file (``quotas_from``)."""
+"""Defines the interface for reading quota rules from outside the configuration file (``quotas_from``)."""
 
 import asyncio
 from typing import Protocol
@@ -8,10 +8,10 @@ from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 
 class QuotaSource(Protocol):
-    """Reads rules from a topic or from the brokers, and reports each rule that changes.
+    """Reads quota rules from a topic or from the brokers, keeps them up to date, and makes the proxy apply them.
 
     Attributes:
-        name: The name of the source, for the log.
+        name: The name of the topic, or ``broker``, for the log.
         has_read: Set once all rules have been read for the first time.
         may_serve: Set once the proxy may serve clients. This is when all rules have been read, or when reading fails
             for a reason that only the operator can remove.
@@ -26,13 +26,14 @@ class QuotaSource(Protocol):
     failures: int
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
-        """Replace the rules of the configuration file.
+        """Apply the rules of a new version of the configuration file in place of the old ones.
 
-        Return the rules that change, or None if any rule may have changed.
+        Return the rules that the caller must still report as changed. None means that the caller must compare all
+        rules.
         """
 
     def detail(self) -> dict[str, object]:
-        """Return the state of this source, for the response to ``/readyz``."""
+        """Return the state of reading the rules, as a part of the response to ``/readyz``."""
 
     def start(self) -> None:
         """Begin reading the rules."""

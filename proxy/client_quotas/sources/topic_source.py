@@ -42,10 +42,13 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
 class TopicSource:
-    """A ``QuotaSource`` that reads one topic. Use it on the event loop.
+    """Reads the quota rules of one topic and makes the proxy apply them (a ``QuotaSource``). Use it on the event loop.
 
-    ``proxy`` is the name by which records of shares refer to this proxy. ``on_changes`` is called with the changed
-    rules by entity, where None stands for a removed rule.
+    Args:
+        proxy: The name of this proxy. A record that gives a proxy a share of an entity's quota contains the proxy's
+            name.
+        file_rules: The rules of the configuration file, which take precedence over those of the topic.
+        on_changes: Called with the changed rules by entity. The value None stands for a removed rule.
     """
 
     def __init__(
@@ -75,12 +78,12 @@ class TopicSource:
         return tuple(self.state.in_force.values())
 
     def news_age_s(self) -> float:
-        """Return the seconds since a news record last renewed the shares, or NaN before the first."""
+        """Return the seconds since a record of the topic last renewed the shares of quotas, or NaN if none has."""
         heard_ms = self.state.news_heard_ms
         return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
 
     def detail(self) -> dict[str, object]:
-        """Return the state of this source, for the response to ``/readyz``."""
+        """Return the state of reading the topic, as a part of the response to ``/readyz``."""
         return {
             "topic": self.name,
             "connected": self.is_connected,
@@ -91,7 +94,10 @@ class TopicSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> None:
-        """Replace the rules of the configuration file. They hide the topic's rules of the same entities."""
+        """Apply the rules of a new version of the configuration file in place of the old ones.
+
+        If the file and the topic have a rule for the same entity, the rule of the topic is ignored.
+        """
         # All rules of the file, even those that are not in force at this time, hide rules of the topic.
         self.state.follow_file(config.quotas)
         self.state.changes()
@@ -102,9 +108,10 @@ class TopicSource:
         self._bridge.start()
 
     async def run(self) -> None:
-        """Apply changed rules, and stop applying the shares if no news record renews them in time.
+        """Apply the topic's rules whenever they change, until cancelled.
 
-        Runs until cancelled.
+        The topic may give this proxy shares of quotas. If no record of the topic renews the shares in time, they no
+        longer apply.
         """
         while True:
             next_ms = self.state.next_ms
@@ -144,7 +151,8 @@ class TopicSource:
     async def _apply_changes(self) -> None:
         """Apply changed rules, unless only part of a record batch has been read.
 
-        The rest of the batch may contain the terms of a limit, without which the limit must not apply.
+        The rest of the batch may contain the terms (expiry, schedule, ramp) of a limit, and the limit must not apply
+        without them.
         """
         self._log_notices()
         while self.state.is_unsettled and not self._is_within_batch:
@@ -184,7 +192,7 @@ class TopicSource:
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
-    """Return the source that reads the configured topic, or None if ``quotas_from`` names no topic."""
+    """Return the object that reads and applies the rules of a topic, or None if ``quotas_from`` names no topic."""
     settings = config.quotas_from
     if not isinstance(settings, QuotasFrom):
         return None

@@ -16,10 +16,11 @@ log = logging.getLogger(__name__)
 
 
 class DirectoryStore:
-    """A ``QuotaStore`` in a directory.
+    """Stores the quotas that clients set in a local directory of this proxy (a ``QuotaStore``).
 
-    ``apply`` is called with stored changes and makes the proxy apply them. ``stored`` is a view of all stored rules,
-    which ``apply`` keeps up to date.
+    Args:
+        apply: Called with changes that have been stored. Makes the proxy apply them.
+        stored: A view of all stored rules. ``apply`` keeps them up to date.
 
     Attributes:
         failures: The number of writes that failed.
@@ -39,7 +40,10 @@ class DirectoryStore:
         self._apply = apply
 
     async def open(self) -> None:
-        """Lock and read the directory, and apply the stored rules. ``QuotaStore.open`` lists the errors."""
+        """Lock the directory, read the quotas in it, and make the proxy apply them.
+
+        The errors are those of ``QuotaStore.open``.
+        """
         read = await self._thread.run(self.database.open)
         await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
@@ -51,7 +55,11 @@ class DirectoryStore:
         """Do nothing, because no other process changes this store."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
+        """Write changes of quotas to the database, then make the proxy apply them.
+
+        Raises:
+            NotKeptError: The changes were not stored, or may not have been stored.
+        """
         try:
             await self._thread.run(self.database.write, changes)
         except OSError as error:
@@ -73,7 +81,7 @@ class DirectoryStore:
         self._thread.shutdown()
 
     def detail(self) -> dict[str, object]:
-        """Return the state of the store, for the response to ``/readyz``."""
+        """Return the state of this store of quotas, as a part of the response to ``/readyz``."""
         return {
             "directory": self.name,
             "entities": len(self._stored),

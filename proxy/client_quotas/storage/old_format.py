@@ -1,22 +1,24 @@
-"""Reads files with the rules of early versions, which did not use SQLite yet. The rules are imported once.
+"""Reads the files in which early versions of the proxy, before SQLite, stored the quotas that clients set.
 
-The changes of a store were numbered, and the name of each file contains the number of a change::
+When the first version with SQLite starts, it imports these files. The old versions numbered all changes. The name of
+each file contains the number of a change::
 
     NUMBER.snapshot   all rules as they were after the change with this number
-    NUMBER.journal    the changes after the one with this number, in their order
+    NUMBER.journal    the changes that follow the change with this number, in their order
 
 A line is ``CHECKSUM SPACE JSON NEWLINE``. The checksum is a CRC-32, in hexadecimal digits, over the JSON of this line
 and of all lines before it in the file. The JSON of a line is one of these::
 
-    {"kafka-quota-store":1,"file":"journal","after":100}                a journal begins
-    {"kafka-quota-store":1,"file":"snapshot","after":100,"rules":2}     a snapshot begins
+    {"kafka-quota-store":1,"file":"journal","after":100}                first line of a journal
+    {"kafka-quota-store":1,"file":"snapshot","after":100,"rules":2}     first line of a snapshot of 2 rules
     {"n":101,"changes":[[ENTITY,RULE],[ENTITY,null]]}                   change 101, in a journal
     [ENTITY,RULE]                                                       one rule, in a snapshot
 
-A RULE has limits and terms in one object: ``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
+A RULE is one object with the limits of an entity and the terms (expiry, schedule, ramp) of the limits:
+``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
 
-Changes that were never acknowledged are skipped: an unfinished last line of the last journal, and changes whose number
-is above the NUMBER of the next journal.
+Changes that were never acknowledged to a client are skipped: an unfinished last line of the last journal, and changes
+whose number is above the NUMBER of the next journal.
 """
 
 import json
@@ -35,16 +37,18 @@ _CHECKSUM_BYTES: Final = 9  # eight digits and a space
 
 
 class OldFormatError(Exception):
-    """Raised if a file cannot be imported because it is damaged or not understood."""
+    """Raised if a quota file of an early proxy version is damaged, or if this version does not understand it."""
 
 
 def old_files(directory: Path) -> list[Path]:
-    """Return the paths of the journals and snapshots in a directory, ordered by the number in their name."""
+    """Return the quota files of early proxy versions (journals and snapshots) in a directory, in their order."""
     return sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
 
 
 def read_old_files(directory: Path) -> dict[Entity, StoredRule]:
-    """Return the rules in the journals and snapshots of a directory, as they were after the last acknowledged change.
+    """Return the rules that are stored in the journals and snapshots of an early proxy version in a directory.
+
+    The rules are returned as they were after the last change that was acknowledged to a client.
 
     Raises:
         OldFormatError: A file is damaged or missing, or this version does not understand it.
@@ -75,9 +79,13 @@ class _Line(NamedTuple):
 
 
 class _File:
-    """Reads one journal or snapshot, line by line.
+    """Reads a journal or snapshot, which is a quota file of an early proxy version, line by line.
 
-    ``header`` is the content of the file's first line. ``after`` is the number in the file's name.
+    Args:
+        after: The number in the name of the file.
+
+    Attributes:
+        header: The JSON value of the first line.
     """
 
     def __init__(self, path: Path, after: int) -> None:
@@ -98,7 +106,7 @@ class _File:
         return found.content
 
     def is_at_end(self) -> bool:
-        """Return whether all complete lines have been read."""
+        """Return whether all complete lines of the file have been read."""
         rest = self._data[self._at :]
         # A last line with a valid checksum is not unfinished. Only its newline is damaged, and its change was perhaps
         # acknowledged.

@@ -1,14 +1,14 @@
-"""Stores rules in an SQLite database. All calls block, so they must not be made on the event loop.
+"""Stores the quotas that clients set in an SQLite database. All calls block, so do not call them on the event loop.
 
     quotas.db        one table of rules, in the format of ``formats.stored_rule``
     quotas.db-wal    SQLite's log, with the changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
     lock             a file that a running proxy keeps locked
-    *.imported       files of an earlier version, whose rules are in quotas.db now
+    *.imported       files of an earlier version of the proxy, whose rules are in quotas.db now
     *.damaged        damaged files, which are not used any more
 
 A change is on the disk when ``write`` returns, because SQLite syncs its log before a transaction ends
-(synchronous=FULL). The commands ``check`` and ``explain`` can read the store while a proxy uses it.
+(synchronous=FULL). The commands ``check`` and ``explain`` can read the database while a proxy uses it.
 """
 
 import errno
@@ -58,21 +58,25 @@ _ERRNO: Final = {
 
 
 class UnusableStoreError(Exception):
-    """Raised if this version cannot read the store. The message gives the reason and tells the operator what to do."""
+    """Raised if this version of the proxy cannot read the stored quotas.
+
+    The message gives the reason and tells the operator what to do.
+    """
 
 
 class UncertainWriteError(OSError):
-    """Raised if a write failed, but its changes may be in force after a restart."""
+    """Raised if changes of quotas could not be written, but may still appear in the database after a restart."""
 
 
 class StoredRules(NamedTuple):
-    """The rules that were read from a store, and descriptions of the rules that could not be read.
+    """The quota rules that were read from a directory, and descriptions of those that could not be read.
 
-    A store may be a copy of the rules in a topic. Only a copy can be used if some of its rules cannot be read.
+    The directory may contain a copy of the rules in a topic. Only such a copy is used if some of its rules cannot be
+    read. Otherwise an ``UnusableStoreError`` is raised instead.
 
     Attributes:
         rules: The rules that were read.
-        not_understood: A message for each rule that this version does not understand.
+        not_understood: A message for each rule that this version of the proxy does not understand.
         damage: Why the rest of the file could not be read, or None if all was read.
         is_written: Whether the database exists and contains exactly these rules. If not, it must be created.
     """
@@ -84,7 +88,7 @@ class StoredRules(NamedTuple):
 
     @property
     def left_out(self) -> str | None:
-        """A message about the rules that were not understood, or None if there are none."""
+        """A message about the rules that this version of the proxy does not understand, or None if there are none."""
         if not self.not_understood:
             return None
         first, *others = self.not_understood
@@ -93,13 +97,13 @@ class StoredRules(NamedTuple):
 
 
 def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
-    """Read the rules of a store without changing any file. A running proxy may be using the store.
+    """Read the stored quotas from a directory without changing any file. A running proxy may be using the directory.
 
-    If ``is_copy`` is true, the store is a copy of a topic's rules, and rules that cannot be read are skipped.
+    If ``is_copy`` is true, the directory contains a copy of a topic's rules, and rules that cannot be read are skipped.
 
     Raises:
         OSError: The files cannot be read.
-        UnusableStoreError: The files are damaged, or this version does not understand them.
+        UnusableStoreError: The files are damaged, or this version does not understand them, and ``is_copy`` is false.
     """
     path = next((path for path in (directory / FILE, directory / _IMPORT) if path.exists()), None)
     if path is None:
@@ -122,12 +126,14 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
 
 
 class RuleDatabase:
-    """The SQLite database in which one proxy stores rules.
+    """The SQLite database in which one proxy stores the quotas that clients set.
 
-    Call ``open`` first and ``close`` last, all in the same thread.
+    Call ``open`` first and ``close`` last. Make all calls in the same thread.
 
-    If ``is_copy`` is true, the database is a copy of a topic's rules, and damaged files of the copy are renamed and
-    replaced.
+    Args:
+        directory: The directory that contains the database.
+        is_copy: Whether the database is a copy of a topic's rules. Damaged files of a copy are renamed, and a new
+            database is created. Otherwise a damaged file is an error.
 
     Attributes:
         log_bytes: The size of SQLite's log, for metrics.
@@ -146,10 +152,10 @@ class RuleDatabase:
         self.file_at_s: float | None = None
 
     def open(self) -> StoredRules:
-        """Lock the store, import the files of an earlier version, and return the rules.
+        """Lock the directory, import quota files of an earlier proxy version, and return all stored rules.
 
         Raises:
-            OSError: The directory or its files cannot be used, or another process has locked the store.
+            OSError: The directory or its files cannot be used, or another process has locked the directory.
             UnusableStoreError: The files are damaged, or this version does not understand them.
         """
         _make(self._directory)
@@ -176,7 +182,7 @@ class RuleDatabase:
 
         Raises:
             OSError: No change is written.
-            UncertainWriteError: No change is in force now, but the changes may be in force after a restart.
+            UncertainWriteError: The write failed, but the changes may be in the database after a restart.
         """
         rules = dict(changes)
         try:
@@ -189,7 +195,7 @@ class RuleDatabase:
         self._measure()
 
     def close(self) -> None:
-        """Close the database and unlock the store."""
+        """Close the database and unlock its directory."""
         connection, self._connection = self._connection, None
         if connection is not None:
             with suppress(sqlite3.Error):
@@ -199,9 +205,9 @@ class RuleDatabase:
             os.close(lock)
 
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Create a database file with these rules, named ``_IMPORT``.
+        """Create a database file with these rules.
 
-        The file has another name until it is complete.
+        Its name is ``_IMPORT``, but another one until the file is complete.
         """
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
@@ -215,7 +221,7 @@ class RuleDatabase:
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
-        """Undo a failed write, so that its changes do not reappear from SQLite's log after a restart.
+        """Undo a failed write. Without this, SQLite could find the changes in its log after a restart and apply them.
 
         Raise ``error`` as an ``OSError``, or as an ``UncertainWriteError`` if the write cannot be undone.
         """
@@ -298,7 +304,10 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
-    """Write rules in one transaction. A value of None deletes the rule of an entity. The transaction may be empty."""
+    """Write rules in one transaction. The value None deletes the rule of an entity.
+
+    ``rules`` may be empty. The transaction is written even then.
+    """
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")

@@ -1,4 +1,4 @@
-"""Defines the interface of a quota store, and of the writer that a store in a Kafka topic uses."""
+"""Defines the interface for storing the quotas that clients set, and the interface for writing to a quota topic."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol, TypeAlias
@@ -12,11 +12,13 @@ ApplyChanges: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 
 
 class NotKeptError(Exception):
-    """Raised if changes were not stored, or if it is unknown whether they were. The client receives the message.
+    """Raised if changes of quotas were not stored, or if it is unknown whether they were.
+
+    The client that requested the changes receives the message of the error.
 
     Attributes:
         error_code: Kafka's error code for the response to the client.
-        may_hold: True if the changes may have been stored, or may be stored later.
+        may_hold: True if the changes may have been stored, or may be stored later. False if they certainly are not.
     """
 
     def __init__(self, error_code: int, message: str, *, may_hold: bool = False) -> None:
@@ -26,25 +28,25 @@ class NotKeptError(Exception):
 
 
 class QuotaStore(Protocol):
-    """Stores the rules that clients set through the proxy.
+    """Stores the quotas that clients set through the proxy, as one rule for each entity.
 
-    A store passes all its rules to an ``ApplyChanges`` function when it is opened. After that, it passes each change as
-    soon as the change is stored.
+    When a store is opened, it passes all its rules to an ``ApplyChanges`` function, which makes the proxy apply them.
+    After that, it passes each change to this function as soon as the change is stored.
     """
 
     @property
     def name(self) -> str:
-        """The place of the store, such as a directory or a topic.
+        """Where the quotas are stored, such as a directory or a topic.
 
-        Where rules are listed, this name is shown as their source.
+        When rules are listed for a client, this name is shown as the source of the stored rules.
         """
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The entities whose rules cannot be changed through the proxy, with the place of each such rule."""
+        """The entities whose rules cannot be changed through the proxy, and where each of these rules is defined."""
 
     async def open(self) -> None:
-        """Read the stored rules and apply them, before the proxy serves clients.
+        """Read the stored quotas and make the proxy apply them. This is called before the proxy serves clients.
 
         Raises:
             OSError: The files of the store cannot be used.
@@ -55,28 +57,31 @@ class QuotaStore(Protocol):
         """Do the background work of the store, if it has any, until cancelled."""
 
     async def catch_up(self) -> None:
-        """Apply all acknowledged changes, including those of other proxies.
+        """Make the proxy apply all quota changes that clients were told were stored, including those of other proxies.
 
-        The quota manager calls this before it decides on a change.
+        The quota manager calls this before it checks a requested change against the current rules.
 
         Raises:
-            NotKeptError: The store cannot find out which changes were acknowledged.
+            NotKeptError: The store cannot find out whether there are changes of other proxies.
         """
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Store all of ``changes``, or none of them, and apply them. Make only one call at a time.
+        """Store all of ``changes``, or none of them, and make the proxy apply them. Make only one call at a time.
 
-        ``before`` contains the previous rules of the changed entities, from which the changes were computed.
+        ``before`` contains the rules that the changed entities had when the changes were computed.
 
         Raises:
             NotKeptError: The changes were not stored, or the outcome is unknown (``may_hold``).
         """
 
     def detail(self) -> dict[str, object]:
-        """Return the state of the store, for the response to ``/readyz``. May be called from any thread."""
+        """Return the state of this store of quotas, as a part of the response to ``/readyz``.
+
+        May be called from any thread.
+        """
 
     async def close(self) -> None:
-        """Write all changes that are not written yet, then close the store."""
+        """Write all changes that are not written yet, then close the files and connections of the store."""
 
 
 # The key and the value of a record. The value None deletes the key.
