@@ -43,8 +43,8 @@ _SUMMED_UP_AFTER_S: Final = 1.0
 class AlterTask(NamedTuple):
     """A request to change quotas, from Kafka's AlterClientQuotas API or from the admin port.
 
-    ``terms`` contains the requested changes to terms, such as an expiry, which Kafka's API does not have. If
-    ``is_small`` is True, the request is processed on the event loop, otherwise in a thread.
+    ``terms`` contains what the request changes about when and how limits apply, for example an expiry. Kafka's API has
+    no such changes. If ``is_small`` is True, the request is processed on the event loop, otherwise in a thread.
     """
 
     request: AlterRequest
@@ -54,7 +54,15 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Handles requests to change quotas, one at a time. The store applies each stored change through ``applier``."""
+    """Handles requests to change quotas, one at a time. It decides which changes to make, stores them, and audits them.
+
+    Args:
+        store: Stores the changes, and then calls ``applier`` to put them in force.
+        applier: Holds the rules, and changes them.
+        change_log: Limits the rate of changes, counts them, and writes the audit log.
+        thread: Runs the work that takes long.
+        wall_ms: Returns the Unix time in ms.
+    """
 
     def __init__(
         self,
@@ -73,7 +81,10 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Write the summaries of refused and ineffective changes to the audit log once a second, until cancelled."""
+        """Until cancelled, write summaries to the audit log once a second.
+
+        A summary is one line about many requested changes that were refused or made no difference.
+        """
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -83,7 +94,7 @@ class AlterHandler:
                 self._has_summaries.set()
 
     async def alter(self, task: AlterTask) -> QuotasAltered:
-        """Decide on a request, make its changes, and audit them."""
+        """Decide on a request, make its changes, and write its results to the audit log."""
         altered, is_refused_whole = await self._try(task)
         try:
             await self._audit(altered, task, is_refused_whole=is_refused_whole)
@@ -126,7 +137,14 @@ class AlterHandler:
     def _decide(
         self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
     ) -> tuple[Decision, QuotasAltered]:
-        """Return the changes to make, and the results that the request has if these changes succeed."""
+        """Return the changes to make, and the results that the request has if these changes succeed.
+
+        Args:
+            task: The request.
+            addresses: The IP addresses of the host names in the request.
+            sources: The entities whose stored rules cannot be changed at this proxy, and for each the name of the place
+                where its rule was set.
+        """
         rules = self._applier.rules
 
         def hidden(entity: Entity) -> HiddenRule | None:
@@ -150,7 +168,8 @@ class AlterHandler:
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
         """Store and apply changes. Return an error if it is unknown whether the changes are stored, otherwise None.
 
-        Raises NotKeptError if the changes are certainly not stored.
+        ``before`` contains the stored rules that the changes replace. Raises NotKeptError if the changes are certainly
+        not stored.
         """
         try:
             await self._store.keep(changes, before)
@@ -186,13 +205,19 @@ class AlterHandler:
 
 
 def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int, message: str) -> QuotasAltered:
-    """Return the results of a request that is refused as a whole: the same error for each of its changes."""
+    """Return the results of a request that is refused as a whole: the same error for each of its changes.
+
+    ``rules`` contains the current rules, which the results show as unchanged.
+    """
     results = refuse_alter(task.request, error_code, message)
     return QuotasAltered(results, outcomes(task.request.alterations, results, (), rules, task.terms))
 
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
-    """Return the results with ``error`` for each change, because it is unknown whether the changes are stored."""
+    """Return the results of a request for which it is unknown whether its changes are stored.
+
+    Each result that would have changed a rule gets ``error`` instead. The other results stay as they are.
+    """
     results, found = list(altered.results), list(altered.outcomes)
     for index, outcome in enumerate(found):
         if outcome.new != outcome.old:

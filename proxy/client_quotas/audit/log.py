@@ -52,7 +52,10 @@ class ChangeLog:
 
     @property
     def has_summaries(self) -> bool:
-        """Whether ``write_summaries`` has something to write. Any thread may read this."""
+        """Whether ``write_summaries`` has something to write. Any thread may read this.
+
+        A summary is one line of the audit log about many requested changes that were refused or made no difference.
+        """
         return self._summaries.has_any
 
     @property
@@ -68,7 +71,8 @@ class ChangeLog:
     def wait_ms(self, origin: Origin) -> int:
         """Return how many milliseconds must pass before the proxy accepts another request for changes, or 0.
 
-        If this is not 0, the caller refuses the request of ``origin``. A warning is logged at most once a minute.
+        If the result is not 0, the caller must refuse its request. ``origin`` says which client sent that request, for
+        a warning, which is logged at most once a minute.
         """
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
@@ -105,12 +109,17 @@ class ChangeLog:
         self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write the summaries that are due, or all of them if ``is_end``. Call this in the same thread as ``write``."""
+        """Write the current summaries to the audit log, if the second that they cover is over.
+
+        A summary is one line about many requested changes that were refused or made no difference. If ``is_end`` is
+        True, the summaries are written without waiting for the end of the second. Call this in the same thread as
+        ``write``.
+        """
         now = now_ms()
         self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 
     def close(self) -> None:
-        """Write all remaining summaries, and close the audit log."""
+        """Write the summaries of changes that are not written yet, and close the audit log."""
         if self._audit is not None:
             self.write_summaries(is_end=True)
             self._audit.close()

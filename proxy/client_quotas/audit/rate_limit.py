@@ -27,7 +27,7 @@ class ChangeLimit:
         )
 
     def wait_ms(self, *, now_ms: int) -> int:
-        """Return how many milliseconds must pass before the next request is accepted. This takes no tokens."""
+        """Return how many milliseconds must pass before the next request is accepted, or 0. This takes no tokens."""
         if self._bucket is None or self._rate is None:
             return 0
         tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)
