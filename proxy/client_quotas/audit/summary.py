@@ -22,10 +22,10 @@ class _Key(NamedTuple):
 
 
 class AttemptSummary(NamedTuple):
-    """A summary of attempts by one principal that had the same result and error.
+    """Counts one principal's attempts to change quotas that changed nothing, and had the same result and error.
 
-    If more than ``MOST_KEYS`` such summaries were needed, the further attempts of all principals share one for each
-    result and error.
+    If more than ``MOST_KEYS`` of these summaries were needed, the further attempts of all principals share one summary
+    for each result and error.
     """
 
     origin: Origin | None  # of the last attempt, or None if there are several principals
@@ -37,9 +37,10 @@ class AttemptSummary(NamedTuple):
 
 
 class AttemptSummaries:
-    """All current summaries for one audit log. ``now_ms`` is the time of a monotonic clock, ``unix_ms`` is Unix time.
+    """Counts the attempts to change quotas that changed nothing, so that they need few lines of the audit log.
 
-    ``has_any`` is True if there are summaries to write. Any thread may read it.
+    ``has_any`` is True if there are summaries to write; any thread may read it. In the methods, ``now_ms`` is the time
+    of a monotonic clock, and ``unix_ms`` is Unix time.
     """
 
     def __init__(self) -> None:
@@ -49,9 +50,11 @@ class AttemptSummaries:
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt that changed nothing. Return True if it is the first of its kind, which gets its own line.
+        """Add an attempt to change quotas that changed nothing, and return whether the caller must write a line for it.
 
-        Call ``take`` before, so that the attempt is not added to the summaries of a second that is over.
+        The result is True for the first attempt of a principal with this result and error in a second. Otherwise the
+        attempt is counted in a summary. Call ``take`` before this method, so that the attempt is not counted in the
+        summaries of a second that is over.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS
@@ -74,7 +77,7 @@ class AttemptSummaries:
         return False
 
     def take(self, *, now_ms: int, is_end: bool = False) -> list[AttemptSummary]:
-        """Remove and return the summaries of the current second if it is over, or if ``is_end`` is True.
+        """Remove and return the summaries, if the second that they cover is over or ``is_end`` is True.
 
         Otherwise return an empty list.
         """

@@ -1,7 +1,7 @@
-"""Writes entities, limits and terms as a line of text for people.
+"""Writes quota rules as a line of text for people: whom a rule is for, its limits, and when the limits apply.
 
-Clients choose the names, and the text goes to a terminal. So a name with special characters is quoted, and its control
-characters are escaped.
+Clients choose their names, and the text goes to a terminal. So a name with special characters is quoted, and its
+control characters are escaped.
 """
 
 import json
@@ -19,32 +19,47 @@ _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
 
 
 def shown_entity(entity: Entity) -> str:
-    """Return an entity as text such as ``user alice, client-id <default>``."""
+    """Return whom a rule is for (a user, a client-id, both, or an IP address) as text.
+
+    An example is ``user alice, client-id <default>``.
+    """
     parts = zip(ENTITY_TYPES, entity, strict=True)
     return ", ".join(f"{kind} {shown_name(name)}" for kind, name in parts if name is not None)
 
 
 def shown_name(name: str | Default) -> str:
-    """Return a name as text, in quotes if it has special characters. The default name is ``<default>``."""
+    """Return the name of a user, client-id or host as text, in quotes if it has special characters.
+
+    The name that stands for all without a rule of their own is shown as ``<default>``.
+    """
     if isinstance(name, Default):
         return str(DEFAULT)
     return name if _PLAIN.fullmatch(name) and name.isprintable() else json.dumps(name)
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as in a configuration file, with a unit such as MB if this needs no rounding."""
+    """Return a limit as it would be written in a configuration file.
+
+    The value gets a unit such as MB, unless it would have to be rounded for this.
+    """
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
 def shown_limits(rule: StoredRule) -> str:
-    """Return the limits and terms of a rule as text such as ``KEY=VALUE KEY=VALUE``."""
+    """Return the limits and the terms of a rule as text such as ``KEY=VALUE KEY=VALUE``.
+
+    Terms say when and how the limits apply. An example is an expiry.
+    """
     limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
 
 
 def log_words(rule: StoredRule | None) -> str:
-    """Return the limits and terms of a rule as text for a log message. Numbers are shown without units."""
+    """Return the limits and the terms of a rule as text for a log message. Numbers are shown without units.
+
+    Terms say when and how the limits apply. An example is an expiry. The text is ``none`` if ``rule`` is None.
+    """
     fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
 
@@ -56,5 +71,5 @@ def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def shown_term(value: object) -> str:
-    """Return the value of a term as text, or as JSON if it is not text."""
+    """Return the value of one of a rule's terms, such as its expiry or schedule, as text. Other types become JSON."""
     return value if isinstance(value, str) else json.dumps(value)

@@ -1,9 +1,10 @@
-"""Reads and writes a rule and its entity in the JSON form that stores keep, which is that of the admin port.
+"""Reads and writes a quota rule in the JSON form in which rules are stored. The admin port uses the same form.
 
     entity      {"user":"alice","client-id":null}
     rule        {"limits":{"producer_byte_rate":5242880.0},"terms":{"expires":"2026-12-01T00:00:00Z"}}
 
-If a name is null, it stands for the default entity. A rule that is always in force has no ``terms``. The functions that
+The entity says whom the rule is for. If the name of a user or client-id is null, the rule is for all that have no rule
+of their own. ``terms`` says when and how the limits apply; a rule that is always in force has none. The functions that
 read raise ``JsonFormError`` if they find anything that this version does not know.
 """
 
@@ -28,22 +29,25 @@ _decode: Final = json.JSONDecoder().decode
 
 
 def encode_entity(entity: Entity) -> str:
-    """Return an entity as JSON. Equal entities always give the same text."""
+    """Return an entity (a user, a client-id, both, or an IP address) as JSON.
+
+    Equal entities always give the same text.
+    """
     return encode(names_of(entity))
 
 
 def encode_rule(rule: StoredRule) -> str:
-    """Return a rule as JSON."""
+    """Return a quota rule as JSON: its limits, and the terms that say when and how they apply."""
     return encode(rule_as_json(rule))
 
 
 def decode_entity(data: bytes) -> Entity:
-    """Read an entity from JSON."""
+    """Read an entity (a user, a client-id, both, or an IP address) from JSON."""
     return read_entity(_json(data))
 
 
 def decode_rule(entity: Entity, data: bytes) -> StoredRule:
-    """Read the rule of an entity from JSON."""
+    """Read the quota rule of an entity (a user, a client-id, both, or an IP address) from JSON."""
     given = _json(data)
     if not isinstance(given, dict) or not {"limits"} <= given.keys() <= {"limits", "terms"}:
         raise JsonFormError("a rule has limits, and may have terms")
@@ -51,7 +55,10 @@ def decode_rule(entity: Entity, data: bytes) -> StoredRule:
 
 
 def read_entity(names: object) -> Entity:
-    """Read an entity from parsed JSON, which maps its types to names."""
+    """Read an entity from parsed JSON, such as ``{"user": "alice", "client-id": null}``.
+
+    A name of null stands for all that have no rule of their own. Raises JsonFormError if the JSON has another form.
+    """
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):
@@ -62,7 +69,11 @@ def read_entity(names: object) -> Entity:
 
 
 def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
-    """Read the rule of an entity from the parsed JSON of its limits and terms."""
+    """Read the quota rule of an entity (a user, a client-id, both, or an IP address) from parsed JSON.
+
+    ``terms`` says when and how the limits apply, for example until an expiry. Raises JsonFormError if the JSON is not a
+    valid rule.
+    """
     if not isinstance(limits, dict) or not limits:
         raise JsonFormError("a rule has no limits")
     # A rule that was published to a topic may have more keys than Kafka's API.
