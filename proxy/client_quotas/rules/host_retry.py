@@ -10,7 +10,7 @@ LONGEST_DELAY_MS: Final = 300_000
 
 
 class MissingHosts:
-    """The hosts that have no known address, and when each of them is to be looked up next."""
+    """The hosts that have limits but no known address, and when each of them is to be looked up next."""
 
     def __init__(self) -> None:
         # Host -> (the time of its next lookup, the delay after that lookup), in ms.
@@ -22,7 +22,7 @@ class MissingHosts:
         return len(self._waits)
 
     def follow(self, missing: Set[str], *, now_ms: int) -> None:
-        """Replace the hosts by ``missing``. Hosts that were not among them before are looked up at once."""
+        """Set which hosts are missing. Each host that was not missing before is looked up at once."""
         for host in self._waits.keys() - missing:
             del self._waits[host]
         for host in missing - self._waits.keys():
