@@ -1,7 +1,7 @@
-"""Finds the files of a usage log: the text and Parquet files below a path.
+"""Finds the text and Parquet files of a usage log, the proxy's records of how much each client transferred.
 
-Directories that contain the results of a ``kafka-quota-pipeline`` command are skipped, except generated logs. A *block*
-is a piece of a file that Spark reads at once.
+The path of the log is a directory, a file, or a pattern with wildcards. Directories that contain the results of a
+``kafka-quota-pipeline`` command are skipped, except generated logs.
 """
 
 import re
@@ -38,10 +38,16 @@ _IS_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 class LogFiles:
-    """The text and Parquet files of the usage log at ``usage``, a path or a pattern with wildcards.
+    """The text and Parquet files of a usage log, apart from those in directories with the results of a command.
 
-    Directories that contain the results of a command are skipped, and are listed in ``passed_over``. Raises UsageError
-    if the path does not exist.
+    Args:
+        usage: The path of the log: a directory, a file, or a pattern with wildcards.
+
+    Attributes:
+        passed_over: The directories that are skipped, since they contain the results of a command.
+
+    Raises:
+        UsageError: The path does not exist.
     """
 
     def __init__(self, spark: SparkSession, usage: str) -> None:
@@ -53,10 +59,11 @@ class LogFiles:
         self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
 
     def lines(self) -> DataFrame | None:
-        """Return the lines of the text files, or None if there are no text files.
+        """Return the lines of the log's text files, or None if the log has no text files.
 
-        The columns are ``value`` (the text of the line) and its place: ``source`` (the file), ``block`` and
-        ``position``, a number that increases from line to line.
+        The column ``value`` is the text of a line. The other columns say where the line is: ``source`` is the path of
+        the file, ``block`` is the byte at which Spark began to read this piece of the file, and ``position`` is a
+        number that increases from line to line.
         """
         # A file may be removed by retention while it is read, or may end too early. The rest of such a file is skipped.
         options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
@@ -66,18 +73,23 @@ class LogFiles:
         return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
 
     def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
-        """Return the records of the Parquet files, apart from the files in ``without``, or None if there are none.
+        """Return the usage records of the log's Parquet files, or None if there is no such file.
 
-        The columns are those of a record, and its place: ``source`` (the file), ``block`` and ``position``, which is
-        always 0. ``options`` are options of Spark's reader.
+        The columns are those of a usage record, and three that say where the record is: ``source`` is the path of the
+        file, ``block`` is the byte at which Spark began to read this piece of the file, and ``position`` is always 0.
+
+        Args:
+            without: The paths of files to skip.
+            options: The options of Spark's Parquet reader.
         """
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
     def broken(self, output: Output) -> DataFrame:
-        """Return a row with the columns ``FAULT`` for each damaged or incomplete .gz file, and for each empty file.
+        """Return the faults of damaged or incomplete .gz files of the log, and of empty files.
 
-        Spark itself reports no error for such a file. It reads the file as far as it can.
+        A row has the columns ``fault``, ``text``, ``source`` (the path of the file) and ``line``. Spark itself reports
+        no error for such a file. It reads the file as far as it can.
         """
         listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
         if listed is None:
@@ -113,7 +125,7 @@ class LogFiles:
         return {path: fault for path, fault in found.items() if fault is not None}
 
     def _of(self, endings: Sequence[str]) -> list[str]:
-        """Return the files of the log with one of these endings."""
+        """Return the paths of the log's files with one of these endings, apart from those in skipped directories."""
         named = [path for path in self._paths if path.endswith(tuple(f".{ending}" for ending in endings))]
         return [path for path in named if not any(path.startswith(f"{at}/") for at in self.passed_over)]
 
@@ -129,7 +141,7 @@ class LogFiles:
 
 
 def decoded(path: str) -> str:
-    """Convert the path of a file, as Spark lists it, to a plain path as in the column ``source``.
+    """Convert the path of a file from the form in which Spark lists it to a plain path.
 
     The result has no leading ``file:`` and no URL escapes, such as ``%20``.
     """
@@ -149,7 +161,10 @@ def log_root(files: Files, usage: str) -> str:
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:
-    """Yield each directory that contains the file, from the innermost up to the root of the log, which is left out."""
+    """Yield the directories that contain the file, from the innermost to the outermost one below ``root``.
+
+    ``root`` is the directory of the whole log, and is not yielded itself.
+    """
     at = path.rpartition("/")[0]
     while at.startswith(f"{root.rstrip('/')}/"):
         yield at
@@ -157,7 +172,10 @@ def _directories_of(path: str, root: str) -> Iterator[str]:
 
 
 def line_place() -> tuple[Column, Column]:
-    """Return the columns ``source`` and ``block``: the path of a row's file, and the byte at which its block starts."""
+    """Return the columns ``source`` and ``block``, which say from which piece of which file Spark read a row.
+
+    ``source`` is the path of the file, and ``block`` is the byte at which the piece starts.
+    """
     path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
     return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
 
@@ -170,14 +188,14 @@ def _reader(spark: SparkSession, form: str, endings: Sequence[str], **options: s
 
 
 def name_pattern(endings: Sequence[str]) -> str:
-    """Return a pattern that matches the file names with one of these endings."""
+    """Return a glob pattern that matches the file names with one of these endings."""
     return f"*.{{{','.join(endings)}}}"
 
 
 def listed(spark: SparkSession, usage: str) -> DataFrame:
-    """Return a DataFrame of all files of a log, whose ``inputFiles()`` are their paths. Their content is not read.
+    """Return a DataFrame whose ``inputFiles()`` are the paths of all files of a usage log. Their content is not read.
 
-    Raises UsageError if the path does not exist.
+    Raises UsageError if ``usage``, which is the path of the log, does not exist.
     """
     try:
         return _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)

@@ -1,7 +1,7 @@
-"""Parses the lines of a usage log into records, and finds faults, duplicates and the numbers of bad lines.
+"""Parses the lines of a usage log into records, and finds invalid lines and duplicate records.
 
-A bad line becomes a row with a description of its fault and with its place (file, block and position). This module does
-no I/O.
+A bad line becomes a row with a description of its fault. The row also says where the line is, so that its line number
+can be computed. This module does no I/O.
 """
 
 from collections.abc import Iterator
@@ -51,11 +51,14 @@ _LONGEST_SHOWN: Final = 4_000
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Parse lines of a usage log, and return a row for each line that is not blank.
+    """Parse the lines of a usage log, and return a row for each line that is not blank.
 
-    ``lines`` has the columns ``value`` (the text of the line) and ``PLACE``. A row of the result has the columns of a
-    record, ``fault`` (what is wrong with the line), ``text`` (the beginning of the line) and ``PLACE``. For a good
-    line, ``fault``, ``text`` and the place are null.
+    ``lines`` has the text of each line in the column ``value``, and its position in the columns ``source``, ``block``
+    and ``position``. The result has a column for each value of a usage record, and these:
+
+    * ``fault`` says what is wrong with the line. It is null for a valid line.
+    * ``text`` is the beginning of a bad line, and null for a valid line.
+    * ``source``, ``block`` and ``position`` are those of a bad line, and null for a valid line.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
@@ -63,7 +66,11 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Check records from Parquet files for missing and impossible values. Return rows in the form of ``parsed``."""
+    """Check usage records from Parquet files for missing and impossible values, and return a row for each record.
+
+    The columns of a row are those that ``parsed`` returns for the line of a text file. ``fault`` is null for a valid
+    record.
+    """
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
@@ -115,10 +122,14 @@ def _missing() -> Column:
 
 
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return the bad rows of ``parsed`` with the columns ``QUARANTINE``, in which ``line`` is the line number from 1.
+    """Return the path, line number, fault and text of each bad line.
 
-    ``lines`` are the lines from which the rows were parsed. Spark reads a file in blocks. So a line number is the rank
-    of the line in its block plus the number of lines in earlier blocks.
+    Spark reads a file in blocks. So a line number is computed from the rank of the line in its block and the number of
+    lines in the blocks before. The first line of a file is number 1.
+
+    Args:
+        bad: The rows of bad lines that ``parsed`` returned.
+        lines: All lines, as they were passed to ``parsed``.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)
@@ -128,11 +139,10 @@ def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
 
 
 def duplicate_keys(records: DataFrame) -> DataFrame:
-    """Return each ``key`` that more than one record has. Such records are probably duplicates.
+    """Return the keys that more than one usage record has. Records with the same key are probably duplicates.
 
-    A key is an 8-byte hash of the columns that identify a record. Hashes keep the search cheap in a log without
-    duplicates, but two different records may have the same hash. Keys are sorted rather than grouped, since a hash
-    table would be ten times as large.
+    A key is an 8-byte hash of the columns that identify a record. Comparing hashes is cheap, but two different records
+    may have the same hash. The keys are sorted, since a hash table of them would take ten times as much memory.
     """
     return records.select(_key()).repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
 
@@ -147,10 +157,10 @@ def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def without_duplicates(records: DataFrame, keys: DataFrame) -> DataFrame:
-    """Return the records without their duplicates. ``keys`` is the result of ``duplicate_keys``.
+    """Return the usage records without duplicates. ``keys`` is the result of ``duplicate_keys`` for the same records.
 
-    Records with the same identity should have the same values. If they do not, the record with the greatest values is
-    kept.
+    Records are duplicates if they agree in the columns that identify a record. They should have the same values in the
+    other columns too. If they do not, the record with the greatest values is kept.
     """
     keyed, keys = records.withColumn("key", _key()), keys.select("key")
     rest = [name for name in COLUMNS if name not in IDENTITY]

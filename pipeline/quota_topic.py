@@ -1,11 +1,11 @@
-"""Writes shares and rules to the quota topic for ``balance --follow``, and reads those that an earlier process wrote.
+"""Writes rules and shares to the quota topic for ``balance --follow``, which divides common limits among proxies.
 
-A share is the part of a common limit that one proxy may use. The proxies read the topic. ``config.quota_record``
-defines the format of its records.
+A rule limits a user or client-id. A share is the part of a common limit that one proxy may use. The proxies read both
+from the topic. ``config.quota_record`` defines the format of the records.
 
-A publisher is a process that divides limits into shares. Its records have a header with its id. By this id, a publisher
-leaves the rules of other writers alone, and notices a second publisher: the shares of two publishers together would
-exceed the limits.
+The process that writes shares is called the publisher. Each of its records has a header with the id of the process. By
+this id, a publisher does not change the rules of other writers, and notices a second publisher: the shares of two
+publishers together would exceed the limits.
 """
 
 import asyncio
@@ -40,7 +40,10 @@ _NO_CONFIG: Final = KafkaConfig()
 
 
 class Found(NamedTuple):
-    """The rules and shares that an earlier ``balance`` process wrote, without rules that another writer has changed."""
+    """The rules and shares that an earlier ``balance`` process wrote to the quota topic.
+
+    Rules that another writer has changed since then are left out.
+    """
 
     rules: tuple[Rule, ...]
     shares: tuple[Share, ...]
@@ -48,10 +51,15 @@ class Found(NamedTuple):
 
 
 class QuotaTopic:
-    """The publisher's connection to the quota topic.
+    """Writes records to the quota topic, from which the proxies read their rules and shares, and reads the topic.
 
-    ``kafka`` holds the settings of the Kafka clients, and an unusable setting raises InputError. Records that the
-    broker does not acknowledge within ``delivery_ms`` are dropped, and never reach the topic later.
+    Records that the broker does not acknowledge within ``delivery_ms`` are dropped, and never reach the topic later.
+
+    Args:
+        servers: The bootstrap servers of the cluster.
+        topic: The name of the quota topic.
+        kafka: The settings of the Kafka clients. An unusable setting raises InputError.
+        delivery_ms: The longest time that a record may take to be acknowledged.
     """
 
     def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
@@ -63,17 +71,18 @@ class QuotaTopic:
         self._consumer: Any = None
 
     def begin(self) -> Found:
-        """Connect to the cluster, and create the topic if it does not exist. Return the records of an earlier process.
+        """Connect to the cluster, create the topic if it does not exist, and read it.
 
-        Raises PipelineError if the topic cannot be reached or has a wrong configuration.
+        Return the rules and shares that an earlier ``balance`` process wrote. Raises PipelineError if the topic cannot
+        be reached or has a wrong configuration.
         """
         return self._topic.run(self._begin(), timeout_s=_TIMEOUT_S)
 
     def publish(self, records: Iterable[QuotaRecord]) -> None:
-        """Write records in this order, and wait until the broker has acknowledged them.
+        """Write records to the quota topic in this order, and wait until the broker has acknowledged them.
 
-        Raises PipelineError if this fails. The connections are closed then, although some of the records may have been
-        written.
+        If a record is not acknowledged in time, close the connections to the cluster and raise PipelineError. Some of
+        the records may have been written then.
         """
         try:
             self._topic.run(self._publish([encode(one) for one in records]), timeout_s=self._delivery_ms / 1_000)
@@ -83,7 +92,10 @@ class QuotaTopic:
             raise
 
     def check_alone(self) -> None:
-        """Read the topic's new records. Raises PipelineError if that fails or if another process publishes shares."""
+        """Check that no other process publishes shares of limits, by reading the records since the last read.
+
+        Raises PipelineError if another process does, or if the topic cannot be read.
+        """
         publishers = {publisher for publisher, _ in self._topic.run(self._to_end(), timeout_s=_TIMEOUT_S)}
         if publishers - {None, self._id}:
             raise PipelineError(
@@ -131,7 +143,11 @@ class QuotaTopic:
         await asyncio.gather(*sent)
 
     async def _check_topic(self) -> None:
-        """Create the topic if it does not exist. Raises PipelineError if its configuration is wrong or unreadable."""
+        """Create the quota topic if it does not exist, and otherwise check its configuration.
+
+        Raises PipelineError unless the topic has one partition and is compacted, or if its configuration cannot be
+        read.
+        """
         try:
             partitions = await self._partitions()
         except UnknownTopicOrPartitionError:
@@ -183,9 +199,10 @@ class QuotaTopic:
         return {name: value for name, value, *_ in entries}.get(_POLICY)
 
     async def _to_end(self) -> list[tuple[bytes | None, QuotaRecord]]:
-        """Read the topic from the last read to its end. Return each record with the id of its publisher.
+        """Read the records that were written to the quota topic since the last read, each with the id of its publisher.
 
-        The id is None if the record was not written by a ``balance`` process.
+        The publisher is the ``balance`` process that wrote the record. The id is None if something else wrote the
+        record.
         """
         found: list[tuple[bytes | None, QuotaRecord]] = []
         end = (await self._consumer.end_offsets([self._partition]))[self._partition]

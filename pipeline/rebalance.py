@@ -20,14 +20,17 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Side(Enum):
-    """The role that a broker has while a replica is copied."""
+    """Which side of the copying a broker is on while a partition reassignment copies a replica: leader or follower."""
 
     LEADER = "leader"  # sends the data
     FOLLOWER = "follower"  # receives the data
 
 
 class Partition(NamedTuple):
-    """A partition before a reassignment, with its size and the rate of its incoming data. Brokers are node ids."""
+    """A partition before a reassignment, with its size and the rate of its incoming data.
+
+    ``leader`` and ``replicas`` are the node ids of brokers.
+    """
 
     leader: int
     replicas: frozenset[int]
@@ -36,10 +39,14 @@ class Partition(NamedTuple):
 
 
 class Load(NamedTuple):
-    """What a broker has to copy in one role during a reassignment.
+    """The data that a broker has to send, or has to receive, during a partition reassignment.
 
-    ``left_bytes`` are the bytes that its replicas hold already, and ``incoming_rate`` is the rate at which new bytes
-    arrive for them, in bytes per second.
+    Attributes:
+        broker: The broker's node id.
+        side: Whether the broker sends the data (leader) or receives the data (follower).
+        left_bytes: The existing data that has to be copied.
+        incoming_rate: The rate of new data that producers write meanwhile, which has to be copied too, in bytes per
+            second.
     """
 
     broker: int
@@ -48,11 +55,14 @@ class Load(NamedTuple):
     incoming_rate: float
 
     def rate_to_end_in(self, window_ms: int) -> float:
-        """Return the throttle at which the copying takes ``window_ms``, in bytes per second."""
+        """Return the replication throttle at which copying the data takes ``window_ms``, in bytes per second."""
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
     def time_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes at a throttle of ``rate`` bytes per second, or None if it never ends."""
+        """Return how long the broker takes to copy its data if the replication throttle is ``rate`` bytes per second.
+
+        Return None if the copying never ends, since new data arrives at least as fast.
+        """
         net = rate - self.incoming_rate
         if not self.left_bytes:
             return 0.0
@@ -78,10 +88,10 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
 
 
 def client_hours(records: DataFrame) -> DataFrame:
-    """Return the rates of all clients together for each broker, kind (produce or fetch) and hour of the day (UTC).
+    """Return the rate of all clients together for each broker, kind (produce or fetch) and hour of the day (UTC).
 
-    The rate of each single hour in the log is computed first. ``peak`` is the highest of those rates, and ``mean`` is
-    their mean, in bytes per second.
+    The rate is computed for each hour of the log first. ``peak`` is the highest rate and ``mean`` the mean rate among
+    all hours that have the same hour of the day, in bytes per second.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull())
     hours = placed.groupBy("broker", "kind", start_of(_HOUR_MS).alias("hour_ms"))

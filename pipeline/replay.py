@@ -1,11 +1,12 @@
-"""Computes how a bucket would have throttled the logged demand, with the proxy's own arithmetic.
+"""Computes how quotas would have throttled the traffic in a usage log, with the proxy's own arithmetic.
 
-This module needs no Spark, does no I/O and reads no clock.
+The log says only how much a client transferred in an interval. So the module ``arrivals`` first divides each record
+into smaller parts, each with the time at which it arrives. The replay sends these parts one after the other through a
+bucket, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part
+of a fetch may be sent in several pieces, each as large as the bucket allows.
 
-The module ``arrivals`` cuts the records of the log into parts with arrival times. The parts are sent one after the
-other, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part
-of a fetch is sent in pieces, each as large as the bucket has room for. So a throttled client sends later and is charged
-later, as under real limits. The replay cannot know which requests the client would have given up or put into one batch.
+So a throttled client sends later and is charged later, as under real limits. The replay cannot know which requests the
+client would have given up or combined. This module needs no Spark, does no I/O and reads no clock.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ _MOST_PIECES: Final = 4
 class Hour:
     """The outcome of a replay in one hour, in bytes.
 
-    A part, which is a piece of a record, counts in the hour in which it is sent.
+    A replay divides each record of the usage log into parts, and computes when each part would be sent. A part counts
+    in the hour in which it is sent.
     """
 
     amount: int = 0
@@ -46,7 +48,10 @@ class Hour:
 
 @dataclass(slots=True)
 class Outcome:
-    """The outcome of a replay under one limit. ``hours`` maps the start of an hour (ms since the epoch) to the hour."""
+    """What would have happened to the traffic in a usage log under one limit, as computed by a replay.
+
+    ``hours`` maps the start of each hour (ms since the epoch) to the outcome in this hour.
+    """
 
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
@@ -54,9 +59,9 @@ class Outcome:
 
 
 class Replay:
-    """Replays the records of one bucket, in the order of ``start_ms``, under several limits at once.
+    """Computes how the logged traffic of one client would have been throttled under several limits.
 
-    ``buckets`` are new buckets, one for each limit.
+    Each of ``buckets`` counts the same traffic under another limit. They must be new.
     """
 
     def __init__(self, *buckets: Bucket) -> None:
@@ -64,12 +69,12 @@ class Replay:
         self._senders = [_Sender(*both) for both in zip(buckets, unthrottled_chargers(*buckets), strict=True)]
 
     def take(self, rows: Rows) -> None:
-        """Add records to the replay. They must not begin before the records that were added earlier."""
+        """Add usage records to the replay. They must not begin before the records that were added earlier."""
         for parts in self._arrivals.take(rows):
             self._send(parts)
 
     def end(self) -> list[Outcome]:
-        """Send the parts that are still waiting. Return the outcome under each limit, in the order of the buckets."""
+        """Finish the replay, and return the outcome under each limit, in the order of the buckets."""
         self._send(self._arrivals.rest())
         return [Outcome(sender.sent_ms, self._arrivals.active_ms, sender.hours) for sender in self._senders]
 
@@ -79,7 +84,10 @@ class Replay:
 
 
 class _Sender:
-    """Sends the parts of a replay through one bucket, and counts what is delayed and throttled."""
+    """Sends the parts into which a replay divides the logged traffic through one bucket, as the bucket's limit allows.
+
+    It counts how much was sent late, and for how long the bucket was in debt.
+    """
 
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
         self.hours: dict[int, Hour] = {}
@@ -95,7 +103,10 @@ class _Sender:
         self._left = 0
 
     def send(self, parts: Parts) -> None:
-        """Send parts through the bucket. They must not arrive before the parts that were sent earlier."""
+        """Send parts of the logged traffic through the bucket.
+
+        They must not arrive before the parts that were sent earlier.
+        """
         at, end = 0, len(parts.at_ms)
         while at < end:
             if self._is_unthrottled:
@@ -116,7 +127,7 @@ class _Sender:
         return taken
 
     def _count_sent(self, parts: Parts) -> None:
-        """Count parts that were sent on arrival, without any wait."""
+        """Count parts of the logged traffic that were sent on arrival, without any wait."""
         first_ms, last_ms = int(parts.at_ms[0]), int(parts.at_ms[-1])
         self.sent_ms = max(self.sent_ms, last_ms)
         hours = range(first_ms - first_ms % _HOUR_MS, last_ms + 1, _HOUR_MS)
@@ -126,10 +137,10 @@ class _Sender:
                 self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
-        """Send parts one by one, beginning with the part at index ``at``. Return how many were sent.
+        """Send parts of the logged traffic one by one from the index ``at`` on, and return how many were sent.
 
-        After many parts in a row without throttling, it stops, since the parts that follow can then be charged
-        together.
+        Return early after many parts in a row without throttling. The caller can then charge the parts that follow
+        together, which is faster.
         """
         sent = 0
         for came_ms, amount in zip(*(column[at : at + _MOST_ALONE].tolist() for column in parts), strict=True):
