@@ -51,7 +51,7 @@ def parse_ip(value: str) -> str:
 def parse_addresses(value: str) -> tuple[Address, ...]:
     """Return the addresses in a list ``HOST:PORT,HOST:PORT``, without duplicates.
 
-    Raises UnitError if there is no address, if one of them is not valid, or if one has port 0.
+    Raises UnitError if the list is empty, or if an address in it is not valid or has port 0.
     """
     addresses = tuple(dict.fromkeys(parse_address(part.strip()) for part in value.split(",")))
     for address in addresses:
@@ -72,5 +72,9 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the first and the last port that brokers get by default. The range begins after the port of ``bind``."""
+    """Return the first and the last port of the listener's range, if the configuration sets no range.
+
+    In the range, each broker of the cluster gets a port of its own at the proxy. The range begins after the port of
+    ``bind``, the listener's own address.
+    """
     return bind.port + 1, bind.port + BROKER_PORTS

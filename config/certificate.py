@@ -30,7 +30,7 @@ _PEM: Final = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE
 
 
 class CertificateError(ValueError):
-    """The bytes are not an X.509 certificate."""
+    """Is raised if bytes are not an X.509 certificate."""
 
 
 @dataclass(frozen=True, slots=True)

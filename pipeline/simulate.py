@@ -1,11 +1,11 @@
 """Generates a usage log as many proxies would write it, for trials and for tests with much data.
 
-The values of a row depend only on the seed, the bucket and the time. So the same seed gives the same log for any number
-of partitions.
+The values of a row depend only on the seed, the client, the broker and the time. So the same seed gives the same log,
+whatever the number of Spark partitions.
 
-An entity is a pair of a user and a client-id. Each entity has a mean rate (log-normally distributed over the entities),
-a pattern over the day and the week, bursts of five minutes, a trend, and noise. One entity in eight appears during the
-log, and one in eight disappears.
+A simulated client is a pair of a user and a client-id. Each client has a mean rate (log-normally distributed over the
+clients), a pattern over the day and the week, bursts of five minutes, a trend, and noise. One client in eight appears
+during the log, and one in eight disappears.
 """
 
 from dataclasses import dataclass
@@ -30,9 +30,9 @@ _DIGITS: Final = 53  # of a double
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedCluster:
-    """The simulated clients and brokers, and the length of their log.
+    """The size of a simulated cluster, and the start and the length of the usage log that is generated for it.
 
-    Each entity uses each broker, and each broker has one proxy.
+    ``entities`` is the number of simulated clients. Each client uses each broker, and each broker has one proxy.
     """
 
     entities: int
@@ -45,19 +45,20 @@ class SimulatedCluster:
 
     @property
     def buckets(self) -> int:
-        """The number of buckets: entities times brokers times kinds."""
+        """How many quota buckets the cluster has: one for each client, broker and kind of quota (produce or fetch)."""
         return self.entities * self.brokers * len(_KINDS)
 
     @property
     def intervals(self) -> int:
-        """The number of intervals of the log."""
+        """How many intervals of ``interval_ms`` the usage log covers."""
         return int(self.days * _DAY_MS) // self.interval_ms
 
 
 def simulated(spark: SparkSession, cluster: SimulatedCluster, *, partitions: int | None = None) -> DataFrame:
-    """Return the simulated records in the order of time, with the columns of ``RECORD`` and ``day`` (YYYY-MM-DD).
+    """Return the generated usage records in the order of time.
 
-    ``partitions`` is the number of Spark partitions. Without it, Spark chooses the number.
+    The columns are those of the usage log, and ``day`` (YYYY-MM-DD). ``partitions`` is the number of Spark partitions.
+    If it is None, Spark chooses the number.
     """
     count = cluster.intervals * cluster.buckets
     rows = spark.range(0, count, 1, partitions) if partitions else spark.range(count)
@@ -92,9 +93,9 @@ def _with_places(rows: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _is_alive(cluster: SimulatedCluster) -> Column:
-    """Return a column that is true if the entity of the row exists at the time of the row.
+    """Return a column that is true if the simulated client of a row exists at the time of the row.
 
-    Some entities appear or disappear during the log.
+    Some clients appear or disappear during the log.
     """
     part = (F.col("start_ms") - cluster.start_ms) / (cluster.days * _DAY_MS)
     turn = 0.25 + 0.5 * _chance(cluster, "turn of life", "entity")
@@ -122,7 +123,7 @@ def _with_amounts(placed: DataFrame, cluster: SimulatedCluster) -> DataFrame:
 
 
 def _rate(cluster: SimulatedCluster) -> Column:
-    """Return a column with the rate of a bucket in one interval, in bytes per second."""
+    """Return a column with the rate at which a simulated client transfers in one interval, in bytes per second."""
     base = _MEDIAN_RATE * F.exp(1.2 * _normal(cluster, "base", "entity", "kind", "broker"))
     hour = F.col("start_ms") % _DAY_MS / _HOUR_MS
     peak = 9 + 9 * _chance(cluster, "peak", "entity")

@@ -1,9 +1,9 @@
-"""Replays the buckets of a log one after the other, from rows that ``whatif`` has sorted by a key. Needs no Spark.
+"""Replays a usage log one bucket at a time, from rows that ``whatif`` has sorted by the column ``key``.
 
 The upper bits of a key are the number of a bucket. The lower 42 bits are the start of a record in milliseconds, plus
-one, and suffice until the year 2100. The first row of a bucket has 0 in the lower bits, and contains only the names and
-the limits of the bucket. So names are sent once for each bucket, and a bucket may begin in one batch and end in
-another.
+one. They suffice until the year 2100. In the first row of a bucket, the lower bits are 0. This row contains no record,
+but the names and the limits of the bucket, which are thus sent only once for each bucket. A bucket may begin in one
+batch of rows and end in another. This module needs no Spark.
 """
 
 import json
@@ -41,10 +41,13 @@ HOURS: Final = pa.schema(
 
 
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
-    """Replay rows, and yield the outcome of each bucket after its last row.
+    """Replay usage records, and yield the outcome of each bucket after its last row.
 
-    ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The limits of a bucket come from
-    its first row, and its other settings from the rule that ``quotas`` has for it.
+    Args:
+        batches: The rows, sorted by ``key``, with the columns ``key``, ``ROW`` and ``HEAD``. The first row of each
+            bucket
+        contains its names and the limits to try.
+        quotas: The quotas whose rules determine everything else about a bucket, such as how its rate is measured.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -66,7 +69,7 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
 
 
 class _BucketReplay:
-    """Replays one bucket under each of its limits."""
+    """Computes how the logged traffic of one bucket would have been throttled under each of several limits."""
 
     def __init__(self, number: int, head: str, quotas: ProposedQuotas, tables: Mapping[str, RuleTable]) -> None:
         self.number = number
@@ -94,9 +97,10 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows as arrays, sorted by ``key`` and ``ROW``, and put the ``HEAD`` of each bucket into ``heads``.
+    """Yield the rows as arrays, sorted by the columns ``key`` and ``ROW``. Rows with the same key are in one array.
 
-    Rows with the same key are always in one array. ``heads`` is by number of bucket.
+    The first row of each bucket has a text in the column ``HEAD``. The text is put into ``heads``, under the number of
+    the bucket.
     """
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:

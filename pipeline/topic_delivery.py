@@ -1,7 +1,8 @@
-"""Delivers alerts to a Kafka topic, in one transaction for each batch of the stream.
+"""Delivers alerts to a Kafka topic, in one transaction for each batch of the stream that computes the alerts.
 
-The transaction also commits the number of the next batch, as the offset of a consumer group that has no consumers. So a
-restarted process knows which batches were delivered. Decision 0018 explains why each alert is delivered exactly once.
+The transaction also commits the number of the batch to deliver next, as the offset of a consumer group that has no
+consumers. From this offset, a restarted process knows which batches were delivered. Decision 0018 explains why each
+alert is delivered exactly once.
 """
 
 import asyncio
@@ -52,9 +53,13 @@ _NAME: Final = "kafka-quota-pipeline-alerts"
 class TopicDelivery(Delivery):
     """Writes alerts to a topic. A consumer with ``isolation.level=read_committed`` sees each alert once.
 
-    The transactional id is made from ``job``, so only one process can write for a job. ``begin`` fences off an earlier
-    process, and waits until its transactions are committed or aborted. ``security`` contains the keyword arguments of
-    aiokafka for SASL and TLS.
+    Only one process can write for a job, since the transactional id is made from the name of the job.
+
+    Args:
+        servers: The bootstrap servers of the cluster.
+        topic: The topic to write to.
+        job: The name of the job that computes the alerts. It stays the same after a restart.
+        security: The keyword arguments of aiokafka for SASL and TLS.
     """
 
     def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
@@ -64,11 +69,14 @@ class TopicDelivery(Delivery):
         self._next = 0  # the number of the next batch
 
     def begin(self) -> None:
-        """Connect, fence off an earlier process, and read the number of the next batch to deliver."""
+        """Connect to the cluster, and fence off an earlier process of the same job.
+
+        Wait until the transactions of that process have ended, then read the number of the batch to deliver next.
+        """
         self._topic.run(self._begin(), timeout_s=_BEGIN_S)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Send all rows and commit the number of the next batch, in one transaction.
+        """Send all rows of a batch, and commit the number of the next batch, in one transaction.
 
         Do nothing if there are no rows, or if the batch was delivered earlier, perhaps by another process.
         """
@@ -92,7 +100,7 @@ class TopicDelivery(Delivery):
             kept.unpersist()
 
     def end(self) -> None:
-        """Close the connections."""
+        """Close the connections to the cluster."""
         self._topic.close()
 
     async def _begin(self) -> None:
@@ -104,7 +112,7 @@ class TopicDelivery(Delivery):
         self._next = await self._committed()
 
     async def _send(self, rows: Sequence[Row]) -> None:
-        """Send records, and wait until the brokers have acknowledged them."""
+        """Send the alerts in these rows, and wait until the brokers have acknowledged them."""
         sent = [
             await self._producer.send(
                 self._topic.name, key=row["key"].encode(), value=row["value"].encode(), timestamp_ms=row["start_ms"]
@@ -118,7 +126,11 @@ class TopicDelivery(Delivery):
         await self._producer.commit_transaction()
 
     async def _committed(self) -> int:
-        """Wait until no transaction of an earlier process is open, then return the number of the next batch."""
+        """Read which batch is to be delivered next, from the offset that the consumer group committed.
+
+        First wait until no transaction of an earlier process is open, since it may still commit a greater number.
+        Return 0 if no offset is committed.
+        """
         client = self._producer.client
         while True:
             try:
@@ -185,9 +197,10 @@ class _StableOffset(RequestStruct):  # type: ignore[misc]
 
 
 class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3 | _StableOffset]):  # type: ignore[misc]
-    """An OffsetFetch request for the committed offset of partition 0.
+    """An OffsetFetch request for the offset that a consumer group committed for partition 0.
 
-    While a transaction that writes this offset is open, a broker answers version 7 with an error (KIP-447).
+    The request exists for its version 7, which aiokafka does not have. In this version, a broker answers with an error
+    as long as an open transaction is about to change the offset (KIP-447).
     """
 
     # aiokafka only has versions up to 3. Source: OffsetFetchRequest.json in Apache Kafka.
@@ -198,7 +211,7 @@ class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3
         self._topic = topic
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
-        """Return the request in the version of ``request_struct_class``."""
+        """Return the OffsetFetch request in the protocol version of ``request_struct_class``."""
         if request_struct_class is _StableOffset:
             return _StableOffset(self._group, [(self._topic, [0], {})], True, {})
         return request_struct_class(self._group, [(self._topic, [0])])

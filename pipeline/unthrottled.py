@@ -1,12 +1,13 @@
-"""Charges a bucket for many parts of its demand at once, up to the first part that may cause throttling.
+"""Charges the logged traffic of a client to a bucket quickly, up to the first charge that may cause throttling.
 
-This module needs no Spark, does no I/O and reads no clock. A *part* is a piece of a record, with an arrival time (see
-``arrivals``). A *slot* is one of Kafka's sampled windows.
+A replay divides the traffic into parts, each with the time at which it arrives (see ``arrivals``). Without throttling,
+each part is sent when it arrives. So the arithmetic of ``proxy.quota`` can be done for many parts at once, in arrays.
 
-Without throttling, each part is sent when it arrives, so the arithmetic of ``proxy.quota`` can be done for many parts
-at once, in arrays. The first part that may cause throttling, and the parts after it, are charged by ``proxy.quota``
-itself. Before that, the bucket receives the state that it would have after all earlier parts. The results equal those
-of ``proxy.quota`` to the last digit.
+The first part that may cause throttling, and the parts after it, are charged by ``proxy.quota`` itself. Before that,
+the bucket receives the state that it would have after all earlier parts. The results equal those of ``proxy.quota`` to
+the last digit.
+
+A *slot* in this module is one of Kafka's sampled windows. The module needs no Spark, does no I/O and reads no clock.
 """
 
 from collections.abc import Sequence
@@ -26,21 +27,27 @@ _ROUNDING: Final = 1e-9
 
 
 class UnthrottledCharger(Protocol):
-    """Charges one bucket for parts of its demand, as long as they cause no throttling."""
+    """Charges parts of a client's logged traffic to one bucket, many at once, as long as they cause no throttling."""
 
     def leave(self) -> None:
-        """Prepare for more calls of ``charged``, after the caller has charged some parts to the bucket itself."""
+        """Take over the state of the bucket again, after the caller has charged some parts to the bucket itself.
+
+        Call this before ``charged`` is called again.
+        """
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        """Charge for ``parts[begin:end]`` up to the first part that may cause throttling. Return how many were charged.
+        """Charge the parts from ``begin`` to before ``end``, but stop before the first that may cause throttling.
 
-        If all parts are charged, the bucket object stays as it is. Otherwise it receives the state that it would have
-        after the charged parts, so that the caller can charge the others to it.
+        Return how many parts were charged. If all were, the bucket object stays as it is. Otherwise the bucket object
+        receives the state after these charges, so that the caller can charge the remaining parts to it.
         """
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Create a charger for each bucket. Call all of them with the same parts, since they share a cache."""
+    """Create an object for each bucket that charges many parts of logged traffic to it at once.
+
+    The objects share a cache, so pass the same parts to all of them.
+    """
     chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
@@ -51,7 +58,10 @@ def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
 
 
 class _Events(NamedTuple):
-    """The events from which a rate is computed, as arrays: first those of the recorded slots, then the new parts."""
+    """The charges from which a bucket's rate is computed, as arrays in the order of time.
+
+    First come those in the sampled windows (slots) that the bucket has recorded, then those of the new parts.
+    """
 
     at_ms: Whole
     until: Amounts  # the sum of the amounts before each event, and the total at the end
@@ -61,14 +71,17 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches how events are divided into slots, which is the same for buckets that differ only in their limits."""
+    """Caches how charges are divided into sampled windows (slots).
+
+    Buckets that differ only in their limits share it.
+    """
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
         self._found: dict[tuple[object, ...], _Events] = {}
 
     def events(self, slots: Sequence[Slot], slot_ms: int, parts: Parts, begin: int, end: int) -> _Events:
-        """Return the events of ``slots`` (the oldest first), followed by those of ``parts[begin:end]``."""
+        """Return the charges of the recorded windows ``slots`` (the oldest first) and of ``parts[begin:end]``."""
         if parts is not self._parts:
             self._parts, self._found = parts, {}
         key = (begin, end, slot_ms, *slots)
@@ -96,9 +109,9 @@ def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
 
 
 class _Windows:
-    """Charges a bucket whose rate is measured in Kafka's sampled windows.
+    """Charges many parts of logged traffic at once to a bucket whose rate is measured in Kafka's sampled windows.
 
-    The bucket may also have a token bucket, which spreads fetches.
+    The bucket may also have a token bucket, which spreads fetches over time.
     """
 
     # Three rules determine a ``Rate`` with N windows of length W. A slot begins with the first event that is at least W
@@ -135,9 +148,9 @@ class _Windows:
         return stop - events.past
 
     def _first_over(self, events: _Events) -> int:
-        """Return the index of the first new part that makes the rate exceed the limit.
+        """Return the index in ``events`` of the first new charge that makes the rate exceed the limit.
 
-        Without such a part, return the number of ``events``.
+        Return the number of all events if no charge does.
         """
         at_ms, until, begins, ends, past = events
         last_ms = at_ms[ends - 1]
@@ -158,7 +171,7 @@ class _Windows:
 
 
 def _recorded(slots: Sequence[Slot]) -> list[Slot]:
-    """Return the slots that contain recorded charges. A slot that was reset contains none any more."""
+    """Return the sampled windows that contain recorded charges. A window that was reset contains none."""
     found = list[Slot]()
     for slot in reversed(slots):
         # A reset slot does not start before the slot that follows it in the ring.
@@ -169,7 +182,10 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``) or in addition to them."""
+    """Charges many parts of logged traffic at once to a token bucket.
+
+    The token bucket replaces Kafka's sampled windows (``shaping: paced``), or is used in addition to them.
+    """
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
     # before which the bucket is certainly full, and takes the parts before it.

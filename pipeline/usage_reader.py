@@ -1,7 +1,8 @@
 """Reads a usage log from JSON Lines (also .gz), Parquet files, a growing directory or a Kafka topic.
 
-Bad lines and damaged files never stop a job. They are counted, and are written with their places to a table named
-``quarantine``. Duplicates of a record are left out. Directories that contain the results of a command are skipped.
+Bad lines and damaged files never stop a job. They are counted, and are written to a table named ``quarantine``, which
+says where each of them is. Duplicates of a record are left out. Directories that contain the results of a
+``kafka-quota-pipeline`` command are skipped.
 """
 
 from dataclasses import dataclass
@@ -38,7 +39,7 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The records of a usage log without duplicates, and the numbers of lines, files and records that were left out."""
+    """The records of a usage log without duplicates, and how many lines, files and duplicate records were left out."""
 
     records: DataFrame
     bad_lines: int
@@ -47,7 +48,7 @@ class Usage:
     passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
 
     def words(self) -> list[str]:
-        """Return a sentence for each kind of input that was left out, for the user."""
+        """Return the sentences that tell the user what was left out: bad lines, damaged files or duplicate records."""
         said = [
             (self.bad_lines, "bad lines were ignored: see quarantine/"),
             (self.broken_files, "files are damaged or end too early: see quarantine/"),
@@ -57,10 +58,17 @@ class Usage:
 
 
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
-    """Read a usage log, and write its faults to ``quarantine/`` in the output.
+    """Read a usage log, and write its bad lines and damaged files to the table ``quarantine`` in the output.
 
-    ``usage`` is a file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
-    Raises UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
+    Args:
+        spark: The Spark session.
+        usage: A file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
+        output: The directory with the results of the command.
+        kafka: The settings of the Kafka clients.
+
+    Raises:
+        UsageError: There is nothing to read.
+        PipelineError: The topic cannot be read.
     """
     if usage.startswith("kafka://"):
         try:
@@ -98,10 +106,16 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
 
 
 def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
-    """Check the Parquet files. Return their good records, and the faults of files and records.
+    """Check the Parquet files of a usage log.
 
-    ``stored`` are the records of all Parquet files, and ``every`` are the files of the log. Files that Spark cannot
-    read completely are left out.
+    Return their good records, and what is wrong with the other records and files.
+
+    Records of files that Spark cannot read completely are left out.
+
+    Args:
+        stored: The records of all Parquet files.
+        every: The files of the log.
+        output: The directory with the results, in which bad records are kept until the end.
     """
     faults: list[DataFrame] = []
     try:
@@ -161,9 +175,10 @@ def _usage(
 
 
 def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
-    """Check that a stream does not write below its own log, where it would read its output as part of the log.
+    """Check that a stream does not write into the usage log that it reads, where it would read its own output.
 
-    ``argument`` is the command-line option that names ``place``. Raises UsageError if ``place`` is in the log.
+    ``argument`` is the command-line option that names the directory ``place``. Raises UsageError if this directory is
+    in the log ``usage``.
     """
     if usage.startswith("kafka://"):
         return
@@ -175,10 +190,11 @@ def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
 
 
 def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
-    """Return the lines of a growing log as a stream, from a topic or from the files of a directory.
+    """Return the lines of a growing usage log as a stream, from a topic or from the files of a directory.
 
-    Files are read when they are complete, in the order of their modification times. The place of a line within a file
-    is unknown, so ``block`` and ``position`` are null. Raises UsageError if there is nothing to read.
+    Files are read when they are complete, in the order of their modification times. For lines from files, the columns
+    ``block`` and ``position`` are null, since a stream does not know where in its file a line is. Raises UsageError if
+    there is nothing to read.
     """
     if usage.startswith("kafka://"):
         return topic(spark, usage, kafka=kafka, is_stream=True)

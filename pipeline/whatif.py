@@ -1,8 +1,9 @@
-"""Forecasts the effect of other quotas, by a replay of the log bucket by bucket with the code of ``proxy.quota``.
+"""Forecasts how other quotas would have throttled the clients in a usage log, with the code of ``proxy.quota``.
 
-The total demand of each bucket is computed first. Buckets that cannot exceed their limit are not replayed, and each of
-the others gets a number. The rows are sorted by a key that combines this number with the time, and ``sorted_replay``
-reads them one bucket at a time. So a client with half of all rows needs no more memory than any other.
+The total demand of each bucket is computed first. A bucket counts the traffic of one client, or of several that share a
+limit. Buckets that cannot exceed their limit need no replay, and each of the others gets a number. The rows are sorted
+by a key that combines this number with the time, and ``sorted_replay`` reads them one bucket at a time. So a client
+with half of all rows needs no more memory than any other.
 """
 
 from collections.abc import Iterator
@@ -32,11 +33,15 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 
 
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return the bucket that each (kind, user, client_id) would use under these quotas, with its limit and rule.
+    """Return which bucket and limit each logged client (kind, user and client-id) would have under these quotas.
 
-    ``rule`` is the entity of the rule as text. It is null, like ``limit``, if no rule limits the client. ``records``
-    may also be the result of ``total_demand``. A record with the user "" is from a bucket that several users shared, so
-    the effect of rules for single users cannot be forecast.
+    The column ``rule`` names the user and client-id of the rule that sets the limit. ``rule`` and ``limit`` are null if
+    no rule limits the client. A record with the user "" counts traffic that several users shared, so the effect of
+    rules for single users cannot be forecast from it.
+
+    Args:
+        records: The usage records, or the result of ``total_demand``.
+        quotas: The quotas to forecast.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -58,16 +63,16 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return the logged demand of each bucket, in the columns ``DEMAND``.
+    """Return how much each bucket in the usage log was used, in the columns ``DEMAND``.
 
-    The bucket is in the columns ``BUCKET``, in which an unknown broker is -1.
+    The columns ``BUCKET`` identify a bucket. In them, an unknown broker is -1.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
 
 def demand() -> list[Column]:
-    """Return the aggregations of records that compute the columns ``DEMAND``."""
+    """Return the expressions that compute the columns ``DEMAND`` of a bucket from its usage records."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
         F.max(at_once()).alias("part"),
@@ -78,17 +83,23 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return a column with the most bytes of a record that may arrive at one instant, by the rules of ``arrivals``."""
+    """Return a column with the greatest number of bytes of a usage record that a replay may send at one instant.
+
+    The module ``arrivals`` defines how a replay spreads the bytes of a record over the record's interval.
+    """
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
 def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Replay the buckets that may exceed their limit. Return the outcome of each bucket for each limit and hour.
+    """Replay the logged traffic of each bucket that may exceed a limit. Return the outcome for each limit and hour.
 
-    ``demands`` is the result of ``total_demand``. ``entities`` is the result of ``resolved``, with a row for each limit
-    to try.
+    Args:
+        records: The usage records.
+        demands: The result of ``total_demand``.
+        entities: The result of ``resolved``, with a row for each limit to try.
+        quotas: The quotas to forecast.
     """
     # Rows are placed by a partition number, since adaptive execution would merge partitions by their size. Most of the
     # work is done in Python, and Spark does not know its cost.
@@ -108,16 +119,19 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Join ``demands`` with ``entities``, the result of ``resolved``. Clients without a limit are left out."""
+    """Join ``demands``, the demand of each bucket, with ``entities``, the limits that ``resolved`` returned.
+
+    Clients without a limit are left out.
+    """
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
 def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
-    """Return the rows to replay, with the keys that ``sorted_replay`` describes and the ``partition`` of their bucket.
+    """Return the rows to replay, each with its sort key and the number of a Spark partition.
 
-    ``named`` is the demand of the clients that have a limit. The rows of buckets that cannot exceed a limit are left
-    out.
+    A partition replays all rows of a bucket. ``sorted_replay`` describes the keys. ``named`` is the demand of the
+    clients that have a limit, with these limits. Buckets that cannot exceed any of their limits are left out.
     """
     sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
@@ -154,9 +168,10 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Return a column that is true if a bucket may exceed its ``limit``.
+    """Return a column that is true if a bucket may exceed its ``limit``, and so may be throttled in a replay.
 
-    This depends on the highest rate of its records (``densest``), and on the most that may arrive at once (``part``).
+    This depends on the highest rate of its records (``densest``), and on the most bytes that may arrive at once
+    (``part``).
     """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
@@ -173,11 +188,14 @@ def _may_wait(quotas: ProposedQuotas) -> Column:
 
 
 def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
-    """Return the demand and the outcome of each bucket under each limit, over the whole log.
+    """Return the demand of each bucket and the outcome under each limit, over the whole usage log.
 
-    ``hours`` is the result of ``forecast``. ``asked_rate`` is the logged demand as a rate. ``achieved_rate`` is the
-    rate from the first record to the last sent part. ``late_ms`` is the time from the end of the records to that part.
-    ``throttled_share`` is ``throttle_time_ms`` divided by the time that records cover.
+    ``hours`` is the result of ``forecast``. These are columns of the result:
+
+    * ``asked_rate`` is the logged demand in bytes per second.
+    * ``achieved_rate`` is the rate at which the bucket would have transferred the same bytes, up to the last of them.
+    * ``late_ms`` is how long after the end of the records the last bytes would have been sent.
+    * ``throttled_share`` is ``throttle_time_ms`` divided by the time that the records cover.
     """
     whole = (
         _named(demands, entities)
