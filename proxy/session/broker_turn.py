@@ -1,4 +1,7 @@
-"""Queues a connection's requests in the fair call queue, refuses some, and measures the time that the broker takes."""
+"""Queues one connection's requests for the broker, refuses some, and measures the time that the broker takes.
+
+The requests wait in the fair call queue, which limits how many requests the broker gets at a time.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +30,17 @@ _REFUSED_BEHIND_MS: Final = 50
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Applies the fair call queue and the quotas on requests to one connection.
+    """Decides when the requests of one connection may be sent to the broker, and charges them for it.
 
-    Decides when each request that has a ``RequestCharge`` is forwarded, and charges it.
+    The fair call queue limits how many requests the broker gets at a time. The quotas on requests limit how many
+    requests a client sends, and how much of the broker's time they take.
 
     Attributes:
         queued: The connection's place in the fair call queue, or None if the broker has no such queue.
-        is_metered: Whether any request of this connection has had a ``RequestCharge``.
+        is_metered: Whether the fair call queue or a quota on requests has applied to any request of this connection.
         is_refused: Whether the fair call queue has refused the client's next request.
-        refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
+        refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused. In ms on
+            the event loop's clock.
         come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
     """
 
@@ -53,8 +58,12 @@ class BrokerTurn:
     def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
         """Use ``line`` as the broker's fair call queue from now on, or no queue if ``line`` is None.
 
-        While requests are pending, a queue that is already in use is kept. ``come_bytes`` sets the attribute of that
-        name.
+        The fair call queue limits how many requests the broker gets at a time. If the connection already uses another
+        queue, it changes to the new one only when it has no pending request.
+
+        Args:
+            line: The queue for the listener's connections to this broker.
+            come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
         """
         self.come_bytes = come_bytes
         if self.queued is not None and self.queued.line is not line and not self._state.in_flight:
@@ -64,17 +73,22 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity that the fair call queue charges for the client's requests, or None without a queue."""
+        """Return the identity whose share of the broker the client's requests use up in the fair call queue.
+
+        Depending on the settings, the identity is for example the principal, or the principal and the client-id. None
+        if the broker has no fair call queue.
+        """
         if self.queued is None:
             return None
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
         return self.queued.line.identity(self._state.account.principal, name, self._state.peer_host)
 
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
-        """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
+        """Return whether a request may be forwarded now. If not, the fair call queue refuses it, or it has to wait.
 
-        While the client does not read its responses, the proxy does not read the broker's responses either. New
-        requests then wait, because the broker's time for them could not be measured.
+        The attribute ``is_refused`` tells these two cases apart. A request waits for a slot in the fair call queue, or
+        for room in a quota on requests. It also waits while the client does not read its responses. The proxy then does
+        not read the broker's responses either, so it could not measure the broker's time for the request.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -105,21 +119,21 @@ class BrokerTurn:
         return may
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
-        """Return whether the proxy can refuse a request, given that no earlier request is pending."""
+        """Return whether the proxy can refuse a request. The caller has checked that no earlier request is pending."""
         # A refusal must not be written into the middle of a partly forwarded response.
         has_answer = kind.is_refusable and not self._is_unrefusable
         return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
 
     def refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> tuple[int, int, bytes] | None:
-        """Answer a request that the queue refuses, and mute its client.
+        """Answer a request that the fair call queue refuses, and mute its client.
 
-        Each Produce that soon follows a refused Produce is refused as well. Otherwise its records would overtake the
-        refused records, which the client sends again. An idempotent producer would then get
-        OUT_OF_ORDER_SEQUENCE_NUMBER.
+        The request begins at the offset ``position`` of ``data``. Each Produce that soon follows a refused Produce is
+        refused as well. Otherwise its records would overtake the refused records, which the client sends again. An
+        idempotent producer would then get OUT_OF_ORDER_SEQUENCE_NUMBER.
 
         Returns:
-            The edit that removes the request. None if the request has to wait, because its API has no response that
-            refuses it.
+            The edit that removes the request from the bytes to forward. None if the request has to wait, because its
+                API has no response that refuses it.
         """
         state = self._state
         account = state.account
@@ -142,9 +156,10 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Note that a request was forwarded as a whole.
+        """Start to measure the broker's time for the oldest pending request.
 
-        Unless ``oldest``, the oldest pending request, is already being timed, its time at the broker begins now.
+        Call this when a request was forwarded as a whole. Does nothing if that time is already being measured.
+        ``oldest`` is the oldest pending request.
         """
         state, queued = self._state, self.queued
         if oldest.charge is None:
@@ -156,7 +171,10 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0."""
+        """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0.
+
+        It is charged in the fair call queue, which limits how many requests the broker gets at a time.
+        """
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -166,13 +184,20 @@ class BrokerTurn:
     def settle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
-        """Charge a request as its ``RequestCharge`` says: in the fair call queue, and to buckets.
+        """Charge a request in the fair call queue, and to the buckets of the quotas on requests.
 
-        Call this when the response begins. ``bucket`` is the bucket that was already charged for the request's bytes,
-        or None. ``wait_ms`` is the wait that this charge has caused.
+        Call this when the response begins. The request may have been charged to one bucket for its bytes already.
+
+        Args:
+            pending: The request.
+            bucket: The bucket that was charged for the request's bytes, or None.
+            wait_ms: How long the client would have to wait because of that charge, in milliseconds.
+            response_bytes: The size of the response.
+            now_ms: The time in ms on the event loop's clock.
 
         Returns:
-            The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` without a wait.
+            The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` if no charge causes a
+                wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:
@@ -197,9 +222,10 @@ class BrokerTurn:
         return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
-        """Use the slot for the connection's next pending request, or give the slot back if there is no such request.
+        """Use the connection's slot for its next pending request, or give the slot back if there is no such request.
 
-        Call this when the oldest pending request has been answered.
+        A slot is the permission of the fair call queue to have a request at the broker. Call this when the oldest
+        pending request has been answered.
         """
         state, queued = self._state, self.queued
         if queued is None:
@@ -216,7 +242,7 @@ class BrokerTurn:
             queued.passed(charge.kind, is_whole=is_whole, now_us=state.now_ns // 1_000)
 
     def charge_turn(self, charge: RequestCharge, service: ServiceTime = NO_TIME) -> None:
-        """Charge a request in the fair call queue although it will have no response.
+        """Charge a request in the fair call queue that gets no response from the broker.
 
         ``service`` is the time that the broker has taken for the request.
         """
@@ -246,7 +272,11 @@ class BrokerTurn:
             self.begin_service()
 
     def stop_service(self) -> None:
-        """Stop timing and give the slot back, because the broker's responses are not read for now."""
+        """Stop measuring the broker's time, and give the connection's slot in the fair call queue back.
+
+        Call this when the broker's responses are not read for now. A slot is the permission to have a request at the
+        broker.
+        """
         self.end_service()
         if self.queued is not None:
             state = self._state
@@ -262,12 +292,18 @@ class BrokerTurn:
     # -- the end --
 
     def leave_unused(self) -> None:
-        """Give back the slot if no request was sent with it."""
+        """Give the connection's slot in the fair call queue back if no request was sent with it.
+
+        A slot is the permission to have a request at the broker.
+        """
         state = self._state
         if self.queued is not None and not state.in_flight and not state.request_left:
             self.queued.leave_unused(state.now_ns // 1_000)
 
     def leave(self) -> None:
-        """Leave the fair call queue, and give back the slot if there is one."""
+        """Leave the fair call queue.
+
+        If the connection has a slot (may have a request at the broker), give the slot back.
+        """
         if self.queued is not None:
             self.queued.leave(self._state.now_ns // 1_000)

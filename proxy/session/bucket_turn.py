@@ -1,4 +1,4 @@
-"""Decides whether a request has to wait for its bucket, and keeps the connection's place in the bucket's line."""
+"""Decides whether a request waits for its bucket, and keeps the connection's place among the waiting requests."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BucketTurn:
-    """Decides whether a request is forwarded, or waits in the line of the bucket that will be charged for it.
+    """Decides whether a request is forwarded, or waits because the bucket that will be charged for it has no room.
+
+    The requests that wait for the same bucket form a line, and are forwarded in the order of the line.
 
     Attributes:
-        place: The connection's place in the line, or None.
-        is_waiting: Whether the client's next request waits in the line. False if something else holds it back.
-        look_at_ms: When to check again whether the request may be forwarded. 0 if the line will wake the connection.
+        place: The connection's place in the line, or None if it has no place there.
+        is_waiting: Whether the client's next request waits in the line. False if it waits for another reason, or does
+            not wait.
+        look_at_ms: The time at which to check again whether the request may be forwarded, in ms on the event loop's
+            clock. 0 if the connection will be woken when it is first in the line.
     """
 
     __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
@@ -25,9 +29,15 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request may be forwarded now. If not, block it.
+        """Return whether a request may be forwarded now. If not, make it wait.
 
-        The request will be charged to ``bucket``, and ``amount`` is the expected charge.
+        It waits in the line of requests in front of its bucket, or until the responses to earlier requests have
+        arrived.
+
+        Args:
+            bucket: The bucket that the request will be charged to.
+            amount: The expected charge.
+            now_ms: The time in ms on the event loop's clock.
         """
         state = self._state
         line, place = bucket.line, self.place
@@ -53,16 +63,22 @@ class BucketTurn:
         return False
 
     def look_by(self, at_ms: int) -> None:
-        """Check again no later than ``at_ms`` whether the waiting request may be forwarded."""
+        """Set the time for the next check whether the waiting request may be forwarded, to ``at_ms`` at the latest.
+
+        An earlier time that is already set is kept. Times are in ms on the event loop's clock.
+        """
         self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
 
     def step_aside(self, *, back_ms: int) -> None:
-        """Keep the place in the line, but let the requests behind it go first until about ``back_ms``."""
+        """Let the requests behind this one in the bucket's line go first, until about the time ``back_ms``.
+
+        ``back_ms`` is in ms on the event loop's clock. The connection keeps its place in the line.
+        """
         if self.place is not None:
             self.place.line.step_aside(self.place, back_ms=back_ms)
 
     def leave(self) -> None:
-        """Give up the place in the line."""
+        """Give up the connection's place in the line of requests that wait for the bucket."""
         if self.place is not None:
             self.place.line.leave(self.place)
             self.place = None

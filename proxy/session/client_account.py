@@ -51,12 +51,12 @@ class ConnectionContext:
     """Holds what all connections of one listener to one broker share, for example quotas and counters.
 
     Attributes:
-        policy: The listener's settings, which a reload replaces.
+        policy: The listener's settings. They are replaced when the configuration is reloaded.
         quotas: The quotas that apply to the broker, and their buckets.
         counters: The listener's counters.
         addresses: Replaces brokers' addresses in responses. None if clients may see the brokers' own addresses.
         leader: The limits on replication from the broker to its followers, or None without such limits.
-        queue: The fair call queue in front of the broker, or None without such a queue.
+        queue: The fair call queue, which limits how many requests the broker gets at a time. None without such a limit.
         service: Estimates how long the broker works on each request.
         finds_ids: Whether the broker's Metadata API can look topics up by id.
         on_metadata: A function that is called with each Metadata response while the broker's node id is unknown. Its
@@ -79,11 +79,13 @@ class ClientAccount:
     """Holds the identity of a connection's client and the buckets to charge, and throttles the client.
 
     Attributes:
-        context: What this connection shares with others.
+        context: What all connections of the listener to this broker share, for example quotas and counters.
         principal: The user that the client has logged in as.
-        muted_until_ms: The time until which no request of the client is forwarded.
-        broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request.
-        is_counted: Whether ``count_connection`` was called.
+        muted_until_ms: The time until which no request of the client is forwarded, in ms on the event loop's clock.
+        broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request, in
+            ms on the event loop's clock.
+        is_counted: Whether the connection has been checked against the limits on open connections, and counted if it
+            counts towards them.
         refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
         stale_buckets: Buckets that were looked up for earlier client-ids or rules. Each is kept until no pending
             request needs it.
@@ -122,7 +124,10 @@ class ClientAccount:
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets that are charged for the time, and for the number, of requests with this client-id."""
+        """Return the buckets for the two quotas on requests with this client-id.
+
+        One is charged for the broker's time that a request takes, and the other is charged 1 for each request.
+        """
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
@@ -145,8 +150,8 @@ class ClientAccount:
     def count_connection(self, client_id: bytes) -> bool:
         """Count the connection towards the limits on open connections. Returns False if it exceeds a limit.
 
-        ``refusal`` then contains the reason. Connections of brokers are not counted. Call this once for each
-        connection, when the client's principal and client-id are known.
+        If it does, the attribute ``refusal`` says which limit. A connection that may come from another broker is not
+        counted. Call this once for each connection, when the client's principal and client-id are known.
         """
         self.is_counted = True
         if self.believes_replicas():
@@ -173,29 +178,44 @@ class ClientAccount:
     def enforcement(self, bucket: Bucket) -> Enforcement:
         """Return how the limit of a bucket is enforced: as its rule says, or else as the listener's settings say.
 
-        After ``release``, all limits are only observed.
+        When the proxy is about to stop, the result is always ``OBSERVE``: usage is still measured, but no client is
+        throttled.
         """
         if self._slows_nothing:
             return Enforcement.OBSERVE
         return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
-        """Return whether ``bucket`` is only observed, so that it throttles no request."""
+        """Return whether the limit of ``bucket`` is only observed.
+
+        If so, excess usage is counted, but no request is throttled.
+        """
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether the client may be a broker. Its fetches with a ``replica_id`` then count as a follower's."""
+        """Return whether the client may be a broker.
+
+        If so, its fetches with a ``replica_id`` are treated as a follower's.
+
+        Otherwise a client could avoid the quotas on consumers by sending a ``replica_id``.
+        """
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
         """Throttle the client because ``bucket`` is over its limit, and return the throttle time for the response.
 
-        For the next ``wait_ms`` milliseconds, no request is forwarded that would be charged to the bucket.
-        ``has_answer`` is False if there is no response that could be delayed. The client is then muted even if the
-        enforcement is ``delay``.
+        For the next ``wait_ms`` milliseconds, no request is forwarded that would be charged to the bucket. With the
+        enforcement ``respond`` the client is also muted. With ``delay`` the caller delays the response.
+
+        Args:
+            bucket: The bucket that is over its limit.
+            wait_ms: How long the bucket needs to get back within its limit, in milliseconds.
+            now_ms: The time in ms on the event loop's clock.
+            has_answer: Whether there is a response that can be delayed. If not, the client is muted with ``delay``,
+                too.
 
         Returns:
-            The throttle time in milliseconds, or 0 if the bucket is only observed.
+            The throttle time in milliseconds. 0 if the bucket is only observed, so that it throttles nobody.
         """
         enforcement = self.enforcement(bucket)
         self.context.counters.throttled(bucket)
@@ -214,9 +234,10 @@ class ClientAccount:
         return wait_ms
 
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Throttle the client of a fetch that is answered without records, and return the throttle time.
+        """Throttle the client of a fetch that gets a response without records, and return the throttle time.
 
-        The throttle time is at least 1 ms, so that the client can see that the fetch was throttled.
+        A fetch gets such a response if its bucket has no room for records. The throttle time is at least 1 ms, so that
+        the client can see that the fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -231,7 +252,10 @@ class ClientAccount:
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Mute the client for at least ``wait_ms`` milliseconds. After ``release`` this has no effect."""
+        """Forward no request of the client for at least ``wait_ms`` milliseconds.
+
+        This has no effect after a call of ``release``, which is made when the proxy is about to stop.
+        """
         if not self._slows_nothing:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
@@ -240,9 +264,9 @@ class ClientAccount:
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release all buckets in ``stale_buckets`` except for those in ``in_flight``.
+        """Release the buckets of the client's earlier client-ids and rules that no pending request needs any more.
 
-        ``in_flight`` contains the buckets that will be charged for pending requests.
+        ``in_flight`` contains the buckets that will be charged for pending requests. They are kept.
         """
         kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:
@@ -253,7 +277,10 @@ class ClientAccount:
         self.stale_buckets = list(kept)
 
     def close(self, *, now_ms: int) -> None:
-        """Release all buckets, and stop counting the connection. This is the last call."""
+        """Tell the quotas that this connection uses no bucket any more, and stop counting the connection as open.
+
+        Call this once, when the connection has ended.
+        """
         if self._counted_as is not None and self._counted_at is not None:
             self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
             self._counted_as = self._counted_at = None
@@ -261,7 +288,10 @@ class ClientAccount:
         self.release_stale((), now_ms=now_ms)
 
     def _use_client_id(self, client_id: bytes) -> None:
-        """Mark the buckets as stale if the client-id or the rules have changed."""
+        """Forget the buckets that were looked up if the client-id or the rules have changed since then.
+
+        They are moved to ``stale_buckets``, because pending requests may still be charged to them.
+        """
         generation = self.context.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return

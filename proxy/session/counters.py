@@ -25,10 +25,11 @@ class Counters:
         protocol_errors: The number of protocol errors by reason.
         disconnects: The number of client connections that have ended, by cause.
         logins: The number of logins by mechanism and result.
-        observed_connections: The number of connections that went over a limit that is only observed.
-        newly_throttled: The buckets that went over their limits since the log was last written.
-        newly_unknown: The SASL mechanisms with user names that the proxy could not read, as far as the log has not
-            reported them yet. Each is reported only once.
+        observed_connections: The number of connections that exceeded a limit on open connections, but were accepted
+            because the limit is only observed.
+        newly_throttled: The buckets that went over their limits since the log last reported such buckets.
+        newly_unknown: SASL mechanisms in which the broker accepted a login whose user name the proxy could not read.
+            The log reports each mechanism once, and removes it from this set.
     """
 
     frames: list[int] = field(default_factory=lambda: [0] * (max(ApiKey) + 1))
@@ -41,7 +42,7 @@ class Counters:
     newly_unknown: set[str] = field(default_factory=set)
 
     def frame(self, api_key: int, api_version: int) -> None:
-        """Count one request."""
+        """Count one request by its API, and also as unknown if the proxy does not know the API or the version."""
         if api_key < len(self.frames):
             self.frames[api_key] += 1
         if api_version > HIGHEST_VERSION.get(api_key, -1):

@@ -30,12 +30,15 @@ class ApiVersionsHandler(OtherHandler):
     edits_every_response = True
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Add a forwarded request to the pending requests, so that its response is edited."""
+        """Add a forwarded ApiVersions request to the pending requests, so that its response will be edited."""
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of the offered versions and of the throttle time, or None if more bytes are needed."""
+        """Return the edit of the offered versions and the throttle time in an ApiVersions response.
+
+        None if more bytes are needed.
+        """
         context = self._state.context
         api_version = response.profile.api_version
         if context.quotas.limits(QuotaKind.MUTATION):

@@ -23,7 +23,11 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FollowerFetchHandler(WholeRequestHandler):
-    """Handles the fetches of one follower. ``follower`` is None until a limit on replication applies to them."""
+    """Handles the fetches of one follower.
+
+    ``follower`` applies the limits on replication to these fetches. It is None until the first fetch that arrives while
+    such limits are configured.
+    """
 
     __slots__ = ("follower",)
 
@@ -34,7 +38,7 @@ class FollowerFetchHandler(WholeRequestHandler):
     def take_fetch(self, data: bytes, position: int, head: RequestHead, replica_id: int, now_ms: int) -> Edit | None:
         """Decide whether a fetch that has arrived as a whole is forwarded, forwarded in part, or answered by the proxy.
 
-        The results are those of ``Handler.take``.
+        Returns the edit with which the fetch is forwarded, or None if it is not forwarded now.
         """
         state = self._state
         _, _, api_version, correlation_id, _, body = head
@@ -54,9 +58,9 @@ class FollowerFetchHandler(WholeRequestHandler):
         return self.execute(decision, follower, position, head, None)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return the response for the follower, with the addresses of new leaders replaced if ``frame`` contains any.
+        """Return the Fetch response in ``frame``, with the addresses of partitions' new leaders replaced.
 
-        They are replaced only if clients must not see the brokers' own addresses.
+        If clients may see the brokers' own addresses, or if the response contains no address, it is returned unchanged.
         """
         addresses, api_version = self._state.context.addresses, response.profile.api_version
         if addresses is not None and may_name_leaders(_FETCH, api_version):

@@ -1,4 +1,7 @@
-"""Contains the base class of all handlers, with the edits that a response of any API may need."""
+"""Contains the base class of all handlers. A handler decides how the requests of one family of APIs are forwarded.
+
+It also contains the edits that a response of any API may need.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ class BegunResponse(NamedTuple):
     """A response that has begun to arrive and was charged, but has to be edited or delayed before it is forwarded.
 
     Attributes:
-        profile: The profile of the request.
+        profile: What is known about the request, for example its API, its version and its handler.
         frame_bytes: The length of the response, including the size prefix.
         wait_ms: The throttle time in milliseconds.
         is_delayed: Whether the response is held back for the throttle time.
@@ -34,7 +37,8 @@ class Handler:
     """Handles the requests of one family of APIs on one connection, and the responses to them.
 
     Attributes:
-        charges_responses: Whether the bucket for bytes is charged for the size of a response, not of a request.
+        charges_responses: Whether the quota on bytes is charged for the size of each response. Otherwise it is charged
+            for the size of each request.
         edits_every_response: Whether ``edit_response`` is called for every response, not only if a throttle time has to
             be written.
         is_held_whole: Whether a response is collected whole before it is edited, however long it is.
@@ -64,8 +68,9 @@ class Handler:
         ``head`` contains the request's size and header, which were already read.
 
         Returns:
-            The edit with which the request is forwarded, or None if it is not forwarded now. If the request has to
-            wait, ``SessionState.is_blocked`` is set. Otherwise more bytes are needed.
+            The edit with which the request is forwarded, or None if it is not forwarded now.
+                ``SessionState.is_blocked`` is then True if the request has to wait, and False if more of its bytes are
+                needed.
 
         Raises:
             ProtocolError: If the request cannot be read, or is not allowed.
@@ -75,9 +80,10 @@ class Handler:
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Decide as ``take`` does on a request that has the same head as an earlier request.
+        """Decide whether a request with the same API, version and client-id as an earlier request is forwarded now.
 
-        ``profile`` is the profile of the earlier request, which makes it unnecessary to read the head again.
+        ``profile`` is what was found out about the earlier request, so the header is not read again. The result is that
+        of ``take``: the edit with which the request is forwarded, or None if it is not forwarded now.
         """
         raise NotImplementedError
 
@@ -89,7 +95,7 @@ class Handler:
     # -- responses --
 
     def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """Charge ``bucket`` for a response, and return the wait that the charge causes, in milliseconds."""
+        """Charge ``bucket`` for a response. Returns how many milliseconds the client then has to wait."""
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
@@ -137,14 +143,17 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """A bucket that the handler will charge later, in addition to those of the pending requests, or None."""
+        """The bucket that the handler will charge when the response to its pending request arrives, or None.
+
+        The buckets that are listed with the pending requests themselves are not meant.
+        """
         return None
 
     def release(self) -> None:
-        """Stop holding requests and responses back."""
+        """Hold no request and no response back any more, because the proxy is about to stop throttling."""
 
     def close(self) -> None:
-        """Give back what the handler has reserved, because the connection has ended."""
+        """Undo what the handler has reserved or asked for, because the connection has ended."""
 
 
 def _with_throttle_time(front: Edit, position: int, throttle: Edit) -> Edit:

@@ -1,6 +1,6 @@
-"""Handles logins (SaslHandshake, SaslAuthenticate and bare tokens).
+"""Handles logins: SaslHandshake, SaslAuthenticate, and SASL tokens without a Kafka header (bare tokens).
 
-A bare token is a token without a Kafka header. No other request is forwarded until the broker has answered the login.
+No other request is forwarded until the broker has answered the login.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _RESPONSE_HEAD_BYTES: Final = 8
 
 
 class LoginHandler(Handler):
-    """Handles the logins of one connection. ``login`` holds what was read from them, such as the client's principal."""
+    """Handles the logins of one connection.
+
+    ``login`` holds what was read from the login requests and responses, such as the client's principal.
+    """
 
     __slots__ = ("_token_profile", "login")
 
@@ -41,11 +44,13 @@ class LoginHandler(Handler):
     # -- requests --
 
     def take_token(self, data: bytes, position: int) -> int | None:
-        """Read a bare token of the client if one is expected. The token is forwarded unchanged.
+        """Read a bare token (a SASL token without a Kafka header) of the client if one is expected.
+
+        The token is forwarded unchanged.
 
         Returns:
-            The size of the token in bytes. None if the next bytes are a request. ``NEEDS_MORE`` if more bytes are
-            needed.
+            The size of the token in bytes, without its size prefix. None if the next bytes are a request.
+                ``NEEDS_MORE`` if more bytes are needed.
 
         Raises:
             ProtocolError: If neither a token nor a request is allowed next, or the token cannot be read.
@@ -65,7 +70,10 @@ class LoginHandler(Handler):
         return None
 
     def _pass_token(self, data: bytes, position: int) -> int:
-        """Read a bare token, and return its size in bytes or ``NEEDS_MORE``."""
+        """Read a bare token (a SASL token without a Kafka header), and return its size in bytes.
+
+        The size prefix does not count. ``NEEDS_MORE`` is returned if the token has not arrived as a whole.
+        """
         login = self.login
         size_bytes = sasl.read_token_size(data, position)
         if size_bytes is None or position + 4 + size_bytes > len(data):
@@ -79,8 +87,9 @@ class LoginHandler(Handler):
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
         """Read a SaslHandshake or SaslAuthenticate request, which is forwarded unchanged.
 
-        A client that is not logged in yet is not charged, because its principal is unknown. If the broker expects no
-        login, it charges the request like any other, so the proxy does the same.
+        The first login of a connection is not charged to the quotas on requests, because the client's principal is
+        unknown. Later logins are charged, and also a login that the broker does not expect, because the broker charges
+        it, too.
         """
         state, login = self._state, self.login
         size_bytes, api_key, api_version, correlation_id, _, body = head
@@ -118,14 +127,17 @@ class LoginHandler(Handler):
     # -- responses --
 
     def begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return a ``BegunResponse`` for a bare token of the broker, or None if its size has not arrived yet."""
+        """Return a ``BegunResponse`` for a SASL token without a Kafka header that the broker sends.
+
+        None if the size of the token has not arrived yet.
+        """
         token_bytes = sasl.read_token_size(data, position)
         return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, is_delayed=False)
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Read a whole response or bare token of the broker, which is forwarded unchanged.
+        """Read a whole login response of the broker, or a SASL token without a Kafka header.
 
-        Returns an empty edit, or None if more bytes are needed.
+        It is forwarded unchanged. Returns an empty edit, or None if more bytes are needed.
         """
         profile, frame_bytes, _, _ = response
         login = self.login
@@ -142,7 +154,11 @@ class LoginHandler(Handler):
         return NO_EDIT
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Let requests be forwarded again after the broker's response, and log the client in if ``verdict`` says so."""
+        """Let requests be forwarded again after the broker has answered a login request.
+
+        ``verdict`` is what the broker's answer means for the login. If the login is accepted, its principal becomes the
+        client's principal.
+        """
         state, login = self._state, self.login
         state.in_flight.open()
         state.responses.reads_all = login.is_raw or state.context.addresses is not None

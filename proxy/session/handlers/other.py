@@ -1,7 +1,7 @@
 """Handles the APIs without a handler of their own.
 
-No bytes are charged for their requests. Only the quotas on the time and number of requests, and the fair call queue,
-apply to them.
+No bytes are charged for their requests. Only the quotas on the time and number of requests apply, and the fair call
+queue, which limits how many requests the broker gets at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ class OtherHandler(Handler):
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Forward a request unchanged if the request quotas and the fair call queue allow it."""
+        """Forward a request unchanged if no quota on requests makes it wait and the fair call queue lets it through.
+
+        Returns an empty edit if the request is forwarded, or None if it is not forwarded now.
+        """
         state = self._state
         charge = None
         if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
@@ -43,16 +46,17 @@ class OtherHandler(Handler):
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
         """Add a forwarded request to the pending requests.
 
-        Only the throttle time and the brokers' addresses in its response are edited.
+        In the response to the request, only the throttle time and the brokers' addresses are edited.
         """
         profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
         profile.is_edited = head.api_key == _METADATA
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Edit a response as ``Handler`` does.
+        """Return the edit of a response's throttle time and of brokers' addresses, or None if more bytes are needed.
 
-        If ``on_metadata`` is set and brokers' addresses are not replaced, each Metadata response is also passed to it.
+        If brokers' addresses are not replaced, each Metadata response is also passed to the function
+        ``ConnectionContext.on_metadata``, if it is set.
         """
         context = self._state.context
         edit = super().edit_response(response, data, position, now_ms)

@@ -15,12 +15,18 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestPro
 
 
 class ProduceHandler(Handler):
-    """Handles Produce. Source: ``KafkaApis.handleProduceRequest``."""
+    """Handles Produce requests.
+
+    Source: ``KafkaApis.handleProduceRequest`` in Apache Kafka.
+    """
 
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Read ``acks`` and look up the buckets, then decide as ``repeat`` does."""
+        """Read the ``acks`` of a Produce, look up its buckets, and decide whether the request is forwarded now.
+
+        Returns an empty edit if the request is forwarded, or None if it is not forwarded now.
+        """
         state = self._state
         size_bytes, _, api_version, correlation_id, client_id, body = head
         acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
@@ -39,7 +45,10 @@ class ProduceHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Forward a Produce unchanged if its buckets and the fair call queue allow it."""
+        """Forward a Produce unchanged if no quota makes it wait and the fair call queue lets it through.
+
+        Returns an empty edit if the request is forwarded, or None if it is not forwarded now.
+        """
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None

@@ -34,16 +34,18 @@ LOOKS_AGAIN_MS: Final = 1_000
 
 
 class _Request(NamedTuple):
-    """A request that the proxy itself will answer, as soon as the decision about it has been made."""
+    """A request about client quotas that the proxy itself will answer, once its quota manager has decided."""
 
     head: RequestHead
     charge: RequestCharge
 
 
 class _Pending(NamedTuple):
-    """A request or response that waits for a decision from outside the session.
+    """A request about client quotas, or a response to one, that is held until the proxy has dealt with the change.
 
-    If ``request`` is None, it is the broker's response to a forwarded change that waits.
+    Attributes:
+        ticket: Receives the response for the client once it is available.
+        request: The request that the proxy answers. None if the broker's response to a forwarded change is held.
     """
 
     ticket: Ticket
@@ -62,23 +64,26 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether the proxy may answer the request, or may have to hold the broker's response to it."""
+        """Return whether the proxy may answer a request about client quotas, or hold the broker's response to it.
+
+        False if the request is simply forwarded.
+        """
         policy = state.context.policy
         waits = head.api_key == ALTER and policy.authority is not None and can_wait(head)
         return policy.administration is not None or waits
 
     @property
     def is_pending(self) -> bool:
-        """Whether a request or a response waits for a decision.
+        """Whether a request about client quotas waits for its answer, or the broker's response to one is held.
 
-        The requested change may already be in force while it waits.
+        The requested change may already be in force.
         """
         return self._pending is not None
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Answer or forward a request, as the listener's settings say.
+        """Answer a request about client quotas or forward it, depending on the listener's settings.
 
-        The response to a forwarded change may be held (see ``hold_back``).
+        The response to a forwarded change may be held until the proxy, too, applies the change.
         """
         policy = self._state.context.policy
         if policy.administration is not None:
@@ -92,7 +97,11 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _answer_or_pass(
         self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
     ) -> Edit | None:
-        """Answer a request about client quotas, or forward it if ``administration`` does not answer this principal."""
+        """Answer a request about client quotas, or forward it if the proxy does not answer this client.
+
+        ``administration`` says for which principals the proxy answers, and which of them may change quotas. Returns the
+        edit with which the request is forwarded or removed, or None if it waits or more bytes are needed.
+        """
         state = self._state
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         if not administration.is_answered_here(principal):
@@ -145,10 +154,13 @@ class QuotaRequestHandler(WholeRequestHandler):
         self._state.requests.waiting = self
 
     def take_decision(self, now_ms: int) -> int:
-        """Answer the waiting request, or forward the response that was held, if the decision has been made.
+        """If the answer that the connection waits for is available, send it to the client.
+
+        It is either the proxy's answer to a request about client quotas, or the broker's response that was held.
 
         Returns:
-            The size in bytes of the request that is now answered, or 0 if no request is answered.
+            The size in bytes of the request that the proxy has now answered, including its size prefix. 0 if it has
+                answered none.
 
         Raises:
             ProtocolError: If the request could not be read.
@@ -198,9 +210,10 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _pass_and_follow(
         self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
     ) -> Edit | None:
-        """Forward a request that changes the broker's quotas, and read the whole response, which may be held.
+        """Forward a request that changes the broker's quotas, and prepare to read the whole response.
 
-        The request is forwarded when it has arrived as a whole and no other request is pending.
+        The response may be held until the proxy, too, applies the change. The request is forwarded when it has arrived
+        as a whole and no other request is pending. Until then the result is None.
         """
         state = self._state
         frame_end = position + 4 + head.size_bytes
@@ -216,10 +229,10 @@ class QuotaRequestHandler(WholeRequestHandler):
         return edit
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response, or an empty one if the response has to wait until the proxy has applied the change.
+        """Return the response to a change of quotas, or no bytes if it is held until the proxy applies the change.
 
-        A response that is already delayed by a quota is not held in addition, because the change is in force by the end
-        of the delay, or soon after.
+        A response that a quota already delays (``is_delayed``) is not held in addition, because the proxy applies the
+        change by the end of the delay, or soon after.
         """
         state = self._state
         state.in_flight.open()
@@ -240,6 +253,6 @@ class QuotaRequestHandler(WholeRequestHandler):
         return 4 + MAX_REQUEST_BYTES if self._is_coming else super().max_kept_bytes
 
     def close(self) -> None:
-        """Stop waiting for a decision, because the connection has ended."""
+        """Drop the pending request or held response about client quotas, because the connection has ended."""
         if self._pending is not None:
             self._pending.ticket.drop()

@@ -48,7 +48,13 @@ class _Query(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """The topics of the waiting request that the cluster was asked about, and how many partitions each has."""
+    """What the cluster has told about the topics of one request that waits for this information.
+
+    Attributes:
+        correlation_id: The correlation id of the request.
+        asked: The topics that the cluster was asked about.
+        counts: The number of partitions of each topic that the cluster knows.
+    """
 
     correlation_id: int
     asked: frozenset[Topic]
@@ -78,11 +84,18 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether any rule limits changes of topics. Otherwise ``OtherHandler`` handles the request."""
+        """Return whether any rule limits changes of topics.
+
+        If not, the requests are handled like those of any other API.
+        """
         return state.context.quotas.limits(QuotaKind.MUTATION)
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide by the quota on a request that has arrived as a whole, or first ask the cluster about its topics."""
+        """Apply the quota on changes of topics to a request that has arrived as a whole.
+
+        If the number of partitions of some topics is unknown, the proxy first asks the cluster. Returns the edit with
+        which the request is forwarded or removed, or None if the request waits or more bytes are needed.
+        """
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
         frame_end = position + 4 + size_bytes
@@ -115,7 +128,7 @@ class TopicMutationHandler(WholeRequestHandler):
     def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
         """Decide for which topics of a whole request the limit of ``bucket`` has room.
 
-        If the number of partitions of some topics is not known yet, the decision is to ask the broker.
+        If the number of partitions of some topics is not known yet, the decision is to ask the broker for it first.
         """
         request = topic_mutations.read_request(frame)
         learned = self._learned
@@ -145,9 +158,10 @@ class TopicMutationHandler(WholeRequestHandler):
         )
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the response for the client, with the refused topics added and the throttle time set.
+        """Return the response for the client, with an error for each topic that the proxy refused.
 
-        The response to the proxy's own Metadata request is only read, and an empty response is returned for it.
+        The throttle time is set, too. If the broker's response answers the proxy's own Metadata request, it is only
+        read, and the result is empty.
         """
         frame = data[position : position + frame_bytes]
         if self._query is not None and self._learned is not None:
@@ -167,7 +181,7 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """The bucket that will be charged for the forwarded request, or None if no such request is pending."""
+        """The bucket to charge when the forwarded request is answered, or None if no such request is pending."""
         return None if self._passed is None else self._passed.bucket
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
@@ -191,5 +205,8 @@ class TopicMutationHandler(WholeRequestHandler):
         return Ask(frame)
 
     def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        """Mute the client, and return the throttle time for its response in milliseconds."""
+        """Mute the client if ``wait_ms`` is above 0, and return the throttle time for the response in milliseconds.
+
+        ``wait_ms`` is how long ``bucket`` needs to get back within its limit.
+        """
         return self._state.account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

@@ -22,13 +22,16 @@ MAX_HELD_BYTES: Final = 512 * 1024 * 1024
 
 
 class Hold(NamedTuple):
-    """The decision that the request waits, and is decided on again at ``until_ms`` at the latest."""
+    """The decision that a client's request waits until ``until_ms``, or until the connection is woken earlier.
+
+    The handler then decides on the request again. ``until_ms`` is in ms on the event loop's clock.
+    """
 
     until_ms: int
 
 
 class Answered(NamedTuple):
-    """The decision that the proxy answers the request. ``frame`` is the whole response."""
+    """The decision that the proxy answers the client's request. ``frame`` is the whole response."""
 
     frame: bytes
 
@@ -36,7 +39,7 @@ class Answered(NamedTuple):
 class Ask(NamedTuple):
     """The decision that the proxy first sends ``frame``, a whole request of its own, to the broker.
 
-    When the response to ``frame`` has arrived, the client's request is decided on again.
+    When the response to ``frame`` has arrived, the handler decides on the client's request again.
     """
 
     frame: bytes
@@ -53,7 +56,7 @@ Decision = Hold | Answered | Ask | Forward
 
 
 class Exchange(Protocol):
-    """Turns the broker's whole response to one request at a time into the response for the client.
+    """Receives the broker's whole response to one request at a time, and makes the response for the client from it.
 
     Attributes:
         api_key: The API key of the last request that was sent to the broker.
@@ -62,9 +65,10 @@ class Exchange(Protocol):
     api_key: int
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Return the response for the client, made from a whole response of the broker.
+        """Make the response for the client from a whole response of the broker, and return it.
 
-        The result is empty if the client does not get a response yet.
+        The broker's response begins at the offset ``position`` of ``data``, and is ``frame_bytes`` long. The result is
+        empty if nothing is sent to the client yet, for example because the broker answers a request of the proxy's own.
 
         Raises:
             ProtocolError: If the broker's response cannot be read, or does not answer the request.
