@@ -1,4 +1,7 @@
-"""Looks up the addresses of hosts that have limits. The lookups of a host are repeated until an address is found."""
+"""Looks up the IP addresses of client hosts that have quotas.
+
+A lookup that finds no address is repeated later, until an address is found.
+"""
 
 import asyncio
 import logging
@@ -41,7 +44,10 @@ class Lookups:
         self._waiters: Counter[str] = Counter()  # the number of callers of ``find`` that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
-        """Return the addresses of those ``hosts`` for which an address is found within some seconds."""
+        """Look up ``hosts``, and return their addresses by host name.
+
+        The result leaves out the hosts for which no address is found within ``_LOOKUP_S`` seconds.
+        """
         names = list(set(hosts))
         if not names:
             return {}
@@ -97,8 +103,8 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 class HostResolver:
     """Repeatedly looks up missing hosts, which are hosts that have limits but no known address.
 
-    ``on_found`` is called with the addresses that are found. It must then call ``follow`` with the hosts that are still
-    missing.
+    ``on_found`` is called with the addresses that a lookup has found. This function must then call the method
+    ``follow`` with the hosts that are still missing.
     """
 
     def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
@@ -115,7 +121,7 @@ class HostResolver:
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Look up missing hosts when they are due, until cancelled."""
+        """Look up each missing host again and again, with growing delays, until this task is cancelled."""
         while True:
             self._has_changed.clear()
             next_ms = self._missing.next_ms

@@ -1,4 +1,4 @@
-"""Puts rules in force, and ends or changes them, at the times that their terms set.
+"""Changes the limits that apply at the times that quota rules set with an expiry, a schedule or a ramp.
 
 The timer waits at most a second before it reads the clock again, because the clock of the machine may be set to another
 time.
@@ -38,9 +38,9 @@ def wall_ms() -> int:
 
 
 class RuleTimer:
-    """Changes which rules are in force at the times that their terms set, and passes the changes to ``on_changes``.
+    """Changes the limits that apply at the times that quota rules set with an expiry, a schedule or a ramp.
 
-    ``wall_ms`` returns the Unix time in milliseconds.
+    ``on_changes`` is called with the changed limits. ``wall_ms`` returns the Unix time in milliseconds.
     """
 
     def __init__(self, rules: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
@@ -50,11 +50,14 @@ class RuleTimer:
         self._has_changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Make ``run`` look at the rules again, because they have changed."""
+        """Wake ``run``, because rules have changed.
+
+        It then looks again for the next time at which a rule begins, ends or changes its limits.
+        """
         self._has_changed.set()
 
     async def run(self) -> None:
-        """Apply each rule whenever its time has come, until cancelled."""
+        """Apply each rule at the times at which it begins, ends or changes its limits, until cancelled."""
         while True:
             try:
                 await self._settle()
@@ -76,7 +79,7 @@ class RuleTimer:
         return min(max(left_s, 0), _LONGEST_WAIT_S)
 
     async def _settle(self) -> None:
-        """Apply all rules whose time has come."""
+        """Apply all rules that, by now, should have begun, ended or changed their limits."""
         count = 0
         while True:
             now_ms = self._wall_ms()
