@@ -59,7 +59,7 @@ class ClusterReader:
         )
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return which of ``node_ids`` is that of the broker at ``upstream``; None if that broker has none of them.
+        """Return the node id of the broker at the address ``upstream``; None if it is not one of ``node_ids``.
 
         A Metadata response does not show this if the brokers advertise addresses of a proxy. So the broker is asked for
         the configs of all ``node_ids``. It answers for its own node id, and refuses the others (INVALID_REQUEST).

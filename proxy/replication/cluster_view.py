@@ -1,6 +1,7 @@
-"""Computes the replication throttles that the cluster's own configs set, and drops any that seem to be forgotten.
+"""Computes the replication throttles that are set in the cluster's broker and topic configs.
 
-This module does no I/O and reads no clock.
+A throttle that is still set long after the last reassignment has ended was probably forgotten. It can be dropped
+(``replication.lease_ms``). This module does no I/O and reads no clock.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ _MOST_NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """Holds the part of the cluster's state from which the replication limits are computed.
+    """Holds the part of the cluster's state from which the limits on replication traffic are computed.
 
-    Until the cluster first answers, it contains at most node ids from the configuration file.
+    Before the first answer of the cluster, all fields are empty, except that ``node_ids`` may contain node ids from the
+    configuration file.
 
-    Rates are in bytes per second. A broker without a rate is unlimited, and a rate of 0 stops throttled replication. A
-    topic without a list has no throttled replicas. Unless ``replication.from_cluster`` is set, there are no rates or
-    lists.
+    Rates are in bytes per second. A broker without a rate is unlimited, and a rate of 0 stops throttled replication.
+    ``leader_replicas`` and ``follower_replicas`` hold the topics' lists of throttled replicas. A topic without a list
+    has no throttled replicas. Unless ``replication.from_cluster`` is set, there are no rates or lists.
     """
 
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id, 16 bytes
@@ -52,7 +54,10 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Holds what one poll read from the cluster. If a field is None, its last known value still applies."""
+    """Holds what was read from the cluster at one time: racks, topics, configs and reassignments.
+
+    A field that is None was not read, so its last known value still applies.
+    """
 
     racks: Mapping[int, str | None]  # by node id, of all brokers
     topic_names: Mapping[bytes, str] | None = None
@@ -62,7 +67,7 @@ class Readings:
 
 
 def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
-    """Return the addresses of the brokers behind these listeners, each address once."""
+    """Return the addresses of the brokers to which ``listeners`` forward their clients, each address once."""
     servers: dict[Address, None] = {}
     for listener in listeners:
         if listener.upstream is not None:
@@ -73,12 +78,12 @@ def servers_of(listeners: Iterable[Listener]) -> tuple[Address, ...]:
 
 
 def servers_behind(config: ProxyConfig) -> tuple[Address, ...]:
-    """Return the addresses of the brokers behind ``inter_broker`` listeners."""
+    """Return the addresses of the brokers behind ``inter_broker`` listeners, to which followers connect."""
     return servers_of(listener for listener in config.listeners if listener.inter_broker)
 
 
 def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple[str, ...]]:
-    """Return ``before`` with the changes in ``readings``, and an error text for each invalid config value."""
+    """Return the cluster's state ``before``, updated from ``readings``, and error texts for invalid configs."""
     unread: list[str] = []
     view = replace(
         before,
@@ -95,15 +100,16 @@ def view_of(readings: Readings, before: ClusterView) -> tuple[ClusterView, tuple
 
 
 def without_throttle(view: ClusterView) -> ClusterView:
-    """Return a copy of the view that contains no rates and no lists of throttled replicas."""
+    """Return a copy of the cluster's state that contains no replication rates and no lists of throttled replicas."""
     return replace(view, leader_rates={}, follower_rates={}, leader_replicas={}, follower_replicas={})
 
 
 class Lease:
-    """Stops enforcing a throttle that the cluster still has ``lease_ms`` after the last reassignment ended.
+    """Decides when the proxy stops enforcing a replication throttle that an operator has probably forgotten to remove.
 
-    The operator has probably forgotten to remove such a throttle, which slows replicas down. If the throttle changes,
-    the lease begins again.
+    The cluster's own configs set the throttle. The proxy stops enforcing it if it is still set ``lease_ms`` after the
+    last reassignment of partitions ended. If the throttle is changed, this time begins again. A new reassignment puts
+    the throttle back in force.
     """
 
     def __init__(self, lease_ms: int | None) -> None:
@@ -119,7 +125,11 @@ class Lease:
         return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return the view to enforce, without the throttle if the lease is over, and warnings for the operator."""
+        """Return the cluster's state that the proxy should enforce, and warnings for the operator.
+
+        This is ``view`` itself, or a copy without the throttle if the throttle was left in place for longer than
+        ``lease_ms`` after the last reassignment.
+        """
         throttle = replace(view, topic_names={}, racks={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle

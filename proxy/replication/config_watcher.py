@@ -1,6 +1,7 @@
-"""Reads the cluster's state every few seconds in a thread, and reports it on the event loop as a ``ClusterView``.
+"""Reads throttles, topic ids and reassignments from the cluster every few seconds in a thread.
 
-If the cluster cannot be reached, the last view stays in force.
+Each change is reported on the event loop as a new ``ClusterView``. If the cluster cannot be reached, the last
+``ClusterView`` stays in force.
 """
 
 from __future__ import annotations
@@ -33,25 +34,32 @@ _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """The methods of ``ClusterReader`` that the watcher uses, so that another reader can take its place."""
+    """The interface through which ``ReplicationWatcher`` reads from the cluster. ``ClusterReader`` implements it.
+
+    It is separate so that a reader without a cluster can take the place of ``ClusterReader``.
+    """
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Read the state of the cluster. See ``ClusterReader.read``."""
+        """Read throttles, topic ids and reassignments from the cluster.
+
+        See ``ClusterReader.read`` for the arguments.
+        """
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
-        """Return the node id of the broker at ``upstream``. See ``ClusterReader.identify``."""
+        """Return the node id of the broker at the address ``upstream``; None if it is not one of ``node_ids``."""
 
     def close(self) -> None:
         """Close the reader's connections. Any thread may call this."""
 
 
 class ReplicationWatcher:
-    """Polls the state of one cluster, and reports each change of its ``ClusterView``.
+    """Polls one cluster for its replication throttles, topic ids and reassignments, and reports each change.
 
-    Its public methods run on the event loop.
+    These data form a ``ClusterView``. ``on_view`` is called with each new one. All public methods run on the event
+    loop.
 
     Attributes:
-        view: The view that was last passed to ``on_view``.
+        view: The ``ClusterView`` that was last passed to ``on_view``.
         is_successful: Whether the last poll succeeded. It is False before the first poll.
         last_success_s: When the last successful poll ended, in Unix time. It is 0 before the first poll.
     """
@@ -65,13 +73,14 @@ class ReplicationWatcher:
         on_view: Callable[[ClusterView], None],
         connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
     ) -> None:
-        """Prepare to poll a cluster.
+        """Prepare to poll a cluster for its replication throttles, topic ids and reassignments.
 
         Args:
             replication: The section ``replication`` of the configuration file.
-            upstreams: The address of each listener's upstream, with its node id from the configuration file, or None.
+            upstreams: The broker addresses to which the listeners forward. The value is the broker's node id if the
+                configuration file gives it, and otherwise None.
             fallback: The brokers to ask if ``replication`` names none.
-            on_view: Called on the event loop with each view that differs from the previous one.
+            on_view: Called on the event loop with each ``ClusterView`` that differs from the previous one.
             connect: Returns a reader, and is called in a thread. By default it returns a ``ClusterReader``.
         """
         self.is_successful = False
@@ -189,7 +198,7 @@ class ReplicationWatcher:
             )  # fmt: skip
 
     async def _identify(self, node_ids: tuple[int, ...]) -> None:
-        """Find the node id of each upstream for which the configuration file gives none."""
+        """Ask the brokers for the node ids that the configuration file does not give."""
         reader, now_ms = self._reader, monotonic_ns() // 1_000_000
         is_early = now_ms < self._identify_from_ms and frozenset(node_ids) == self._identified_among
         if reader is None or not self._unidentified or is_early:
@@ -222,7 +231,11 @@ class ReplicationWatcher:
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
     ) -> Readings:
-        """Read the requested data from the cluster, and connect first if necessary. Runs in a thread."""
+        """Read from the cluster in a thread, after connecting to it if necessary.
+
+        The flags request topic ids, broker configs and topic configs (see ``ClusterReader.read``). If ``epoch`` is
+        outdated, the connection was closed in the meantime, and a new one is closed at once.
+        """
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(settings, self._fallback)

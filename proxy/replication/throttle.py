@@ -1,7 +1,9 @@
 """Determines to which replication quotas a partition is charged when a follower fetches it from a leader.
 
-A process has one ``Throttle``. Each broker behind the proxy has a ``Leader``, which creates a ``Limits`` object for
-each follower that fetches from the broker. A ``Limits`` object is valid until ``Throttle.generation`` changes.
+The process has one ``Throttle`` with all limits on replication traffic. Each broker behind the proxy is represented by
+a ``Leader``. It creates a ``Limits`` object for each follower that fetches from the broker. A ``Limits`` object
+remembers which partitions are throttled. So it must be replaced when the limits change, which ``Throttle.generation``
+counts.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
@@ -40,7 +42,11 @@ class Path(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A quota to which a fetched partition is charged, and what part of the response counts towards it."""
+    """A quota to which a fetched partition is charged.
+
+    ``counts_all`` tells whether partitions that are in sync are charged too, or only those that lag. ``is_leaders``
+    tells whether the whole response is charged, or only the records in it.
+    """
 
     quota: ReplicationQuota
     counts_all: bool  # whether in-sync replicas are charged too, as Kafka does if replicas are listed
@@ -75,7 +81,7 @@ class Throttle:
         self._refresh(now_ms)
 
     def leader(self, address: Address, node_id: int | None = None) -> "Leader":
-        """Add a broker and return its ``Leader``.
+        """Add a broker to those from which followers fetch, and return the ``Leader`` that represents it.
 
         If ``node_id`` is None, the ``Leader`` looks up its node id by ``address`` in the latest ``ClusterView``.
         """
@@ -84,7 +90,7 @@ class Throttle:
         return leader
 
     def next_ticket(self) -> int:
-        """Return the next number for a fetch that has to wait.
+        """Return a number for a fetch that has to wait: one more than the number that was returned last.
 
         When a quota has room again, the waiting fetch with the lowest number goes first.
         """
@@ -118,7 +124,11 @@ class Throttle:
         return quota
 
     def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
-        """Yield the quota of each configured path that covers fetches of ``follower`` from ``leader``."""
+        """Yield the quotas of the replication paths in the configuration file to which a fetch belongs.
+
+        A path limits the traffic between brokers or racks. A fetch belongs to it if ``follower`` may fetch from
+        ``leader`` on it.
+        """
         for path in self.replication.paths if self.replication else ():
             if self._leads(path, leader, follower):
                 key = _key_of(path)
@@ -128,7 +138,11 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the lists of throttled replicas in force: first those for leaders, then those for followers."""
+        """Return the replicas that are throttled: first those of leaders, then those of followers.
+
+        With ``replication.from_cluster`` they come from the cluster's topic configs, otherwise from the configuration
+        file.
+        """
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -146,7 +160,11 @@ class Throttle:
         )
 
     def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
-        """Return a new quota whose windows have the number and length set by Kafka's ``replication.quota.window.*``."""
+        """Return a new quota on replication traffic. ``limit`` is in bytes per second; None means unlimited.
+
+        Kafka's settings ``replication.quota.window.num`` and ``replication.quota.window.size.seconds`` determine over
+        which time the quota measures the rate.
+        """
         return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
 
     def _refresh(self, now_ms: int) -> None:
@@ -159,7 +177,7 @@ class Throttle:
 
 
 class Leader:
-    """A broker behind the proxy, from which followers fetch.
+    """Represents a broker behind the proxy from which followers fetch, and limits what it sends.
 
     One quota limits what the broker sends to all followers together.
     """
@@ -195,7 +213,7 @@ class Leader:
         return self.known_quota
 
     def absorb(self, other: "Leader", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which has turned out to stand for the same broker."""
+        """Take over the usage of ``other``, after it was found out that both objects represent the same broker."""
         if self._node_id is None:
             self._node_id = other._node_id  # noqa: SLF001 - another one of the same class
         if self.known_quota is None:
@@ -207,7 +225,7 @@ class Leader:
         self.throttle.generation += 1
 
     def limits(self, follower: int, *, now_ms: int) -> "Limits":
-        """Return a new ``Limits`` object for what one follower fetches from this leader."""
+        """Return a new ``Limits`` object, which finds the quotas for a follower's fetches from this leader."""
         return Limits(self, follower, now_ms=now_ms)
 
 
@@ -258,7 +276,11 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Add the throttled partitions among ``partitions`` to ``found``, each with the quotas to charge."""
+        """Add each throttled partition in ``partitions`` to the dict ``found``, with the quotas to which it is charged.
+
+        A partition is identified by topic and number. ``is_id`` tells whether the topics are given as topic ids or as
+        names.
+        """
         known = self.known
         for key in partitions:
             charges = known.get(key)
@@ -269,7 +291,7 @@ class Limits:
 
     @property
     def quotas(self) -> Iterator[ReplicationQuota]:
-        """All quotas to which a partition may be charged, whether or not any partition is listed as throttled."""
+        """All quotas to which fetches of this follower may be charged, even if no partition is throttled."""
         return (charge.quota for charge, _ in self._sides)
 
     def name_of(self, topic: bytes, *, is_id: bool) -> str | None:

@@ -76,7 +76,10 @@ def cannot_listen(address: Address, error: OSError) -> str:
 
 
 class Arrival(NamedTuple):
-    """An accepted connection that is not admitted yet, and the quota on new connections to which it was charged."""
+    """A new connection that was accepted from the system, before it is decided whether the proxy serves or refuses it.
+
+    ``quota`` is the quota on new connections to which it was charged.
+    """
 
     client: socket.socket
     source: tuple[str, int]
@@ -85,10 +88,11 @@ class Arrival(NamedTuple):
 
 
 class Acceptor:
-    """Accepts the clients of one listening socket until ``close`` is called.
+    """Accepts the connections of clients on one listening socket until ``close`` is called.
 
     ``accept`` returns the protocol that serves a new client. ``quota`` returns the quota to which a new connection is
-    charged. It is called for each connection, because a port may later lead to another broker.
+    charged. It is called for each connection, because a reload may assign the port to another broker, which has other
+    quotas.
     """
 
     def __init__(
@@ -112,7 +116,11 @@ class Acceptor:
         self._loop.add_reader(bound, self._take)
 
     def close(self) -> None:
-        """Stop accepting connections. Close those that are held or have not sent their PROXY protocol header yet."""
+        """Stop accepting connections.
+
+        A connection is closed if it has not sent its PROXY protocol header yet, or waits for the end of a pause of the
+        listener.
+        """
         for task in self._awaiting_header:
             task.cancel()
         if self._resume_timer is not None:
@@ -145,7 +153,11 @@ class Acceptor:
                 return
 
     def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
-        """Charge a new connection to the listener's quota. If this pauses the listener, hold the connection."""
+        """Charge a new connection to the quota on new connections of its listener.
+
+        If the connection exceeds the quota, the listener pauses: it accepts no connections for a time, and this
+        connection is served only when the pause is over.
+        """
         client.setblocking(False)
         now_ms = monotonic_ns() // 1_000_000
         arrival = Arrival(client, source, self._quota(), now_ms)
@@ -178,7 +190,11 @@ class Acceptor:
                 report(error)
 
     def _enter(self, arrival: Arrival) -> None:
-        """Count a connection as open and admit it, unless its address connects too often or the listener is full."""
+        """Count a connection among the open ones, and continue to set it up in a task.
+
+        The connection is closed instead if its IP address creates connections too fast, or if the listener already has
+        ``max_connections``.
+        """
         if self._listener.settings.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
             self._listener.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
@@ -193,7 +209,10 @@ class Acceptor:
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
     async def _admit(self, arrival: Arrival, counted: CountedConnection) -> None:
-        """Find out the client's address, and check it. Then create the transport, or refuse the client."""
+        """Find out the client's address, and check the limits on connections of this address.
+
+        Then start to serve the client, or refuse it by closing the connection.
+        """
         listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
@@ -228,7 +247,12 @@ class Acceptor:
     async def _source_of(
         self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
     ) -> tuple[tuple[str, int], str | None]:
-        """Read the client's address from a PROXY protocol header. Return it, and the cause of a refusal or None."""
+        """Read the client's address from a PROXY protocol header.
+
+        Return the address, and the cause for which to refuse the client, or None. The address is ``source``, that of
+        the socket, if the header gives none. A client is refused if ``source`` is not in ``expected.sources``, or if no
+        valid header arrives in time.
+        """
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
         timeout_ms = self._listener.settings.login_timeout_ms
@@ -260,16 +284,19 @@ def _abandon(client: socket.socket, counted: CountedConnection) -> None:
 
 
 def _keep_ms(arrival: Arrival, host: str) -> int:
-    """Charge a new connection to the quota of its client's IP address. Return 0 if the quota allows it.
+    """Charge a new connection to the quota on new connections of its client's IP address, ``host``.
 
-    Otherwise return for how many milliseconds to keep the refused socket open, so that the client does not retry at
-    once.
+    Return 0 if the address is within its limit. Otherwise the connection must be refused. Then return for how many
+    milliseconds to keep its socket open, so that the client does not connect again at once.
     """
     return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
-    """Read a PROXY protocol header, and no byte after it. Return the client's address; None if it contains none."""
+    """Read a PROXY protocol header, and no byte after it.
+
+    Return the client's address, or None if the header contains no address.
+    """
     received = b""
     is_readable = asyncio.Event()
     loop.add_reader(client, is_readable.set)

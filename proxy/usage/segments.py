@@ -5,8 +5,9 @@ The functions block, so they must not run on the event loop. A file has one of t
     usage-PROXY-START_MS.jsonl.part     being written
     usage-PROXY-START_MS.jsonl          complete, never changed again
 
-``START_MS`` is the ``start_ms`` of the file's first record. A complete file has whole lines only. A lock on
-``usage-PROXY.lock`` keeps a second process with the same name from completing a file that is still in use.
+``PROXY`` is the name of the proxy in the configuration file, and ``START_MS`` is the ``start_ms`` of the file's first
+record. A complete file has whole lines only. The writing process holds a lock on ``usage-PROXY.lock``. So a second
+process that was given the same proxy name by mistake cannot complete a file that the first one still writes.
 """
 
 import json
@@ -36,7 +37,7 @@ _TAIL_BYTES: Final = 64 * 1024  # longer than any line, which has some 3 KB at m
 class Segments:
     """Writes the usage log of one proxy to files, one after the other.
 
-    Call ``begin`` first. A call that has raised an error may be repeated.
+    Call ``begin`` before any other method. If a method raises an error, the same call may be repeated.
     """
 
     name = "files"
@@ -57,11 +58,14 @@ class Segments:
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return when to complete the open file (ms, monotonic clock), or None if no file is open."""
+        """Return the time from which the file that is being written should be closed and given its final name.
+
+        The time is in ms on the monotonic clock. It is None if no file is being written.
+        """
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
-        """Lock this proxy's files, and complete any file that a crash has left unfinished.
+        """Lock the usage log files of this proxy, and give each file that a crash has left unfinished its final name.
 
         Return the ``start_ms`` of the last record in the files, or 0 if there is none.
 
@@ -81,7 +85,10 @@ class Segments:
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Append all records of a batch. After a failure, call it again with the same batch to append the rest.
+        """Append all records of a batch to the usage log files.
+
+        After a failure, call this method again with the same batch: it then appends only the records that are still
+        missing.
 
         Raises:
             OSError: If the disk is full, or the file or the directory is faulty.
@@ -102,10 +109,13 @@ class Segments:
             self._close()
 
     def complete(self) -> None:
-        """Give the open file its final name, and remove the oldest files if all files together are too large.
+        """Close the file that is being written, and rename it from ``*.jsonl.part`` to ``*.jsonl``.
+
+        Then remove the oldest files if all files together are larger than ``retention_size_bytes``. Without an open
+        file, do nothing.
 
         Raises:
-            OSError: If the open file cannot be completed.
+            OSError: If the open file cannot be renamed.
         """
         if self._file < 0:
             return
@@ -122,7 +132,7 @@ class Segments:
         self._trim()
 
     def end(self) -> None:
-        """Complete the open file, and release the lock."""
+        """Close the open file, give it its final name, and release the lock on this proxy's usage log files."""
         try:
             self.complete()
         finally:
@@ -159,13 +169,17 @@ class Segments:
         self._size_bytes += len(chunk)
 
     def _mend(self) -> None:
-        """Cut off an incomplete line at the end of the open file."""
+        """If a failed write has left an incomplete line at the end of the open file, cut it off."""
         if self._is_torn:
             os.ftruncate(self._file, self._size_bytes)
             self._is_torn = False
 
     def _files(self, *, is_part: bool = False) -> Iterator[Path]:
-        """Return the complete files of this proxy, or its incomplete files if ``is_part``. The oldest come first."""
+        """Return the usage log files of this proxy, the oldest first.
+
+        These are the complete files. If ``is_part`` is True, they are those that are still being written or were left
+        by a crash.
+        """
         found = ((path, self._own.fullmatch(path.name)) for path in self._directory.iterdir())
         named = [
             (int(match[1]), int(match[2] or 0), path) for path, match in found if match and bool(match[3]) == is_part
@@ -173,7 +187,10 @@ class Segments:
         return (path for _, _, path in sorted(named))
 
     def _trim(self) -> None:
-        """Remove the oldest complete files, never the newest, until all together fit ``retention_size_bytes``."""
+        """Remove the oldest complete files of the usage log until all together have at most ``retention_size_bytes``.
+
+        The newest file is never removed, even if it is larger.
+        """
         most = self._settings.retention_size_bytes
         if most is None:
             return
@@ -209,7 +226,7 @@ def _chunks(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _complete_leftover(path: Path) -> None:
-    """Give a file that a crash has left unfinished its final name, after cutting off an incomplete last line.
+    """Give a usage log file that a crash has left unfinished its final name, without an incomplete last line.
 
     A file without a whole line is removed.
     """
@@ -240,7 +257,10 @@ def _end_of_last_line(path: Path, size_bytes: int) -> int:
 
 
 def _last_start_ms(path: Path) -> int:
-    """Return the ``start_ms`` of the file's last line, or 0 if that line cannot be parsed."""
+    """Return ``start_ms``, the start of the logged interval, from the last line of a usage log file.
+
+    Return 0 if the line cannot be parsed.
+    """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         lines = file.read().splitlines()

@@ -1,8 +1,8 @@
 """Queues batches of usage records, and writes them to files or to a topic in a thread.
 
-A failed write is retried until it succeeds. While the queue is full, the caller does not end the current interval, so
-the interval gets longer and no usage is lost. When the proxy stops, the writes have a time limit, and records that are
-still queued after it are dropped.
+A failed write is retried until it succeeds. Whoever fills the queue must check ``Sink.has_room`` first. While the queue
+is full, the current interval of the usage log is not ended, so it gets longer and no usage is lost. When the proxy
+stops, the writes have a time limit, and records that are still queued after it are dropped.
 """
 
 import logging
@@ -23,32 +23,45 @@ _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """Writes batches to one destination: files or a topic.
+    """The interface of a destination of the usage log: files or a topic. It writes batches of usage records.
 
-    A sink calls the methods in its thread. If a method raises an error, the sink logs it and calls the method again.
+    A ``Sink`` calls the methods in a thread of its own. If a method raises an error, the sink logs it and calls the
+    method again.
     """
 
     name: str
 
     def begin(self) -> int:
-        """Prepare to write. Return the ``start_ms`` of the last logged interval, or 0 if it is unknown."""
+        """Prepare to write usage records.
+
+        Return the ``start_ms`` of the last interval that is already in the log, or 0 if it is unknown.
+        """
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
         """Write a batch. After a failure the sink calls this method again with the same batch."""
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return when to call ``complete`` (ms, monotonic clock), or None if there is no file to complete."""
+        """Return the time from which ``complete`` should be called, in ms on the monotonic clock.
+
+        It is None if no file is being written, or if the usage log is not written to files.
+        """
 
     def complete(self) -> None:
-        """Complete the current file, so that the next batch goes to a new one."""
+        """Close the current file of the usage log and give it its final name.
+
+        The next batch of records goes to a new file.
+        """
 
     def end(self) -> None:
-        """Complete the current file and release all resources."""
+        """Close the current file of the usage log or the connections to the cluster.
+
+        Nothing is written after this call.
+        """
 
 
 class Sink:
-    """Queues batches, and writes them with ``writer`` in a thread of its own.
+    """Queues batches of usage records, and writes them with ``writer`` in a thread of its own.
 
     Attributes:
         written: The number of records that were written since the start.
@@ -57,8 +70,8 @@ class Sink:
         is_failing: Whether the last attempt to write failed.
         last_write_s: The Unix time at which the last batch was written, or 0 before the first batch.
         queued: The number of records in the queue.
-        last_start_ms: The start of the last interval that was logged before this process started, or 0 if unknown. None
-            until ``Writer.begin`` has returned it.
+        last_start_ms: The start, in Unix time, of the last interval that was logged before this process started, or 0
+            if unknown. It is None until ``Writer.begin`` has returned it.
     """
 
     def __init__(self, writer: Writer, *, retry_s: float = _RETRY_S, most: int = MAX_QUEUED_RECORDS) -> None:
@@ -87,7 +100,10 @@ class Sink:
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue holds fewer records than its limit. If so, it accepts another batch of any size."""
+        """Whether the queue of usage records holds fewer records than its limit.
+
+        If so, it accepts another batch of any size.
+        """
         return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
@@ -140,7 +156,12 @@ class Sink:
         self.last_write_s = time()
 
     def _next(self) -> Batch | None:
-        """Wait for the next batch and return it, or None after a stop. Meanwhile complete files that are due."""
+        """Wait for the next batch of usage records and return it.
+
+        Return None if ``stop`` was called and the queue is empty.
+
+        While waiting, give each file its final name when the writer's ``rotate_from_ms`` is reached.
+        """
         while True:
             due_ms = self._writer.rotate_from_ms
             if due_ms is not None and monotonic_ns() // 1_000_000 >= due_ms:
@@ -175,7 +196,10 @@ class Sink:
                 return True
 
     def _wait_to_retry(self) -> bool:
-        """Wait before the next attempt. Return False if the time limit of ``stop`` has passed."""
+        """Wait before the next attempt to write, and return True.
+
+        Return False if the time limit of ``stop`` has passed.
+        """
         until_s = monotonic() + self._retry_s
         with self._changed:
             while (left_s := until_s - monotonic()) > 0:

@@ -1,9 +1,9 @@
 """Writes the usage log to a Kafka topic, with aiokafka's idempotent producer.
 
-The producer runs on an event loop of its own in the sink's thread, because its work would delay clients on the main
-one. This module is imported only if a topic is configured, because it loads aiokafka. After a failed write, a new
-producer sends the unacknowledged records again. The topic may therefore contain a record twice, with the same key and
-``start_ms``.
+The producer's work would delay clients on the main event loop. So it runs on an event loop of its own, in the thread in
+which a ``Sink`` writes the usage log. This module is imported only if a topic is configured, because it loads aiokafka.
+After a failed write, a new producer sends the unacknowledged records again. The topic may therefore contain a record
+twice, with the same key and ``start_ms``.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 
 class TopicWriter:
-    """A ``Writer`` that sends each record of the usage log to one topic, as a message of its own."""
+    """Sends each record of the usage log to one Kafka topic, as a message of its own.
+
+    It is a ``Writer`` for a ``Sink``.
+    """
 
     name = "topic"
     rotate_from_ms = None
@@ -42,7 +45,10 @@ class TopicWriter:
         self._left: list[tuple[bytes, bytes]] = []  # keys and values of its unsent records
 
     def begin(self) -> int:
-        """Connect to the cluster. Return 0, which means that the last logged interval is unknown.
+        """Connect to the cluster, and return 0.
+
+        A ``Writer`` returns the start of the last interval that is already in the usage log. 0 means that it is
+        unknown: this writer does not read the topic.
 
         Raises:
             Exception: If the cluster cannot be reached, or a password or certificate file cannot be used.
@@ -51,7 +57,10 @@ class TopicWriter:
         return 0
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Send all records of a batch. After a failure, call it again with the same batch to send the rest.
+        """Send all usage records of a batch to the topic.
+
+        After a failure, call this method again with the same batch: it then sends only the records that were not
+        acknowledged.
 
         Raises:
             Exception: If the cluster cannot be reached, or some records were not acknowledged in time.
@@ -62,7 +71,7 @@ class TopicWriter:
         self._batch = None
 
     def complete(self) -> None:
-        """Do nothing: there is no file to complete."""
+        """Do nothing. For a usage log in files, this method closes the current file, but here no file is written."""
 
     def end(self) -> None:
         """Disconnect from the cluster."""
