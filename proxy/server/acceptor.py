@@ -91,7 +91,7 @@ class Acceptor:
     """Accepts the connections of clients on one listening socket until ``close`` is called.
 
     ``accept`` returns the protocol that serves a new client. ``quota`` returns the quota to which a new connection is
-    charged. It is called for each connection, because a reload may assign the port to another broker, which has other
+    charged. It is called for each connection, because the broker behind a port may change, and each broker has its own
     quotas.
     """
 

@@ -1,4 +1,8 @@
-"""Combines the configuration file with quota rules of other sources: stored rules, a quota topic, or brokers."""
+"""Combines the quota rules of the configuration file with those that come from elsewhere.
+
+These are rules that clients have set through the proxy, which stores them, and rules that are read from a quota topic
+or from the brokers.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,15 +20,17 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 
 
 class ActiveRules:
-    """Holds the configuration and the quota rules in force, and the sources that change them.
+    """Holds the configuration and the quota rules that are in force.
+
+    Rules come from the configuration file, from clients' requests to the proxy, and from a quota topic or the brokers.
 
     ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
     the changes whenever rules change without a reload of the file.
 
     Attributes:
-        config: The configuration as of the last reload. Its rules may be older than those in ``tables``.
-        tables: All rules in force.
-        file: The configuration file as it was read last, without the rules of other sources.
+        config: The configuration as of the last reload. Its quota rules may be older than those in ``tables``.
+        tables: All quota rules in force.
+        file: The configuration file as it was read last, without the rules that come from elsewhere.
     """
 
     def __init__(
@@ -57,7 +63,7 @@ class ActiveRules:
         return self.tables.change(self.config, changes)
 
     def policy(self, listener: Listener) -> Policy:
-        """Return the settings that apply to the sessions of a listener's clients."""
+        """Return the settings that the proxy needs while it serves one of a listener's clients."""
         return Policy(
             listener.max_frame_size_bytes,
             listener.enforcement or self.config.enforcement,
@@ -68,7 +74,10 @@ class ActiveRules:
         )
 
     def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:
-        """Return what a listener's sessions need to answer requests about quotas; None if the broker answers them."""
+        """Return what is needed to answer the quota requests of a listener's clients, such as ``AlterClientQuotas``.
+
+        Return None if the proxy forwards these requests, so that the broker answers them.
+        """
         principals = self.config.principals
         # If the rules come from a topic or from the brokers, the proxy has no rules of its own that a client could
         # change (config.store_checks). This stays so after a reload.
@@ -77,7 +86,7 @@ class ActiveRules:
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 
     def _merged(self) -> ProxyConfig:
-        """Return the configuration with the rules that its sources contain now."""
+        """Return the configuration with all quota rules that apply now, also those from outside the file."""
         if self.broker_quotas is not None:
             rules = self.broker_quotas.rules
             return replace(self.config, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
@@ -86,13 +95,16 @@ class ActiveRules:
         return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Enforce changed rules of the quota topic, by entity. None in place of a rule removes the rule."""
+        """Enforce changes that were read from the quota topic.
+
+        ``changes`` maps an entity (user, client-id or both) to its new rule, or to None if the rule was removed.
+        """
         if self.quota_topic is not None:
             self.config = self._merged()
             self._change(changes, {})
 
     def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Enforce rules that were changed by a request to the proxy, or by a schedule."""
+        """Enforce rules that a client has changed through the proxy, or that have begun or expired."""
         # If the rules come from the brokers, their source reports changes of the file's own rules as well.
         if self.broker_quotas is None:
             self._change(changes, ips)

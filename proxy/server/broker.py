@@ -1,4 +1,4 @@
-"""Defines a broker with the quotas of its clients, and an upstream, which is an address that leads to a broker."""
+"""Defines a broker with the quotas of its clients, and an upstream: one address at which the proxy reaches a broker."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,10 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
 class Broker:
-    """Holds what all upstreams of one broker share: quotas, fair call queue, service time, and replication limit."""
+    """Holds what the proxy keeps for one broker: quotas, fair call queue, service time, and the limit on replication.
+
+    If the proxy reaches the broker at several addresses (upstreams), these share the object.
+    """
 
     __slots__ = ("leader", "queue", "quotas", "service")
 
@@ -24,7 +27,7 @@ class Broker:
         self.queue: BrokerQueue | None = None  # None if no listener has ever had a queue
 
     def absorb(self, other: "Broker", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, which has turned out to stand for the same broker."""
+        """Add the usage that ``other`` has counted, which was found to represent the same broker."""
         self.quotas.absorb(other.quotas, now_ms=now_ms)
         if self.leader is None:
             self.leader = other.leader
@@ -37,12 +40,15 @@ class Broker:
 
 
 class Upstream:
-    """An address that leads to a broker. The address may change, because a broker of a cluster may move.
+    """An address at which the proxy reaches a broker. It changes if the broker of a cluster gets another address.
 
-    ``make`` creates a ``Broker``, which all upstreams of the same broker share. ``tls`` is the TLS context for
-    connections to the broker, or None for plaintext. ``shaping`` is the method by which rates are measured, or None for
-    the method that the configuration sets for all listeners. A bootstrap server (``is_bootstrap``) stands in for
-    brokers that are not known yet.
+    Args:
+        make: Creates a ``Broker``. All upstreams of the same broker share one.
+        tls: The TLS context for connections to the broker, or None for plaintext.
+        shaping: The method by which rates are measured, or None for the method that the configuration sets for all
+            listeners.
+        is_bootstrap: Whether this is the address of a bootstrap server. The proxy uses it as long as it does not know
+            the addresses of the cluster's brokers.
     """
 
     __slots__ = (
@@ -87,7 +93,7 @@ class Upstream:
 
     @property
     def location(self) -> UpstreamLocation:
-        """What is known about the broker to which the upstream leads."""
+        """What is known about the broker: its identity, and the addresses at which it was reached."""
         return UpstreamLocation(self.address, self.peers, self.identity)
 
 

@@ -81,7 +81,10 @@ class BrokerDialer:
         self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
 
     def start(self, connection: ClientConnection) -> "PendingDial":
-        """Queue a dial to the client's broker. It ends with a call of ``broker_connected`` or ``broker_failed``."""
+        """Queue a dial to the client's broker, and return it.
+
+        When the dial has ended, ``broker_connected`` or ``broker_failed`` of ``connection`` is called.
+        """
         address = connection.route.upstream.address
         queue = self._queues.setdefault(address, _DialQueue(address))
         dial = PendingDial(connection, queue)
@@ -170,7 +173,10 @@ class BrokerDialer:
 
 
 class _DialQueue:
-    """The running dials to one address, and the dials that wait for their turn, in order of arrival."""
+    """The dials to one address: those that are running, and those that wait until fewer run.
+
+    The oldest starts first.
+    """
 
     __slots__ = ("address", "running", "waiting")
 
@@ -192,7 +198,7 @@ class PendingDial:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the dial is queued and has not started."""
+        """Whether the dial is still queued. It is False once the dial has started."""
         return self.task is None
 
     def give_up(self) -> None:
@@ -207,8 +213,8 @@ async def probe(
 ) -> None:
     """Connect to a broker every two seconds until cancelled, and keep ``upstream.is_reachable`` up to date.
 
-    ``on_reached`` is called after each success, with the numeric address of the broker, and with True on the first
-    success and after each time that the broker was unreachable.
+    ``on_reached`` is called after each successful connection. The first argument is the numeric address of the broker.
+    The second one is True if this is the first success, or if the broker was unreachable at the previous attempt.
     """
     local_addr = local_address(source)
     was_away = True

@@ -1,6 +1,7 @@
-"""Finds out to which broker of which cluster an ``upstream`` leads, from the broker's Metadata responses.
+"""Finds out from Metadata responses which broker of which cluster the proxy reaches at a configured address.
 
-If there are several upstreams, the proxy queries a broker whenever it becomes reachable. It also reads all Metadata
+Such an address is an ``upstream``. If there are several, two of them may lead to the same broker, whose clients must
+not have each quota twice. So the proxy queries a broker whenever it becomes reachable. It also reads all Metadata
 responses to clients. If the broker requires a login, only responses to clients are available, because the proxy has no
 login of its own.
 
@@ -41,7 +42,7 @@ _Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
 
 
 class BrokerFinder:
-    """Finds out to which broker each upstream leads, and reports it to the registry ``brokers``.
+    """Finds out which broker is at each configured address (upstream), and reports it to the ``BrokerRegistry``.
 
     ``node_ids`` contains, for each upstream's address, the node id that the configuration file gives, or None.
     ``source`` is the address of this machine to dial from, or None.
@@ -58,16 +59,19 @@ class BrokerFinder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
-        """Arrange that the Metadata responses which the broker of ``route`` sends to clients are read."""
+        """Arrange that the Metadata responses which a broker sends to clients are read.
+
+        ``route`` stands for all connections from one listener to the broker.
+        """
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
-        """Note the numeric address ``peer`` that a connection to ``upstream`` has reached.
+        """Record that a connection to the broker at ``upstream`` has reached the numeric address ``peer``.
 
-        If ``is_back``, the broker was unreachable before. It is then queried, because another broker may have replaced
-        it.
+        If ``is_back`` is True, the broker was unreachable before. It is then queried, because another broker may have
+        replaced it.
         """
         self._brokers.reached(upstream, peer, is_back=is_back)
         # If there is only one upstream, no other one can lead to the same broker.
@@ -75,7 +79,7 @@ class BrokerFinder:
             self._start(partial(self._ask, upstream))
 
     def close(self) -> None:
-        """Cancel all queries and lookups."""
+        """Cancel all queries to brokers and all lookups of host names."""
         for task in self._tasks:
             task.cancel()
 
@@ -94,7 +98,10 @@ class BrokerFinder:
             self._apply(upstream, answer.cluster_id, answer.brokers)
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Identify the broker that sent a Metadata response. A response without a cluster id is ignored."""
+        """Find out which broker has sent a Metadata response through ``upstream``, and record it.
+
+        ``brokers`` contains the addresses in the response, by node id. A response without a cluster id is ignored.
+        """
         response = cluster_id, brokers, upstream.location.places
         if cluster_id is None or self._last.get(upstream) == response:
             return
@@ -131,9 +138,9 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Return whether a different broker is known to belong to the cluster.
+        """Return whether a broker of the cluster is known for which the proxy keeps other quotas than for ``upstream``.
 
-        If so, that broker and the broker of ``upstream`` may be the same.
+        If so, it may be the same broker as that of ``upstream``, and its clients may have each quota twice.
         """
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id

@@ -1,9 +1,9 @@
-"""Finds out which upstreams lead to the same broker, however their addresses are written.
+"""Finds out which of the addresses that the proxy connects to lead to the same broker, however they are written.
 
-A broker is identified by its cluster's id and its node id. If the identity of an upstream's broker is unknown, the
-upstream's places are compared with those of other upstreams. A place is the address as it is written, or the numeric
-address that connections have reached. If connections have reached several numeric addresses, these are not used,
-because each may belong to another broker.
+Such an address is an upstream. A broker is identified by its cluster's id and its node id. If this identity is unknown
+for the broker at an upstream, the places of the upstream are compared with those of other upstreams. A place is the
+address as it is written, or the numeric address that connections have reached. If connections have reached several
+numeric addresses, these are not used, because each may belong to another broker.
 
 This module does no I/O and reads no clock.
 """
@@ -29,9 +29,12 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """Holds what is known about the broker to which an upstream leads.
+    """Holds what is known about the broker at one configured address (upstream).
 
-    ``peers`` contains the numeric addresses that connections to the upstream have reached.
+    Attributes:
+        address: The address as it is written.
+        peers: The numeric addresses that connections to the upstream have reached.
+        identity: The broker's cluster id and node id, or None if they are unknown.
     """
 
     address: Address
@@ -40,12 +43,15 @@ class UpstreamLocation(NamedTuple):
 
     @property
     def places(self) -> frozenset[Address]:
-        """The upstream's address as it is written, and its numeric address if connections have reached only one."""
+        """The configured address as it is written, and its numeric address if connections have reached only one."""
         return self.peers | {self.address} if len(self.peers) == 1 else frozenset({self.address})
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Group upstreams by broker. Return the indexes of the upstreams in each group, in ascending order."""
+    """Group upstreams (addresses that the proxy connects to) that lead to the same broker.
+
+    Each group contains the indexes of its upstreams in ``upstreams``, in ascending order.
+    """
     of_place: dict[Address, set[BrokerIdentity]] = {}
     for upstream in upstreams:
         if upstream.identity is not None:
@@ -70,9 +76,10 @@ def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
 def node_at(
     brokers: Mapping[int, Address], places: frozenset[Address], hosts: Mapping[str, Sequence[str]]
 ) -> int | None:
-    """Return the node id of the broker that advertises one of ``places``; None if no broker or several brokers do.
+    """Return the node id of the broker that advertises one of the addresses in ``places``.
 
-    ``brokers`` contains the advertised addresses by node id. ``hosts`` contains the numeric addresses of host names.
+    Return None if no broker or several brokers do. ``brokers`` contains the advertised addresses by node id. ``hosts``
+    contains the numeric addresses of host names.
     """
     nodes = {node_id for node_id, address in brokers.items() if not places.isdisjoint(_spellings(address, hosts))}
     return nodes.pop() if len(nodes) == 1 else None
@@ -84,7 +91,10 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Group the indexes of upstreams that have a place in common, directly or through other upstreams."""
+    """Group upstreams that have an address in common, directly or through other upstreams. Each is given by its index.
+
+    ``places`` contains, by index, the addresses of an upstream: as it is written, and the numeric one if it is known.
+    """
     left, found = dict(places), []
     while left:
         first = next(iter(left))

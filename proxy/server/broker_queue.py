@@ -1,8 +1,8 @@
 """Runs the fair call queue of one broker on the event loop.
 
-A broker has a limited number of slots, one for each request that it may work on at a time. Each connection has a
-ticket, which is its place in the queue. When the ticket receives a slot, this module wakes the connection, which
-forwards its request. If a request keeps its slot for too long, the slot is taken back.
+A broker has a limited number of slots: each is the permission for one request to be at the broker. Each client
+connection has a ticket, an object that waits in the queue in its place. When the ticket receives a slot, this module
+wakes the connection, which forwards its request. If a request keeps its slot for too long, the slot is taken back.
 """
 
 import asyncio
@@ -20,10 +20,13 @@ from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
 class Waiting(Protocol):
-    """A connection with a request that waits in the queue for a slot."""
+    """A client connection with a request that waits in the fair call queue until it may be forwarded to the broker."""
 
     def take_turn(self) -> None:
-        """Forward the waiting request. The queue calls this when the connection's ticket has received a slot."""
+        """Forward the request that has waited in the fair call queue.
+
+        The queue calls this when the request may be forwarded.
+        """
 
 
 class ListenerPriorities:
@@ -46,7 +49,10 @@ class ListenerPriorities:
 
 
 class BrokerQueue:
-    """The fair call queue and the slots of one broker, which all listeners in front of the broker share."""
+    """The fair call queue of one broker, which all listeners in front of the broker share.
+
+    It also limits how many requests may be at the broker at the same time.
+    """
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
@@ -58,9 +64,10 @@ class BrokerQueue:
         self._timer_us = 0  # when the timer fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return the part of the queue that one listener's connections share, with the listener's settings.
+        """Return the object through which the connections of one listener use this broker's fair call queue.
 
-        If ``before`` is not None, it is updated and returned.
+        ``priorities`` assigns the listener's users to priority levels, and contains the listener's settings for the
+        queue. If ``before`` is not None, it is updated and returned.
         """
         settings = priorities.settings
         if settings != self._settings:
@@ -83,13 +90,19 @@ class BrokerQueue:
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:
-        """Add the statistics of ``other``, a queue of the same broker. Requests that wait there are not moved."""
+        """Add the statistics of ``other``, another queue for the same broker.
+
+        Requests that wait in ``other`` are not moved.
+        """
         own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
         for level in range(min(len(own), len(others))):
             own[level] += others[level]
 
     def wake(self) -> None:
-        """Arrange that the connections which have received a slot are woken once the running callback has ended."""
+        """Wake the connections whose requests may now be forwarded.
+
+        This happens once the running callback has ended.
+        """
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -105,7 +118,10 @@ class BrokerQueue:
 
     @repeated
     def _look(self) -> None:
-        """Take back the slots of requests that are past their deadline, and set the timer for the next deadline."""
+        """Let other requests be forwarded in place of those that have been at the broker for too long.
+
+        Then set the timer for the time at which the next request will have been at the broker for too long.
+        """
         self._timer = None
         now_us = monotonic_ns() // 1_000
         at_us = self._timeouts.park_due(now_us)

@@ -1,8 +1,9 @@
-"""Keeps all upstreams, and assigns one set of quotas and one queue to all upstreams of the same broker.
+"""Keeps all addresses at which brokers are reached, and assigns one set of quotas and one queue to each broker.
 
-The upstreams are grouped by broker (``broker_identity``) again whenever an upstream is added, moved or identified, or a
-connection reaches a new address. If two brokers turn out to be one, their usage is added up. If an upstream turns out
-to lead to another broker, the usage stays with the broker for which it was counted.
+Such an address is an upstream. Several upstreams may lead to the same broker, and then share its quotas. The upstreams
+are grouped by broker (``broker_identity``) again whenever one is added, its address changes, its broker is identified,
+or a connection reaches a new numeric address. If two brokers turn out to be one, their usage is added up. If an
+upstream turns out to lead to another broker, the usage stays with the broker for which it was counted.
 """
 
 import logging
@@ -17,9 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class BrokerRegistry:
-    """Assigns a ``Broker`` to each upstream.
+    """Assigns a ``Broker`` to each upstream, which is an address at which the proxy reaches a broker.
 
-    ``on_moved`` is called with each upstream that is assigned to a different broker later.
+    ``on_moved`` is called with each upstream that is assigned to a different ``Broker`` later.
     """
 
     def __init__(self, on_moved: Callable[[Upstream], None]) -> None:
@@ -33,35 +34,39 @@ class BrokerRegistry:
 
     @property
     def upstreams(self) -> tuple[Upstream, ...]:
-        """All upstreams, in the order in which they were added."""
+        """All addresses at which brokers are reached, in the order in which they were added."""
         return tuple(self._upstreams)
 
     def first(self, broker: Broker) -> Upstream:
-        """Return the upstream of ``broker`` that was added first."""
+        """Return the address at which ``broker`` is reached.
+
+        If there are several, return the one that was added first.
+        """
         return next(upstream for upstream in self._upstreams if upstream.broker is broker)
 
     def add(self, upstream: Upstream) -> Upstream:
-        """Add an upstream, assign it a broker, and return the upstream."""
+        """Add an address at which a broker is reached, assign a ``Broker`` to it, and return ``upstream``."""
         self._upstreams.append(upstream)
         self._regroup()
         return upstream
 
     def move(self, upstream: Upstream, address: Address) -> None:
-        """Change the address of an upstream, because its broker has moved."""
+        """Change the address at which a broker is reached, because the cluster has reported a new address for it."""
         upstream.address = address
         self._regroup()
 
     def identify(self, upstream: Upstream, identity: BrokerIdentity | None) -> None:
-        """Record which broker an upstream leads to. ``identity`` is None if this is no longer known."""
+        """Record which broker is reached at an address. ``identity`` is None if this is no longer known."""
         if upstream.identity != identity:
             upstream.identity = identity
             self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Record the numeric address that a connection has reached; None if the connection is closed already.
+        """Record the numeric address ``peer`` that a connection to ``upstream`` has reached.
 
-        If ``is_back``, the broker was unreachable until now. Addresses recorded earlier are then forgotten, because
-        another broker may have had them.
+        If ``peer`` is None, the connection is closed already, and nothing is recorded. If ``is_back`` is True, the
+        broker was unreachable until now. Addresses recorded earlier are then forgotten, because they may have been
+        another broker's.
         """
         if peer is None:
             return
@@ -94,7 +99,7 @@ class BrokerRegistry:
             self._on_moved(upstream)
 
     def _log(self, upstream: Upstream, first: Upstream) -> None:
-        """Log once that two upstreams lead to one broker, or that an upstream leads to another broker than assumed."""
+        """Log, only once, that two addresses lead to one broker, or one leads to another broker than before."""
         known = upstream.identity or first.identity
         if upstream is first:
             news = f"{upstream.address} leads to another broker than assumed, {known or 'not known which'}"
@@ -109,5 +114,9 @@ class BrokerRegistry:
 
 
 def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:
-    """Return a sort key that puts groups with an identified upstream first, and groups of bootstrap servers last."""
+    """Return a sort key for groups of upstreams. All upstreams of a group lead to the same broker.
+
+    The groups come first in which the broker of an upstream is known by cluster id and node id. Groups that consist of
+    bootstrap servers come last.
+    """
     return all(one.is_bootstrap for one in members), all(one.identity is None for one in members)

@@ -4,9 +4,9 @@
 its client. The proxy also queries the cluster every few seconds. When a broker joins, ``see`` opens a port for it at
 once, before any client learns of the broker.
 
-A cluster that requires a login does not answer the proxy's query. Until the cluster has answered a client, every port
-of the listener is open and leads to a bootstrap server. Otherwise clients could not reconnect after a restart of the
-proxy, because most of them (Java before 4.0) never return to the bootstrap address.
+A cluster that requires a login does not answer the proxy's query. Then every port of the listener is open and leads to
+a bootstrap server, until a response to a client lists all brokers. Otherwise clients could not reconnect after a
+restart of the proxy, because most of them (Java before 4.0) never return to the bootstrap address.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _WARN_EVERY_S: Final = 60.0
 class ClusterListener:
     """One listener in front of a cluster, with a bootstrap port and a port for each broker.
 
-    ``routes`` contains the routes to the known brokers, by node id.
+    ``routes`` contains, by node id, the state that all connections from the listener to one broker share.
     """
 
     def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
@@ -62,11 +62,17 @@ class ClusterListener:
         self._turn = 0
 
     def all_routes(self) -> list[Route]:
-        """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
+        """Return the routes from the listener to the brokers it can reach. All connections to one broker share a route.
+
+        A broker whose address is unknown is represented by a route to a bootstrap server.
+        """
         return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
-        """Return the protocol for a new client at the bootstrap port, which leads to each reachable broker in turn."""
+        """Return the protocol that serves a new client at the bootstrap port.
+
+        Clients are distributed over the reachable brokers in rotation.
+        """
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
         if routes:
@@ -78,9 +84,12 @@ class ClusterListener:
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
-        """Apply a response that lists ``brokers``: open ports for new ones, and close those of brokers that left.
+        """Open ports for the brokers that have joined the cluster, and close the ports of those that have left.
 
-        The arguments are those of ``ClusterMembers.see``.
+        Args:
+            brokers: The addresses in the response, by node id.
+            is_all: Whether the response lists all brokers that are alive.
+            now_ms: The time at which the response was received, in ms on the monotonic clock.
         """
         changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
@@ -97,7 +106,10 @@ class ClusterListener:
             self._end_stand_ins()
 
     def stand_in(self) -> None:
-        """Open every port of the listener. Each port leads to a bootstrap server until its broker is known."""
+        """Open the ports of all brokers that the listener may have, although their addresses are unknown.
+
+        Each port leads to a bootstrap server until the address of its broker is known.
+        """
         settings = self._members.cluster
         for node_id in range(settings.last_port - settings.first_port + 1):
             if node_id not in self._acceptors:
@@ -126,9 +138,9 @@ class ClusterListener:
         log.info("listener %s: broker %d has left", self.listener.name, node_id)
 
     def _end_stand_ins(self) -> None:
-        """Close the ports that belong to no broker, and drain the connections that lead to a bootstrap server.
+        """Stop using bootstrap servers in place of brokers, after the cluster has listed all its brokers.
 
-        This is done once the cluster has listed all its brokers.
+        Close the ports whose node id no broker has, and drain the connections that lead to a bootstrap server.
         """
         routes = set(self._stand_ins.values())
         for node_id in self._stand_ins.keys() - self.routes.keys():
@@ -140,7 +152,10 @@ class ClusterListener:
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the port of a broker, and return whether that succeeded. Log a failure at ``level``."""
+        """Listen on the port of a broker.
+
+        Return True, or False after a failure, which is logged at the log level ``level``.
+        """
         port = self._members.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
@@ -173,10 +188,11 @@ class ClusterListener:
 
 
 class BrokerCluster:
-    """Keeps the brokers of one cluster by node id, and the listeners in front of it, which share the brokers' quotas.
+    """Keeps the brokers of one cluster by node id, and the listeners in front of the cluster.
 
-    The bootstrap ports have quotas of their own (``bootstrap_quotas``), because a quota on new connections is checked
-    before the client's broker is chosen.
+    The quotas of a broker apply to its clients on all these listeners together. The bootstrap ports have quotas of
+    their own (``bootstrap_quotas``), because a quota on new connections is checked before the client's broker is
+    chosen.
     """
 
     def __init__(
