@@ -43,26 +43,29 @@ class UncheckedFile:
         return self.document.line(location)
 
     def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:
-        """Yield the location and the value of each mapping in the list at ``path``."""
+        """Yield the location and the value of each mapping in a list of the configuration file.
+
+        ``path`` contains the keys that lead to the list. Elements of the list that are not mappings are left out.
+        """
         for index, element in enumerate(self.list_at(*path)):
             if isinstance(element, dict):
                 yield (*path, index), element
 
     def list_at(self, *path: str) -> list[object]:
-        """Return the list at ``path``, or an empty list if there is none."""
+        """Return the list to which the keys in ``path`` lead, or an empty list if there is no list at this place."""
         value = self._at(path)
         return value if isinstance(value, list) else []
 
     def mapping_at(self, *path: str) -> dict[str, object] | None:
-        """Return the mapping at ``path``, or None if there is none."""
+        """Return the mapping to which the keys in ``path`` lead, or None if there is no mapping at this place."""
         value = self._at(path)
         return value if isinstance(value, dict) else None
 
     def check_null(self, location: Location, example: str) -> None:
         """Report an error if a key is given without a value.
 
-        This is for keys for which null has a meaning, such as no limit, and must be written out. ``example`` says in
-        the error message what to write.
+        This is for keys for which null has a meaning, such as "no limit". For such keys, the operator has to write the
+        word ``null``. ``example`` is the part of the error message that says what to write.
         """
         *path, key = location
         section = self._at(path)
@@ -88,14 +91,17 @@ def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
 
 
 def addresses_of(value: object) -> tuple[Address, ...]:
-    """Return the addresses in a list, or in text with commas, or an empty tuple if one of them is not an address."""
+    """Return the addresses (``HOST:PORT``) in a list, or in text in which commas separate them.
+
+    Returns an empty tuple if one of the elements is not an address.
+    """
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, value) or ()
 
 
 def address_of(value: object) -> Address | None:
-    """Return the address in a value, or None if the value is not an address."""
+    """Return the host and port that ``value`` names as ``HOST:PORT``, or None if it is not such a text."""
     return parsed(parse_address, value)
 
 
@@ -105,18 +111,28 @@ def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
 
 
 def leads_to(address: Address, bind: Address) -> bool:
-    """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
+    """Return True if a connection to ``address`` reaches a listener that listens on ``bind``.
+
+    Host names are not resolved, apart from ``localhost``. So even if the result is False, the connection might reach
+    the listener.
+    """
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
 
 def share_host(one: str, other: str) -> bool:
-    """Whether listeners on these two hosts would overlap: the hosts are equal, or one of them means all addresses."""
+    """Whether listeners with the same port on these two hosts would conflict.
+
+    They do if the hosts are equal, or if one of them is ``0.0.0.0`` or ``::``, which stand for all addresses.
+    """
     return one == other or not ANY_HOST.isdisjoint((one, other))
 
 
 def small_rate(value: object) -> str | None:
-    """Return a warning if a byte rate has no unit and is so low that the unit was probably forgotten."""
+    """Return a warning if a byte rate has no unit and is so low that the operator probably forgot the unit.
+
+    Returns None for any other value.
+    """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # A rate with a unit, such as 500B, is not a mistake.
     if not is_number and not (isinstance(value, str) and value.isdigit()):

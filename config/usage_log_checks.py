@@ -1,4 +1,7 @@
-"""Checks the section ``usage_log`` for keys that require others, and warns if a field of its records would be null."""
+"""Checks the section ``usage_log``, which configures a log of what each client has used.
+
+Some keys of the section require others. There is also a warning if records of the log would not name the broker.
+"""
 
 from typing import Final
 
@@ -9,7 +12,7 @@ _OF_FILES: Final = ("rotate_size", "rotate_interval", "retention_size")
 
 
 def check_usage_log(file: UncheckedFile) -> None:
-    """Report faults of ``usage_log`` that concern more than one key."""
+    """Report faults of the section ``usage_log`` that concern more than one key."""
     section = file.mapping_at("usage_log")
     if section is None:
         return

@@ -26,9 +26,9 @@ _T = TypeVar("_T")
 
 
 def text(expected: str) -> Callable[[object], str]:
-    """Return a reader of text that is not empty.
+    """Return a function that reads text from a value in YAML, and raises ValueError if the text is empty.
 
-    Here and in the functions below, ``expected`` is the part of an error message that tells the operator what to write.
+    For any other type it raises TextWantedError. ``expected`` tells the operator in these errors what to write.
     """
 
     def read(value: object) -> str:
@@ -42,7 +42,10 @@ def text(expected: str) -> Callable[[object], str]:
 
 
 def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
-    """Return a reader that converts text with ``parse``."""
+    """Return a function that reads text from a value in YAML, and converts the text with ``parse``.
+
+    For a value that is not text it raises TextWantedError, in which ``expected`` tells the operator what to write.
+    """
 
     def read(value: object) -> _T:
         if not isinstance(value, str):
@@ -60,9 +63,14 @@ def quantity(
     most: float = math.inf,
     otherwise: str = "",
 ) -> Callable[[object], Any]:
-    """Return a reader that converts a number, or text with a number and a unit, with ``parse``.
+    """Return a function that reads a number, or text with a number and a unit, and converts it with ``parse``.
 
-    ``otherwise`` is the error message for a quantity below ``least`` or above ``most``.
+    Args:
+        parse: Converts the number or text, and raises ValueError if it is not valid.
+        expected: What the operator should write, for the error message about a value that is neither number nor text.
+        least: The lowest valid result of ``parse``.
+        most: The highest valid result of ``parse``.
+        otherwise: The error message for a result below ``least`` or above ``most``.
     """
 
     def read(value: object) -> float:
@@ -77,12 +85,12 @@ def quantity(
 
 
 def or_null(read: Callable[[object], _T]) -> Callable[[object], _T | None]:
-    """Return a reader that returns None for null, and passes all other values to ``read``."""
+    """Return a function that returns None for null in YAML, and reads all other values with ``read``."""
     return lambda value: None if value is None else read(value)
 
 
 def one_of(*names: str) -> Callable[[object], str]:
-    """Return a reader that accepts only the words in ``names``."""
+    """Return a function that returns a value from YAML if it is one of ``names``, and otherwise raises ValueError."""
     expected = f"{', '.join(names[:-1])} or {names[-1]}"
 
     def parse(value: str) -> str:
@@ -94,13 +102,19 @@ def one_of(*names: str) -> Callable[[object], str]:
 
 
 def member_of(choices: type[_E]) -> Callable[[object], _E]:
-    """Return a reader that converts text to the member of an Enum with this value."""
+    """Return a function that converts text to a member of the Enum ``choices``.
+
+    The function returns the member whose value is the text, and raises ValueError if there is none.
+    """
     read = one_of(*(str(choice.value) for choice in choices))
     return lambda value: choices(read(value))
 
 
 def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int]:
-    """Return a reader of a whole number from ``least`` to ``most``. ``why`` is appended to the error message."""
+    """Return a function that reads a whole number from ``least`` to ``most``. It raises ValueError for other values.
+
+    ``why`` is appended to the error message.
+    """
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -111,7 +125,10 @@ def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int
 
 
 def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
-    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, these two numbers are not valid."""
+    """Return a function that reads a number from ``low`` to ``high``. It raises ValueError for other values.
+
+    If ``is_open``, the numbers ``low`` and ``high`` themselves are not valid either.
+    """
 
     def read(value: object) -> float:
         is_edge = is_open and value in (low, high)
@@ -124,20 +141,23 @@ def number_between(low: float, high: float, *, is_open: bool) -> Callable[[objec
 
 
 def positive_duration(expected: str) -> Callable[[object], int]:
-    """Return a reader of a duration above 0. The reader returns milliseconds."""
+    """Return a function that reads a duration above 0, such as ``1s``, and returns it in ms.
+
+    ``expected`` is the part of an error message that tells the operator what to write.
+    """
     otherwise = f"must be above 0 and at most {INT32_MAX}ms, an int32; write a duration such as 1s"
     return quantity(parse_duration_ms, expected, least=1, most=INT32_MAX, otherwise=otherwise)
 
 
 def boolean(value: object) -> bool:
-    """Read true or false."""
+    """Return ``value`` if it is true or false. Otherwise raise TextWantedError."""
     if not isinstance(value, bool):
         raise TextWantedError("true or false (without quotes)", quotable=False)
     return value
 
 
 def user_name(value: object) -> str:
-    """Read the name of a single user. ``<default>`` is not accepted."""
+    """Return ``value`` if it is the name of a single user. Otherwise, or for ``<default>``, raise ValueError."""
     name = text("a user's name")(value)
     if name == DEFAULT.value:
         raise ValueError("<default> cannot be used here; list each user by name")
@@ -145,14 +165,14 @@ def user_name(value: object) -> str:
 
 
 def bootstrap_servers(value: object) -> tuple[Address, ...]:
-    """Read broker addresses from a list, or from text with commas."""
+    """Read broker addresses (``HOST:PORT``) from a list, or from text in which commas separate them."""
     if isinstance(value, list) and value and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, "HOST:PORT,HOST:PORT, such as broker1:9092,broker2:9092")(value)
 
 
 def host(value: object) -> str:
-    """Read a host name or an IP address."""
+    """Read the host name or IP address, without a port, at which clients reach the proxy."""
     name = text("the host name or IP address that clients reach this proxy at")(value)
     try:
         return str(IPv6Address(name)) if ":" in name else parse_address(f"{name}:1").host
@@ -161,7 +181,7 @@ def host(value: object) -> str:
 
 
 def topic_name(value: object) -> str:
-    """Read the name of a Kafka topic."""
+    """Return ``value`` if it is a valid name of a Kafka topic. Otherwise raise ValueError."""
     # The name may be a key of a mapping, and keys are always text, so no error about quotes is needed.
     if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
         raise ValueError(

@@ -1,4 +1,8 @@
-"""Warns of settings that make limits ineffective, such as trust in what clients claim, or ``enforcement: observe``."""
+"""Warns of settings that make limits ineffective.
+
+For example, a setting can trust what clients claim. With ``enforcement: observe`` the proxy counts throttle times, but
+slows no client down.
+"""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -31,7 +35,7 @@ _MAY: Final = {
 
 
 def check_weak_limits(file: UncheckedFile) -> None:
-    """Warn of every setting that makes limits ineffective."""
+    """Warn of every setting in the configuration file that makes limits on clients ineffective."""
     _warn_of_trust(file)
     for key, may in _MAY.items():
         for index, name in enumerate(file.list_at("principals", key)):
@@ -93,7 +97,7 @@ def _warn_of_windows(file: UncheckedFile) -> None:
 
 
 def _warn_of_observing(file: UncheckedFile) -> None:
-    """Warn if every limit is only observed, so that no client is ever slowed."""
+    """Warn if every limit has ``enforcement: observe``, so that no client is ever slowed."""
     of_file = file.top.get("enforcement", Enforcement.RESPOND.value)
     of_listeners = [listener.get("enforcement", of_file) for _, listener in file.elements("listeners")]
     of_rules = [
@@ -108,7 +112,10 @@ def _warn_of_observing(file: UncheckedFile) -> None:
 
 
 def _first_observed(file: UncheckedFile, of_file: object) -> Location:
-    """Return the location of the first ``enforcement`` key with the value ``observe``."""
+    """Return the location of the first ``enforcement: observe`` in the configuration file.
+
+    ``of_file`` is the value of the key ``enforcement`` at the top level.
+    """
     places = (at for section in ("listeners", "quotas") for at, one in file.elements(section) if _observes(one))
     return ("enforcement",) if of_file == _OBSERVE else (*next(places, ()), "enforcement")
 

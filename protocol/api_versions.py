@@ -69,10 +69,10 @@ class _Layout(NamedTuple):
 
 
 def limit_versions(frame: bytes, api_version: int, ceilings: Mapping[int, int] = CEILINGS) -> bytes:
-    """Lower the highest version of each API in an ApiVersions response to the API's ceiling.
+    """Return an ApiVersions response in which the highest version of each API is at most the API's ceiling.
 
-    ``ceilings`` maps an api_key to a version. If the lowest version of an API is above its ceiling, the API stays as it
-    is, because no version would be left.
+    ``ceilings`` maps an api_key to the highest version to allow. An API without a ceiling stays as it is. So does an
+    API whose lowest version is above its ceiling, because no version would be left.
     """
     out: bytearray | None = None
     for entry in _layout(frame, api_version).entries:
@@ -94,15 +94,18 @@ def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole response, or None if the response lacks the field."""
+    """Return the offset of ``throttle_time_ms`` in a whole ApiVersions response.
+
+    Returns None if the response lacks the field, as in v0.
+    """
     return _layout(frame, api_version).throttle_time
 
 
 def advertise_versions(frame: bytes, api_version: int, own: Mapping[int, VersionRange]) -> bytes:
-    """Add to an ApiVersions response the APIs that the proxy answers itself.
+    """Return an ApiVersions response to which the APIs that the proxy answers itself have been added.
 
-    ``own`` contains the versions of these APIs by api_key. If the broker lists one of the APIs as well, they replace
-    the broker's versions. A response with an error stays as it is, because it lists only ApiVersions.
+    ``own`` maps the api_key of each of these APIs to the proxy's versions. If the broker lists the same API, the
+    proxy's versions replace the broker's. A response with an error stays as it is, because it lists only ApiVersions.
     """
     if read_int16(frame, _ERROR_CODE)[0] != 0:
         return frame

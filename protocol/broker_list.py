@@ -43,7 +43,16 @@ SkipRest = Callable[[Buffer, int], int]
 
 
 class Broker(NamedTuple):
-    """One broker in a response, which is the data from ``begin`` to ``end``. ``rest`` is the offset after its port."""
+    """One broker in a response.
+
+    Attributes:
+        node_id: The node id of the broker.
+        host: The broker's own host.
+        port: The broker's own port.
+        begin: The offset of the broker's first field in the data.
+        rest: The offset after the broker's port.
+        end: The offset after the broker's last field.
+    """
 
     node_id: int
     host: str
@@ -54,7 +63,11 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers in a response, which is the data from its count at ``begin`` to ``end``."""
+    """An array of brokers in a response.
+
+    The array, with its count, occupies the bytes from the offset ``begin`` to ``end``. ``is_compact`` says whether its
+    count and strings have the compact encoding (KIP-482).
+    """
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -63,10 +76,10 @@ class BrokerList(NamedTuple):
 
 
 def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _Read]) -> _Read | None:
-    """Return what ``read`` reads from the front of a response, or None if more bytes are needed.
+    """Parse the front of a response with ``read``, and return its result, or None if more bytes are needed.
 
     The end of the response need not have arrived. ``read`` receives the bytes of the frame that have arrived, and the
-    offset after the correlation_id. Raises HeadTooLong if more than ``MAX_FRONT_BYTES`` are needed.
+    offset after the correlation_id. Raises HeadTooLong if ``read`` needs more than ``MAX_FRONT_BYTES``.
     """
     try:
         return read(frame_so_far(data, start), start + 8)
@@ -80,7 +93,11 @@ def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _
 
 
 def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> Broker:
-    """Read one broker at ``offset``. ``skip_rest`` steps over the fields after its port."""
+    """Read the broker whose fields begin at ``offset``.
+
+    ``skip_rest`` is a function that steps over the fields after the broker's port. They differ between APIs and
+    versions.
+    """
     node_id, after = read_int32(data, offset)
     host, after = read_string(data, after, is_compact=is_compact)
     port, rest = read_int32(data, after)
@@ -88,7 +105,10 @@ def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipR
 
 
 def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> BrokerList:
-    """Read an array of brokers that begins with its count at ``offset``."""
+    """Read an array of brokers, whose count is at ``offset``.
+
+    ``skip_rest`` is a function that steps over the fields after a broker's port. They differ between APIs and versions.
+    """
     # read_array_count would reject an incomplete frame in which fewer bytes have arrived than there are elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact
@@ -111,7 +131,11 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
 
 
 def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Encode an array of those brokers that have an advertised address, each with this address in place of its own."""
+    """Encode an array of those brokers that clients can reach through the proxy.
+
+    ``addresses`` maps a node id to the advertised address, at which clients reach the broker through the proxy. It
+    replaces the broker's own address. Brokers that are not in ``addresses`` are left out.
+    """
     known = [broker for broker in brokers.brokers if broker.node_id in addresses]
     parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:
@@ -126,7 +150,11 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the front of a frame, up to the end of its brokers, with the advertised addresses and a corrected size."""
+    """Return the front of a response, up to the end of its array of brokers, with the addresses replaced.
+
+    ``addresses`` maps a node id to the address at which clients reach the broker through the proxy. Brokers that are
+    not in ``addresses`` are left out. The size field of the frame is corrected.
+    """
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
     return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array
@@ -139,10 +167,13 @@ def frame_so_far(data: bytes, start: int) -> memoryview:
 
 
 def skip_nothing(data: Buffer, offset: int) -> int:
-    """Step over no field, for versions in which the port is the last field of a broker."""
+    """Return ``offset`` unchanged.
+
+    This is for versions in which the port is the last field of a broker, so that there are no fields to step over.
+    """
     return offset
 
 
 def skip_rack_and_tags(data: Buffer, offset: int) -> int:
-    """Step over a rack (a compact string) and tags."""
+    """Step over a rack (a compact string) and tags, and return the offset after them."""
     return skip_tags(data, skip_compact_string(data, offset))

@@ -49,7 +49,7 @@ EntityParts = tuple[tuple[str, str | None], ...]
 class Component(NamedTuple):
     """One condition of a DescribeClientQuotas query, about the entities of one type, such as ``user``.
 
-    ``MATCH_SPECIFIED`` accepts every entity of the type, even the default one.
+    The ``match_type`` ``MATCH_SPECIFIED`` accepts every entity of the type, even the default one.
     """
 
     entity_type: str
@@ -58,9 +58,10 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """A DescribeClientQuotas request, which is a query for the entities that meet all ``components``.
+    """A DescribeClientQuotas request, which is a query for the entities that meet all conditions in ``components``.
 
-    If ``is_strict``, entities that have further types, without a component in the query, are excluded.
+    If ``is_strict``, an entity may only have types that the conditions mention. For example, a query for a user then
+    does not find the quotas of this user with a particular client-id.
     """
 
     api_version: int
@@ -132,7 +133,10 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
 
 
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
-    """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame."""
+    """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame.
+
+    Raises TooManyElements if the frame has more than ``most_elements`` array elements and tags.
+    """
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     components = []
@@ -146,7 +150,10 @@ def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) ->
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
-    """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame."""
+    """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame.
+
+    Raises TooManyElements if the frame has more than ``most_elements`` array elements and tags.
+    """
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     alterations = []

@@ -1,4 +1,7 @@
-"""Exceptions for bytes from a client or a broker that violate Kafka's protocol. Such bytes raise no other exception."""
+"""Exceptions for bytes from a client or a broker that violate Kafka's protocol.
+
+The functions that parse such bytes raise no other exceptions.
+"""
 
 # As in Kafka, a class is named after the cause, and only base classes end in Error.
 # ruff: noqa: N818
