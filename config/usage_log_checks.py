@@ -1,4 +1,4 @@
-"""Checks the section ``usage_log``, which configures a log of what each client has used.
+"""Checks the section ``usage_log``, which configures a log of how much of each quota was used.
 
 Some keys of the section require others. There is also a warning if records of the log would not name the broker.
 """

@@ -79,7 +79,7 @@ class MalformedLength(ProtocolError, reason="malformed_length"):
 
 
 class TooManyElements(ProtocolError, reason="too_many_elements"):
-    """A frame has so many array elements and tags that reading all of them would take too long."""
+    """A frame has so many array elements and tags that reading the whole frame would take too long."""
 
 
 class TrailingBytes(ProtocolError, reason="trailing_bytes"):
@@ -110,8 +110,12 @@ class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
 
 
 class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
-    """No mapping rule of the listener matches the name in a client certificate. Kafka has an exception of this name."""
+    """No mapping rule of the listener matches the name in a client certificate.
+
+    As in Kafka's ``ssl.principal.mapping.rules``, these rules turn the name into the client's user. Kafka has an
+    exception with the same name as this one.
+    """
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):
-    """A client sent a request in a version that the proxy cannot read, and so cannot charge."""
+    """A client sent a request in a version that the proxy cannot read, and so cannot count towards a quota."""

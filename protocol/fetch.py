@@ -76,9 +76,10 @@ class FetchLimits(NamedTuple):
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read the limits of the request whose body begins at ``body``, or return None if more bytes are needed.
+    """Read the fields of a Fetch request that limit its response. Returns None if more bytes are needed.
 
-    ``end`` is the end of the frame, if it is known.
+    The body of the request begins at ``body``. ``end`` is the offset of the end of the frame, if it is known. Raises
+    FrameTooSmall if the frame ends before these fields do.
     """
     offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
     has_max_bytes = api_version >= FIRST_MAX_BYTES
@@ -103,7 +104,10 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the fetch session, which follows ``limits``. Returns None before v7, or if more bytes are needed."""
+    """Read the fetch session of a Fetch request, whose fields follow the ``limits`` that ``read_limits`` found.
+
+    Returns None if the request has no session because its version is below 7, or if more bytes are needed.
+    """
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -114,8 +118,14 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
     """Return a Fetch response without partitions or session, such as brokers send to a throttled consumer (KIP-219).
 
-    ``api_version`` is at most 18. In response to a full fetch the throttle time must be above 0, so that the client
-    knows why partitions are missing.
+    In response to a full fetch, ``throttle_time_ms`` must be above 0, so that the client knows why partitions are
+    missing. Versions below 7 have no field for ``error_code``.
+
+    Args:
+        correlation_id: The correlation_id of the request.
+        api_version: The version of the request, at most 18.
+        throttle_time_ms: The throttle time that the response states.
+        error_code: The error code that the response states.
 
     Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
     """
@@ -130,7 +140,10 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the replica_id of a whole Fetch request: the node id of a follower, or a number below 0 for a consumer."""
+    """Read the replica_id of a whole Fetch request: the node id of a follower, or a number below 0 for a consumer.
+
+    The body of the request is the part of ``frame_body`` from ``offset`` to ``end``.
+    """
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -142,10 +155,10 @@ def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) 
 
 
 def charged_bytes(size_bytes: int, api_version: int) -> int:
-    """Return how many bytes to charge for a response: those of its size field and its body.
+    """Return how many bytes of a Fetch response count towards the consumer's quota: its size field and its body.
 
-    ``size_bytes`` is the value of the size field. Kafka does not charge the node_endpoints (v16+, some dozen bytes).
-    The proxy does, because it charges before they arrive.
+    ``size_bytes`` is the value of the size field. Kafka does not count the node_endpoints (v16+, some dozen bytes). The
+    proxy does, because it counts the bytes before the node_endpoints have arrived.
 
     Source: ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -154,7 +167,7 @@ def charged_bytes(size_bytes: int, api_version: int) -> int:
 
 
 def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
-    """Step over the topics that a request (v7+) removes from its fetch session."""
+    """Step over the topics that a Fetch request (v7+) removes from its fetch session. Return the offset after them."""
     if api_version < FIRST_FLEXIBLE:
         topics, offset = read_array_count(body, offset)
         for _ in range(topics):
@@ -170,7 +183,10 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a request (v15+). Returns ``NO_REPLICA`` if it is missing."""
+    """Read the follower's node id from the tags that end a Fetch request (v15+).
+
+    Returns ``NO_REPLICA`` if the tags contain no node id.
+    """
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

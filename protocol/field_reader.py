@@ -120,18 +120,21 @@ class FieldReader:
         return count
 
     def is_null_array(self) -> bool:
-        """Whether the next field is a null array. Does not move past the field."""
+        """Whether the next field is a null array. The reader stays in front of the field."""
         read_null = read_uvarint if self.is_flexible else read_int32
         return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
 
     def skip_fixed_elements(self, element_bytes: int) -> None:
-        """Step over an array whose elements have a fixed size. They do not count towards ``most_elements``."""
+        """Step over an array whose elements have ``element_bytes`` bytes each.
+
+        The elements do not count towards the greatest number of array elements that a frame may have.
+        """
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self.skip(count * element_bytes)
 
     def skip_tags(self) -> None:
-        """Step over the tags at the end of a structure. In the old encoding there are none."""
+        """Step over the tags at the end of a structure. The old encoding has no tags, so nothing is skipped."""
         if not self.is_flexible:
             return
         at = self.at
@@ -155,7 +158,10 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the header of the request in ``frame``. Raises Truncated or TrailingBytes if this is not one whole frame."""
+    """Read the header of the request in ``frame``.
+
+    Raises Truncated or TrailingBytes if ``frame`` is not one whole frame.
+    """
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")
@@ -165,7 +171,10 @@ def read_whole_head(frame: bytes) -> RequestHead:
 
 
 def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_ELEMENTS) -> FieldReader:
-    """Return a reader that starts at the body of a request."""
+    """Return a ``FieldReader`` that starts at the body of the request in ``frame``, whose header is ``head``.
+
+    The reader raises TooManyElements after more than ``most_elements`` array elements and tags.
+    """
     flexible = is_flexible(head.api_key, head.api_version)
     return FieldReader(frame, head.body, is_flexible=flexible, most_elements=most_elements)
 
@@ -173,7 +182,10 @@ def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_
 def response_reader(
     frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
 ) -> FieldReader:
-    """Return a reader that starts at the body of a whole response."""
+    """Return a ``FieldReader`` that starts at the body of the response in ``frame``, which must be a whole frame.
+
+    The reader raises TooManyElements after more than ``most_elements`` array elements and tags.
+    """
     size_bytes, _ = read_int32(frame, 0)
     if len(frame) != 4 + size_bytes:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")

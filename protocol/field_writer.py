@@ -56,7 +56,7 @@ class FieldWriter:
         self._parts.append(_NULL_STRING[is_flexible] if value is None else write_string(value, is_compact=is_flexible))
 
     def count(self, count: int) -> None:
-        """Write the number of elements of an array. ``NULL_ARRAY`` stands for a null array."""
+        """Write the number of elements of an array. If ``count`` is ``NULL_ARRAY``, write a null array."""
         self._parts.append(written_count(count, is_flexible=self._is_flexible))
 
     def no_tags(self) -> None:
@@ -70,7 +70,7 @@ class FieldWriter:
 
 
 def request_writer(api_key: int, api_version: int, correlation_id: int, client_id: bytes | None) -> FieldWriter:
-    """Return a writer for a request, which has already written the header."""
+    """Write the header of a request, and return a ``FieldWriter`` with which the caller writes the body."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     name = _NULL_STRING[False] if client_id is None else write_string(client_id, is_compact=False)
     writer.raw(_REQUEST_HEAD(api_key, api_version, correlation_id), name)
@@ -79,7 +79,7 @@ def request_writer(api_key: int, api_version: int, correlation_id: int, client_i
 
 
 def response_writer(correlation_id: int, api_key: int, api_version: int) -> FieldWriter:
-    """Return a writer for a response, which has already written the header."""
+    """Write the header of a response, and return a ``FieldWriter`` with which the caller writes the body."""
     writer = FieldWriter(is_flexible=is_flexible(api_key, api_version))
     writer.int32(correlation_id)
     if response_header_version(api_key, api_version):
@@ -88,10 +88,10 @@ def response_writer(correlation_id: int, api_key: int, api_version: int) -> Fiel
 
 
 def written_count(count: int, *, is_flexible: bool) -> bytes:
-    """Encode the number of elements of an array. ``NULL_ARRAY`` stands for a null array."""
+    """Encode the number of elements of an array. If ``count`` is ``NULL_ARRAY``, encode a null array."""
     return write_uvarint(count + 1) if is_flexible else _INT32(count)
 
 
 def framed(*parts: Buffer) -> bytes:
-    """Return a whole frame: its size, then the given parts."""
+    """Return a whole frame, which consists of its size field and the given parts."""
     return b"".join([_INT32(sum(map(len, parts))), *parts])

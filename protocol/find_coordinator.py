@@ -1,4 +1,6 @@
-"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses with the advertised ones.
+"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses.
+
+The new address is the one at which clients reach the coordinator through the proxy, called its advertised address.
 
     v0-3   [v1+ int32 throttle_time_ms] int16 error_code, [v1+ string error_message],
            int32 node_id, string host, int32 port
@@ -41,9 +43,9 @@ _FIRST_BATCH: Final = 4
 
 
 def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker, ...] | None:
-    """Return the coordinators in a whole response, or None if more bytes are needed.
+    """Return the coordinators in a FindCoordinator response, or None until the whole response has arrived.
 
-    A coordinator that is not available has node_id -1.
+    The response begins at the offset ``start``. A coordinator that is not available has node_id -1.
     """
     if len(data) - start < 4:
         return None
@@ -71,9 +73,10 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 def replace_coordinators(
     data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], addresses: AdvertisedAddresses
 ) -> bytes:
-    """Return the whole frame, with each coordinator's address replaced by its advertised one.
+    """Return a whole FindCoordinator response in which the addresses of its ``coordinators`` are replaced.
 
-    A coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which clients ask again.
+    ``addresses`` maps a node id to the address at which clients reach this broker through the proxy. A coordinator that
+    is not in ``addresses`` gets the error COORDINATOR_NOT_AVAILABLE, after which clients ask again.
     """
     is_compact = api_version >= 3
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])
@@ -110,7 +113,7 @@ def _read_batch(frame: Buffer, offset: int) -> tuple[tuple[Broker, ...], int]:
 
 
 def _error_code_offset(data: Buffer, start: int, api_version: int) -> int:
-    """Return the offset of error_code in a response of v0 to v3."""
+    """Return the offset of error_code in the FindCoordinator response (v0 to v3) that begins at ``start``."""
     offset = start + 8
     if api_version >= 3:
         offset = skip_tags(data, offset)

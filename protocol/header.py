@@ -51,8 +51,8 @@ _HTTP: Final = (b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"PATC", b
 class RequestHead(NamedTuple):
     """The size and the header of a request.
 
-    ``size_bytes`` does not include the size field itself. ``client_id`` may be invalid UTF-8, and is empty for a null
-    client_id. ``body`` is the offset at which the body begins.
+    ``size_bytes`` does not include the size field itself. ``client_id`` contains the bytes that the client sent, which
+    may be invalid UTF-8. A null client_id becomes an empty one. ``body`` is the offset at which the body begins.
     """
 
     size_bytes: int
@@ -66,8 +66,9 @@ class RequestHead(NamedTuple):
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
     """Read the size and the header of the request at ``offset``, or return None if more bytes are needed.
 
-    If the API is unknown, ``body`` is the end of client_id, because it is not known whether tags follow. If the bytes
-    are not Kafka's, the error says which protocol the peer probably speaks.
+    If the API is unknown, ``body`` in the result is the end of client_id, because it is not known whether tags follow.
+    Raises a ProtocolError if the header is malformed. If the bytes are not Kafka's protocol, the error says which
+    protocol the peer probably speaks.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -93,7 +94,10 @@ def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> Re
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
-    """Read the size of the frame at ``offset``, or return None if more bytes are needed."""
+    """Read the size of the frame at ``offset``, or return None if more bytes are needed.
+
+    Raises a ProtocolError if the size is below 0 or above ``max_frame_size_bytes``.
+    """
     if offset + 4 > len(data):
         return None
     size_bytes: int = _SIZE(data, offset)[0]
@@ -121,7 +125,10 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Read a header that is incomplete, malformed or has tags, with the same result as ``read_request_head``."""
+    """Read a request header that is incomplete, malformed or has tags.
+
+    This is the slow path of ``read_request_head``, with the same arguments and the same result.
+    """
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

@@ -68,11 +68,11 @@ def write_request(
 
 
 def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: int) -> dict[Topic, int]:
-    """Return the partition counts of ``topics`` from a whole response.
+    """Return the partition counts of ``topics`` from a whole Metadata response.
 
     The count is 0 for a topic that does not exist, or that the client has no right to see. A topic is missing from the
-    result if the response does not say its count, or if it is beyond the first ``MAX_RESPONSE_ELEMENTS`` array
-    elements, after which reading stops.
+    result if the response does not say its partitions, or if it comes after the first ``MAX_RESPONSE_ELEMENTS`` array
+    elements of the response, where reading stops.
     """
     reader = response_reader(frame, _METADATA, api_version)
     counts: dict[Topic, int] = {}
@@ -102,7 +102,7 @@ def _read_topics(reader: FieldReader, wanted: set[Topic], api_version: int, coun
 
 
 def _skip_brokers(reader: FieldReader, api_version: int) -> None:
-    """Step over the brokers and all other fields before the topics."""
+    """Step over the brokers and all other fields of a Metadata response that precede its topics."""
     if api_version >= 3:
         reader.skip(4)  # throttle_time_ms
     for _ in range(reader.count()):
@@ -117,7 +117,10 @@ def _skip_brokers(reader: FieldReader, api_version: int) -> None:
 
 
 def _read_topic(reader: FieldReader, api_version: int) -> tuple[int, list[Topic], int]:
-    """Return a topic's error_code, its name and id if present, and its number of partitions."""
+    """Read one topic of a Metadata response.
+
+    Return the topic's error_code, those of its name and topic id that the response contains, and its partition count.
+    """
     error_code = reader.int16()
     names: list[Topic] = []
     name = reader.nullable_string()

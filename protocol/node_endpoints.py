@@ -8,7 +8,7 @@ addresses are the ``node_endpoints`` of the response::
 They are at the very end, after records of any size. In Produce (v10+) and Fetch (v16+) they are tag 0 of the response.
 In ShareFetch and ShareAcknowledge they are the last field. All fields are compact.
 
-* If the whole response has arrived, the endpoints are replaced by the advertised addresses.
+* If the whole response has arrived, each endpoint gets the address at which clients reach the broker through the proxy.
 * If the response is forwarded in pieces, its size is already sent, so its length must not change. The endpoints are
   hidden under an unknown tag. Clients skip that tag and ask for Metadata instead.
 
@@ -70,13 +70,14 @@ _FIRST_LOCK_TIMEOUT: Final[dict[int, int]] = {ApiKey.SHARE_FETCH: 1, ApiKey.SHAR
 
 
 def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int) -> bool:
-    """Return True if the response at ``position`` certainly has no endpoints. If False, the response must be parsed.
+    """Return True if the response at ``position`` certainly has no node_endpoints (addresses of new leaders, KIP-951).
 
-    The check examines only the last bytes of the frame, and saves parsing most responses:
+    If the result is False, the response may have some and must be parsed. This check examines only the last bytes of
+    the frame, so most responses need no parsing:
 
     * The last endpoint ends in a port (four bytes, not all of them 0), a rack (0 for null) and empty tags (0).
-    * So a Produce response that ends in five zero bytes has no endpoints: throttle_time_ms is 0, and the tags are
-      empty.
+    * So a Produce response that ends in five zero bytes has no endpoints. In such a response, throttle_time_ms is 0 and
+      the tags are empty.
     * A Fetch response without endpoints ends in three empty tag sections: of a partition, its topic, and the response.
 
     If the end of a Fetch response has not arrived, the front of the response is examined instead.
@@ -94,7 +95,10 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
-    """Whether an incomplete Fetch response has a single partition, whose records leave no room for endpoints."""
+    """Whether an incomplete Fetch response has a single partition, whose records extend almost to the end of the frame.
+
+    Such a response has no bytes left for node_endpoints, which are the addresses of new leaders (KIP-951).
+    """
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
@@ -109,14 +113,22 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """The endpoints in a frame. ``size_at`` is the offset of the size of their tag, or -1 if they are not in a tag."""
+    """The node_endpoints of a response, which are the addresses of new leaders (KIP-951).
+
+    In Produce and Fetch responses they are the value of a tag, and ``size_at`` is the offset of the size of this tag.
+    In share group responses they are a field, and ``size_at`` is -1.
+    """
 
     array: BrokerList
     size_at: int
 
 
 def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return a whole frame with the advertised hosts and ports. Brokers without an advertised address are left out."""
+    """Return a response, as a whole frame, with other addresses in its node_endpoints (KIP-951).
+
+    ``found`` is what ``find_endpoints`` has found in the frame. ``addresses`` maps a node id to the address at which
+    clients reach this broker through the proxy. Brokers that are not in ``addresses`` are left out.
+    """
     array = advertised(frame, found.array, addresses)
     begin, middle = found.array.begin, array
     if found.size_at >= 0:
@@ -126,7 +138,10 @@ def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddre
 
 
 def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | None:
-    """Return the endpoints of a whole frame, or None if it has none."""
+    """Return the node_endpoints (addresses of new leaders, KIP-951) of a response, or None if it has none.
+
+    ``frame`` must be a whole frame.
+    """
     parser = _ResponseParser(api_key, api_version)
     parser.parse(frame)
     if not parser.is_done or parser.at != len(frame):
@@ -137,7 +152,10 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 
 
 class EndpointHider:
-    """Hides the endpoints of a response that is forwarded in pieces, without changing the length of the response."""
+    """Hides the node_endpoints (addresses of new leaders, KIP-951) of a response that is forwarded in pieces.
+
+    Clients then skip them as an unknown tag. The length of the response does not change.
+    """
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
 
@@ -148,7 +166,10 @@ class EndpointHider:
         self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Add the next bytes of the frame, beginning with its size field, and return the bytes to forward now."""
+        """Take the next bytes that have arrived of the response, and return the bytes to forward to the client now.
+
+        The first bytes must be the size field of the frame.
+        """
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -158,7 +179,10 @@ class EndpointHider:
         return self._pass_on(chunk)
 
     def end(self) -> bytes:
-        """Return the bytes that were held back until now. Raises FrameTooSmall if the frame is not complete."""
+        """Return the bytes that ``feed`` held back. Call this once the response has arrived completely.
+
+        Raises FrameTooSmall if the last field of the response is not complete.
+        """
         rest = b""
         if self._partial is not None:
             rest = self._pass_on(self._partial.join())
@@ -193,7 +217,11 @@ _DONE: Final = 6
 
 
 class _ResponseParser:
-    """Parses a response part by part as its bytes arrive, and finds its endpoints. Records are skipped."""
+    """Parses a response part by part as its bytes arrive, and finds its node_endpoints.
+
+    The node_endpoints (KIP-951) are the addresses of new leaders. A part is, for example, the fields of one partition.
+    Records are skipped.
+    """
 
     __slots__ = (
         "_api_key",
@@ -227,7 +255,10 @@ class _ResponseParser:
         return self._stage == _DONE
 
     def parse(self, data: bytes) -> None:
-        """Parse ``data`` from the offset ``at`` on, and move ``at`` to the end of the last complete part."""
+        """Parse ``data`` from the offset ``self.at`` on, and set ``self.at`` to the end of the last complete part.
+
+        A part is, for example, the fields of one partition.
+        """
         end = len(data)
         with suppress(Truncated):
             while self.at < end and self._stage != _DONE:
@@ -242,7 +273,10 @@ class _ResponseParser:
                     self._parse_other(data, self.at)
 
     def _parse_other(self, data: bytes, at: int) -> None:
-        """Parse the front of the response, the beginning or the end of a topic, or the end of the response."""
+        """Parse a part of the response that is not a partition.
+
+        The part is the front of the response, the beginning or the end of a topic, or the end of the response.
+        """
         if self._stage == _TOPIC:
             at = skip(data, at, 16) if self._has_topic_ids else skip_compact_string(data, at)
             count, at = read_uvarint(data, at)
@@ -262,7 +296,7 @@ class _ResponseParser:
         self.at = at
 
     def _skip_front(self, data: bytes, at: int) -> int:
-        """Step over the fields between the header and the topics."""
+        """Step over the fields between the header of the response and its topics. Return the offset after them."""
         if self._api_key == _PRODUCE:
             return at
         if self._api_key == _FETCH:
@@ -271,15 +305,16 @@ class _ResponseParser:
         return skip(data, at, 4) if self._api_version >= _FIRST_LOCK_TIMEOUT[self._api_key] else at
 
     def _read_end(self, data: bytes, at: int) -> int:
-        """Parse the fields after the topics, up to the end of the frame."""
+        """Parse the fields after the topics of the response, and return the offset after them."""
         if self._api_key in (_PRODUCE, _FETCH):
             return self._read_tags(data, skip(data, at, 4) if self._api_key == _PRODUCE else at)
         return self._read_endpoints_and_tags(data, at)
 
     def _read_tags(self, data: bytes, at: int) -> int:
-        """Parse the tags that end a Produce or Fetch response.
+        """Parse the tags that end a Produce or Fetch response, and return the offset after them.
 
-        Tag 0 contains the endpoints. To hide it, ``hidings`` receives a change that gives the tag an unknown number.
+        Tag 0 contains the node_endpoints. To hide the tag from clients, an edit that gives it an unknown number is
+        added to ``self.hidings``.
         """
         found, hiding = None, None
         count, at = read_uvarint(data, at)
@@ -300,9 +335,10 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the end of a ShareFetch or ShareAcknowledge response.
+        """Parse the node_endpoints and the tags that end a share group response, and return the offset after them.
 
-        To hide the endpoints, ``hidings`` receives a change that puts an empty array and an unknown tag in their place.
+        To hide the node_endpoints from clients, an edit is added to ``self.hidings``. It puts an empty array and an
+        unknown tag in their place.
         """
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)

@@ -32,19 +32,19 @@ _INT32: Final = Struct(">i").unpack_from
 
 
 def read_int16(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read a signed integer of two bytes."""
+    """Read a signed integer of two bytes. Return the integer and the offset of the next field."""
     end = skip(data, offset, 2)
     return _INT16(data, offset)[0], end
 
 
 def read_int32(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read a signed integer of four bytes."""
+    """Read a signed integer of four bytes. Return the integer and the offset of the next field."""
     end = skip(data, offset, 4)
     return _INT32(data, offset)[0], end
 
 
 def read_uvarint(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read an unsigned varint.
+    """Read an unsigned varint. Return its value and the offset of the next field.
 
     Each byte contains seven bits of the value, the lowest bits first. The high bit is set in all bytes but the last.
     """
@@ -79,7 +79,7 @@ def write_uvarint(value: int) -> bytes:
 
 
 def skip(data: Buffer, offset: int, size_bytes: int) -> int:
-    """Step over a field of fixed size."""
+    """Step over a field of ``size_bytes`` bytes, and return the offset of the next field."""
     end = offset + size_bytes
     if end > len(data):
         raise Truncated(f"the data ends at byte {len(data)}, before the end of a field at byte {end}")
@@ -87,7 +87,7 @@ def skip(data: Buffer, offset: int, size_bytes: int) -> int:
 
 
 def skip_tags(data: Buffer, offset: int) -> int:
-    """Step over the tags at the end of a structure."""
+    """Step over the tags at the end of a structure, and return the offset of the next field."""
     count, offset = read_uvarint(data, offset)
     for _ in range(count):
         _tag, offset = read_uvarint(data, offset)
@@ -97,7 +97,7 @@ def skip_tags(data: Buffer, offset: int) -> int:
 
 
 def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, int]:
-    """Read a string that must not be null, and return its UTF-8 bytes."""
+    """Read a string that must not be null. Return its UTF-8 bytes and the offset of the next field."""
     if is_compact:
         length, offset = read_uvarint(data, offset)
         length -= 1
@@ -115,7 +115,7 @@ def write_string(value: bytes, *, is_compact: bool) -> bytes:
 
 
 def skip_string(data: Buffer, offset: int) -> int:
-    """Step over a string, which may be null."""
+    """Step over a string, which may be null, and return the offset of the next field."""
     length, offset = read_int16(data, offset)
     if length < -1:
         raise MalformedLength(f"a string has length {length}")
@@ -123,7 +123,7 @@ def skip_string(data: Buffer, offset: int) -> int:
 
 
 def skip_compact_string(data: Buffer, offset: int) -> int:
-    """Step over a compact string, which may be null."""
+    """Step over a compact string, which may be null, and return the offset of the next field."""
     length, offset = read_uvarint(data, offset)
     if length - 1 > MAX_STRING_BYTES:
         raise MalformedLength(f"a string has length {length - 1}, above {MAX_STRING_BYTES}")
@@ -131,7 +131,7 @@ def skip_compact_string(data: Buffer, offset: int) -> int:
 
 
 def skip_bytes(data: Buffer, offset: int) -> int:
-    """Step over a field of bytes, which may be null."""
+    """Step over a field of bytes, which may be null, and return the offset of the next field."""
     length, offset = read_int32(data, offset)
     if length < -1:
         raise MalformedLength(f"a field of bytes has length {length}")
@@ -139,13 +139,16 @@ def skip_bytes(data: Buffer, offset: int) -> int:
 
 
 def skip_compact_bytes(data: Buffer, offset: int) -> int:
-    """Step over a field of compact bytes, which may be null."""
+    """Step over a field of compact bytes, which may be null, and return the offset of the next field."""
     length, offset = read_uvarint(data, offset)
     return skip(data, offset, max(length - 1, 0))
 
 
 def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of an array. It is 0 for a null array."""
+    """Read the number of elements of an array, which is 0 for a null array.
+
+    Return the number and the offset of the first element.
+    """
     count, offset = read_int32(data, offset)
     if count < -1:
         raise MalformedLength(f"an array has {count} elements")
@@ -153,7 +156,10 @@ def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_compact_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of a compact array. It is 0 for a null array."""
+    """Read the number of elements of a compact array, which is 0 for a null array.
+
+    Return the number and the offset of the first element.
+    """
     count, offset = read_uvarint(data, offset)
     return _bounded(data, offset, count - 1)
 
