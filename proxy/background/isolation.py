@@ -52,7 +52,7 @@ F = TypeVar("F", bound=Fallible)
 
 
 def _place(module: str) -> str:
-    """Return the short name of a module of ``proxy``, such as ``server.connection``."""
+    """Return the short name of a module in this program's package ``proxy``, such as ``server.connection``."""
     return f"{module.split('.')[2]}.{module.rpartition('.')[2]}"
 
 

@@ -103,7 +103,10 @@ class AlterHandler:
         return altered
 
     async def _try(self, task: AlterTask) -> tuple[QuotasAltered, bool]:
-        """Return the results of a request, and whether the whole request was refused."""
+        """Make those changes of a request that are allowed, unless it only asks for a check.
+
+        Return the results, and whether the whole request was refused.
+        """
         # The rate is limited before any I/O, because a client may repeat its request without end.
         wait_ms = self._change_log.wait_ms(task.origin)
         if wait_ms:

@@ -34,7 +34,8 @@ def now_ms() -> int:
 class ChangeLog:
     """Counts and limits the changes that administrators make at one proxy, and writes them to the audit log.
 
-    ``counts`` contains the number of requested changes for each result in ``COUNTED``. A change concerns one entity.
+    ``counts`` contains the number of requested changes for each result in ``COUNTED``. If a request changes the quotas
+    of several entities (users, client-ids or IP addresses), each of them counts as one change.
     """
 
     def __init__(self, store: Store) -> None:

@@ -6,8 +6,9 @@ This is a line:
      "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
      "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
 
-If a name is null, it stands for the default entity. If a limit or term in ``asked`` is null, the client asks to remove
-it. If ``old`` is null, the entity had no rule before. If ``new`` is null, it has none now.
+If the name of a user or client-id is null, the change is about the default entity. If a value in ``asked`` is null, the
+client asks to remove that limit, or that term (an expiry, for example). If ``old`` is null, the entity had no rule
+before. If ``new`` is null, it has none now.
 
 ``result`` is one of these:
 

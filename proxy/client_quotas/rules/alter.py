@@ -313,7 +313,8 @@ def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
 def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
     """Return whether a request sets a limit of an expired rule, but does not change when the rule expires.
 
-    The caller then removes the terms of the rule, because otherwise the new limit would never be in force.
+    If the result is True, the caller removes the expiry and the other terms of the rule, which say when its limits
+    apply. Otherwise the new limit would never be in force.
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms

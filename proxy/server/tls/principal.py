@@ -64,9 +64,10 @@ def _can_be_matched(name: str) -> bool:
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
-    """Replace every match as Java's ``String.replaceAll`` does.
+    """Replace every match of ``pattern`` in ``text``, as Java's ``String.replaceAll`` does.
 
-    For example, ``.*`` matches twice: first the whole text, and then the empty string at its end.
+    For example, ``.*`` matches twice: first the whole text, and then the empty string at its end. ``replacement`` is a
+    sequence of texts and of numbers, each of which stands for the text of that group of the match.
     """
     parts: list[str] = []
     at = 0
