@@ -186,7 +186,7 @@ class QuotaManager:
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
-        """Open the audit log and the store, and read the stored rules.
+        """Open the audit log and the store of quotas, and read the stored rules.
 
         These rules are not put into effect at once. The next call of ``follow_file`` returns them with its changes.
 

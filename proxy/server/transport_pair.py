@@ -52,7 +52,7 @@ class TransportPair:
     def close(self, *, keeps_broker: bool) -> None:
         """Flush and close both transports, or only the client's if ``keeps_broker`` is True.
 
-        This call does not wait. A peer that does not read the remaining bytes is disconnected after ``_LINGER_MS``.
+        This call does not wait. A peer that has not read the remaining bytes after ``_LINGER_MS`` is disconnected.
         """
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():

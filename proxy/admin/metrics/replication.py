@@ -31,7 +31,7 @@ _Rows: TypeAlias = Sequence[tuple[str, ReplicationQuota]]
 def replication_metrics(
     throttle: Throttle, watcher: ReplicationWatcher | None, listeners: Iterable[ListenerState], now_ms: int
 ) -> Iterator[Family]:
-    """Yield the metrics of throttled replication, or nothing if no limit has ever been set."""
+    """Yield the metrics of throttled replication (KIP-73), or nothing if no limit on replication has ever been set."""
     leaders = [
         (labels(broker=one.name), one.known_quota) for one in tuple(throttle.leaders) if one.known_quota is not None
     ]
@@ -69,9 +69,10 @@ def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int)
 
 
 def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
-    """Yield two metrics: the lag of each follower, and the rate of writes to each throttled partition.
+    """Yield two metrics about partitions whose replication is throttled.
 
-    The lag of a follower is the sum over its throttled partitions.
+    The first is the lag of each follower: the sum, over these partitions, of the offsets by which the follower lags.
+    The second is the rate at which producers write to each of these partitions.
     """
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}

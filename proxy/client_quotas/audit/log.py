@@ -100,7 +100,7 @@ class ChangeLog:
     ) -> None:
         """Write the outcomes of a request to the audit log, if there is one. An error is logged, not raised.
 
-        ``unix_ms`` is the Unix time of the request. If ``is_refused_whole`` is True, the request gets a single line.
+        ``unix_ms`` is the Unix time of the request. If ``is_refused_whole`` is True, the request gets at most one line.
         """
         now = now_ms()
         lines = audit_lines(

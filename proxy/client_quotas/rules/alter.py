@@ -69,9 +69,7 @@ class Decision(NamedTuple):
 class HiddenRule(NamedTuple):
     """A stored rule that is not in force, because a rule from another source takes its place.
 
-    Clients may still remove it.
-
-    The other source is usually the configuration file.
+    The other source is usually the configuration file. Clients may still remove the stored rule.
 
     Attributes:
         keys: The keys of the stored rule's limits, such as ``producer_byte_rate``.

@@ -102,7 +102,7 @@ def _match(match_type: int, match: str | None) -> object:
 
 
 def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
-    """Return the entities that match the filter. If it can match only one entity, this takes a single lookup."""
+    """Return the entities that match the filter. A filter that can match only one entity takes a single lookup."""
     parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_NAMED) for entity_type in ENTITY_TYPES)
     if _ANY not in parts and _NOT_NAMED not in parts:
         entity = Entity(*(part if isinstance(part, str) or part is DEFAULT else None for part in parts))

@@ -129,10 +129,11 @@ class EffectiveRules:
             yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
-        """Return the stored rule of an entity if a rule of the file hides it, otherwise None.
+        """Return an entity's rule in the store if it is hidden by a rule of the configuration file, otherwise None.
 
-        ``sees_both`` is True for a client of the admin port, which can see both rules. It is False for a client of
-        Kafka's API, which can see only the rule of the file.
+        A hidden rule is not in force, because the rule of the file takes its place. ``sees_both`` is True for a client
+        of the admin port, which can see both rules. It is False for a client of Kafka's API, which can see only the
+        rule of the file.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -155,7 +156,7 @@ class EffectiveRules:
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
-        """The rules of IP addresses that are in force. Each address appears once."""
+        """The rules of IP addresses that are in force, that is, whose limits apply now. Each address appears once."""
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:

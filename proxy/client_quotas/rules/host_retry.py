@@ -39,9 +39,9 @@ class MissingHosts:
         return None
 
     def take(self, most: int, *, now_ms: int) -> tuple[str, ...]:
-        """Return at most ``most`` hosts that are due for a lookup, and schedule their next lookups.
+        """Return at most ``most`` hosts that should be looked up now, and set the time of their lookups after that.
 
-        The delay of a host doubles with each lookup, up to five minutes.
+        The delay of a host doubles with each lookup, up to five minutes. ``now_ms`` is the time of a monotonic clock.
         """
         taken: list[str] = []
         while len(taken) < most and (next_ms := self.next_ms) is not None and next_ms <= now_ms:

@@ -151,7 +151,11 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the application protocol that the connection is lost. During a handshake, report the failure instead."""
+        """Tell the application protocol that the connection is lost.
+
+        If the handshake has not succeeded, there is no application protocol yet. Then the handshake is reported as
+        failed.
+        """
         self._end_above(exc)
 
     def fail(self) -> None:
