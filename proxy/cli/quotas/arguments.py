@@ -114,8 +114,8 @@ def _add_change(parser: argparse.ArgumentParser) -> None:
 def client_of(args: argparse.Namespace) -> AdminClient:
     """Return a client that may change quotas through the proxy's admin port.
 
-    It sends the token in the file of ``--token-file``, or of the environment variable KAFKA_QUOTA_PROXY_TOKEN_FILE.
-    Raises UsageError if neither is given, or if the file cannot be used.
+    The client authenticates with a token, which it reads from the file named by ``--token-file`` or by the environment
+    variable KAFKA_QUOTA_PROXY_TOKEN_FILE. Raises UsageError if neither is given, or if the file cannot be used.
     """
     path = args.token_file or os.environ.get(_TOKEN_FILE)
     if not path:
@@ -142,7 +142,10 @@ def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
 
 
 def entity_in(args: argparse.Namespace) -> Entity:
-    """Return the entity whose quotas to change, as the options name it. Raises UsageError if they name none."""
+    """Return the entity (user, client-id or IP address) that the user named on the command line, to change its quotas.
+
+    Raises UsageError if the user named no entity.
+    """
     names = names_in(args)
     if not names:
         raise UsageError("no entity: give --user, --client-id or both, --ip, or a --default-... option")

@@ -33,8 +33,8 @@ _EXAMPLE: Final = "quotas: [{user: alice, producer_byte_rate: 10MiB}]"
 def as_yaml(rules: Iterable[tuple[Entity, StoredRule, str]]) -> Iterator[str]:
     """Yield the lines of a YAML file that contains these rules.
 
-    Each rule is given as its entity, its limits and terms, and the text of a comment, which may be empty. A rule that
-    YAML cannot express is written only as a comment, with the reason.
+    Each rule is given as its entity, its limits and terms (such as its expiry), and the text of a comment, which may be
+    empty. A rule that YAML cannot express is written only as a comment, with the reason.
     """
     yield "quotas:"
     count = 0
@@ -119,7 +119,7 @@ def _quoted(text: str) -> str:
 
 
 def _flow(value: object) -> str:
-    """Return one of a rule's terms, such as its schedule, as one line of YAML."""
+    """Return the value of one of a rule's terms, such as its schedule or its expiry, as one line of YAML."""
     if isinstance(value, Mapping):
         parts = (f"{key}: {_limit(key, each) if _is_number(each) else _flow(each)}" for key, each in value.items())
         return "{" + ", ".join(parts) + "}"

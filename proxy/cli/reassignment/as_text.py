@@ -20,7 +20,12 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Holds what the operator asks with ``--throttle`` and ``--by``. A number is None if its option was not given."""
+    """Holds the operator's questions about a reassignment, from the options ``--throttle`` and ``--by``.
+
+    ``--throttle`` asks when the reassignment would end with this throttle, and ``--by`` which throttle would end it by
+    this time. ``throttle`` or ``by_ms`` is None if its option was not given. ``by_ms`` is also None if the time is
+    past.
+    """
 
     throttle: float | None = None  # "when would it end with this throttle?", in bytes per second
     by_ms: float | None = None  # "which throttle ends it within this time from now?"
@@ -28,7 +33,14 @@ class Question:
 
 
 def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines of the report. ``now`` is the local time of the report's last sample."""
+    """Yield the lines of text that describe the progress of a reassignment.
+
+    Args:
+        report: The progress as of the last sample of the cluster's state.
+        now: The local time of this sample.
+        question: What the operator asked with ``--throttle`` and ``--by``. The lines answer these questions.
+        notes: Warnings, which are the last lines.
+    """
     yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
     yield summary(report, now=now)
     yield from _too_low(report)
