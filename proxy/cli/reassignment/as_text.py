@@ -58,15 +58,21 @@ def summary(report: Report, *, now: datetime) -> str:
 
 
 def bar(report: Report) -> str:
-    """Draw a progress bar with the percentage of the bytes that have been copied."""
+    """Draw a progress bar, with the percentage of the reassignment's bytes that have been copied."""
     filled = int(_done(report) * _BAR)
     return f"[{_FILLED * filled}{_EMPTY * (_BAR - filled)}] {_percent(report)}"
 
 
 def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the report as a JSON object, in bytes, bytes per second and milliseconds.
+    """Return the progress of a reassignment as a JSON object, in bytes, bytes per second and milliseconds.
 
-    A null stands for "never", "unknown" or "no limit". ``time_ms`` is the Unix time of the report.
+    A null stands for "never", "unknown" or "no limit".
+
+    Args:
+        report: The progress.
+        time_ms: The Unix time of the report.
+        question: What the operator asked with ``--throttle`` and ``--by``. The object contains the answers.
+        notes: Warnings to include.
     """
     fields: dict[str, Any] = {
         "time_ms": time_ms,
@@ -157,8 +163,8 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
 def _too_low(report: Report) -> Iterator[str]:
     """Yield a line for each reason why the reassignment never ends, such as a throttle that is too low.
 
-    Each line begins with the brokers and paths to which the reason applies. If there are several reasons, a last line
-    says which throttle would be high enough for all of these brokers and paths.
+    Each line begins with the brokers, or the pairs of brokers or racks, to which the reason applies. If there are
+    several reasons, a last line says which throttle would let the reassignment end if all of them had it.
     """
     holders_by_reason: dict[str, list[str]] = {}
     for estimate in report.estimates:
@@ -227,7 +233,7 @@ def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
 
 
 def _done(one: Report | Row) -> float:
-    """Return the fraction of the bytes that has been copied, from 0 to 1."""
+    """Return the fraction of the bytes of a report, or of one of its rows, that has been copied, from 0 to 1."""
     return 1.0 if one.size_bytes == 0 else min(1.0, max(0.0, 1 - one.left_bytes / one.size_bytes))
 
 

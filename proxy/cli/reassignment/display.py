@@ -25,14 +25,22 @@ class Display(ABC):
 
     @abstractmethod
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Show a report, with the answers to the operator's ``question`` and with the warnings in ``notes``."""
+        """Show a report on the progress of the reassignment.
+
+        ``question`` holds what the operator asked with ``--throttle`` and ``--by``, to be answered with the report.
+        ``notes`` contains warnings to show.
+        """
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show the outcome: ``state`` is "none", "done" or "given up", and ``text`` is a sentence about it."""
+        """Show how the reassignment, or the watching of it, ended.
+
+        ``state`` is "none" if there was no reassignment, "done" if all replicas have been copied, and "given up" if the
+        copying of any replica was cancelled. ``text`` is a sentence that says the same.
+        """
         self._out.write(f"{text}\n")
 
     def show_error(self, text: str) -> None:
-        """Show an error that is not final. The program will try again."""
+        """Show an error after which the program will try again."""
         self._errors.write(f"{text}\n")
 
 
@@ -57,7 +65,7 @@ class JsonDisplay(Display):
         self._write(as_json(report, time_ms=_epoch_ms(now), question=question, notes=notes))
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Write the outcome as an object with an empty list of moves."""
+        """Write how the reassignment ended, as a JSON object whose list of replicas that are being copied is empty."""
         self._write({"time_ms": _epoch_ms(now), "state": state, "moves": [], "notes": [text]})
 
     def _write(self, fields: dict[str, object]) -> None:

@@ -9,9 +9,10 @@ from itertools import pairwise
 def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[float]:
     """Return how much a log grew from each sample of its size to the next, in bytes.
 
-    ``steps`` contains the change in size from each sample to the next, and ``durations_ms`` the time between them. A
-    step is None if one of the sizes is unknown, and then its growth is 0. A step is negative if retention has deleted a
-    segment, and then its growth is estimated from the mean growth rate of the other steps.
+    ``steps`` contains the change in size from each sample to the next, and ``durations_ms`` the time between these two
+    samples. If a step is None, because one of the two sizes is unknown, the growth is 0. If a step is negative, because
+    retention has deleted a segment, the growth is estimated from the mean growth rate of the steps that are not
+    negative.
     """
     forward = [(step, ms) for step, ms in zip(steps, durations_ms, strict=True) if step is not None and step >= 0]
     forward_ms = sum(ms for _, ms in forward)
@@ -25,9 +26,12 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
 def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
     """Return the combined growth rate of several logs, in bytes per second.
 
-    ``growths`` contains a result of ``growth`` for each log, and ``times_ms`` the times of the samples. A throttled log
-    grows in bursts, often one a second. The rate is measured from the end of one burst to the end of another, so that
-    it does not depend on when the samples were taken.
+    A throttled log grows in bursts, often one a second. The rate is measured from the end of one burst to the end of
+    another, so that it does not depend on when the samples were taken.
+
+    Args:
+        growths: How much each log grew from each sample to the next, in bytes.
+        times_ms: The times at which the samples were taken.
     """
     steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
     ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]

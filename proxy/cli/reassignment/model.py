@@ -1,4 +1,4 @@
-"""Data classes that describe a reassignment: samples, throttles, estimates and reports.
+"""Data classes that describe a partition reassignment: samples, throttles, estimates and reports.
 
 A *move* is the copying of one partition's replica to a new broker. Sizes are in bytes, rates in bytes per second.
 """
@@ -21,7 +21,7 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Holds the sizes of one move's log at the leader and at the follower, at one moment."""
+    """Holds a partition's log size at its leader and at the broker to which it is being copied, at one moment."""
 
     leader: int  # node id
     leader_bytes: int
@@ -31,14 +31,21 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Holds all moves of a cluster and their sizes at one moment. ``time_ms`` is from a monotonic clock."""
+    """Holds the log sizes of all replicas that are being copied to new brokers, at one moment.
+
+    ``time_ms`` is the time of a monotonic clock. ``moves`` maps each copying of a replica to its log sizes.
+    """
 
     time_ms: int
     moves: Mapping[Move, Sizes]
 
 
 class Side(Enum):
-    """Where a throttle counts the copied bytes: at a leader, at a follower, or on a path between brokers."""
+    """Where a throttle counts the copied bytes.
+
+    A throttle counts at a leader, at a follower, or on a path. A path is the traffic from certain leaders to certain
+    followers, which the proxy's configuration file names by broker or rack.
+    """
 
     LEADER = "leader"
     FOLLOWER = "follower"
