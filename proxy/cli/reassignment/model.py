@@ -53,8 +53,9 @@ class Side(Enum):
 
 
 class Holder(NamedTuple):
-    """The place where a throttle applies: one leader, one follower, or a path between brokers.
+    """The place where a replication throttle counts bytes: at one leader, at one follower, or on a path.
 
+    A path is the traffic from certain leaders to certain followers, which the proxy's configuration file names.
     ``leader`` and ``follower`` are node ids.
     """
 
@@ -73,7 +74,15 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A throttle that is in force, and the moves that share its rate."""
+    """A replication throttle that is in force, and the copying of replicas that it limits.
+
+    Attributes:
+        source: Where the throttle is configured.
+        holder: The broker or the path between brokers at which the throttle applies.
+        rate: The throttle, in bytes per second.
+        moves: The replicas whose copying to a new broker shares the throttle.
+        charges_in_sync: Whether fetches of in-sync followers count too, as with Kafka's lists of throttled replicas.
+    """
 
     source: Source
     holder: Holder
@@ -83,7 +92,7 @@ class Limit:
 
 
 class Verdict(Enum):
-    """The answer to whether a move, or the whole reassignment, will end."""
+    """Whether the copying of a replica to a new broker, or the whole reassignment, will end."""
 
     UNKNOWN = "unknown"  # without a throttle, and not observed for long enough to know a rate
     ENDS = "ends"
@@ -93,7 +102,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Holds the amount of copying that is left at one leader, at one follower or on one path."""
+    """Describes the copying of replicas that is left at one leader, at one follower, or on one path between brokers."""
 
     holder: Holder
     left_bytes: int
@@ -103,23 +112,27 @@ class Load:
 
     @property
     def smallest_rate(self) -> float:
-        """The rate that a throttle must exceed for the copying to end."""
+        """The rate that a throttle of this leader, follower or path must exceed for its copying of replicas to end."""
         return (self.incoming_rate + self.in_sync_rate) / self.effect
 
     def rate_to_end_in(self, duration_ms: float) -> float:
-        """Return the throttle with which the copying takes ``duration_ms``. The duration must be above 0."""
+        """Return the throttle with which copying the remaining data takes ``duration_ms``, which must be above 0."""
         return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
 
     def time_left_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes, in milliseconds, with a throttle of ``rate``, or None if it never ends."""
+        """Return how long, in milliseconds, the copying of the remaining data takes with a throttle of ``rate``.
+
+        Return None if the copying never ends.
+        """
         return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """The outlook for the moves that share one throttle, or for the unthrottled moves to one follower.
+    """Says whether and when the copying of a group of replicas will end.
 
-    For unthrottled moves ``limit`` and ``source`` are None.
+    The group is either all replicas whose copying shares one throttle, or all replicas that are copied to one follower
+    without a throttle. For a group without a throttle, ``limit`` and ``source`` are None.
     """
 
     load: Load
@@ -133,7 +146,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A row of the report, about all moves of one topic to one broker."""
+    """A row of the report on a reassignment, about all replicas of one topic that are being copied to one broker."""
 
     topic: str
     follower: int
@@ -149,7 +162,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """The report on all moves of a cluster, with totals for the whole reassignment."""
+    """The report on all replicas that are being copied to new brokers, with totals for the whole reassignment."""
 
     span_ms: int  # the time over which rates were measured
     rows: tuple[Row, ...]  # by topic, then broker
@@ -164,7 +177,7 @@ class Report:
 
     @property
     def smallest_rate(self) -> float:
-        """The rate that a throttle, set at all brokers, must exceed for the reassignment to end."""
+        """The rate that a throttle, if set at all brokers, must exceed for the reassignment to end."""
         return max((load.smallest_rate for load in self.loads), default=0.0)
 
     def rate_to_end_in(self, duration_ms: float) -> float:
@@ -172,14 +185,17 @@ class Report:
         return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
 
     def time_left_at_ms(self, rate: float) -> float | None:
-        """Return how long the reassignment takes if all brokers have this throttle, or None if it never ends."""
+        """Return how long the reassignment takes, in milliseconds, if all brokers have the throttle ``rate``.
+
+        Return None if the reassignment never ends with this throttle.
+        """
         times = [load.time_left_ms(rate) for load in self.loads]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) else None
 
 
 def time_to_copy_ms(left_bytes: int, net_rate: float) -> float | None:
-    """Return the time it takes to copy ``left_bytes``, or None if the copying never ends.
+    """Return the time it takes to copy ``left_bytes``, in milliseconds, or None if the copying never ends.
 
     ``net_rate`` is the rate of copying minus the rate of new data, in bytes per second.
     """

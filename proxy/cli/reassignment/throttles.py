@@ -1,8 +1,9 @@
-"""Finds the throttles of each move, in the proxy's configuration file and in the dynamic configs of the cluster.
+"""Finds the throttles that apply to each replica that is being copied to a new broker.
 
-If a move has throttles from both sources, both apply. Kafka throttles a move only if the broker has a rate and the
-topic's list of throttled replicas contains the move. If a broker has a rate but the list lacks the move, the report
-warns about it.
+Throttles are in the proxy's configuration file and in the dynamic configs of the cluster. If a replica has throttles
+from both sources, both apply. Kafka throttles the copying of a replica only if the broker has a rate and the topic's
+list of throttled replicas contains the replica. If a broker has a rate but the list lacks the replica, the report warns
+about it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, 
 class BrokerConfigs:
     """Holds one broker's configs that affect replication.
 
-    A rate is in bytes per second, or None if there is no throttle.
+    The throttles ``leader_rate`` and ``follower_rate`` are in bytes per second, or None if there is no throttle.
     """
 
     leader_rate: float | None = None  # leader.replication.throttled.rate
@@ -51,12 +52,15 @@ class ClusterThrottles:
         return self.brokers.get(node_id, _NO_CONFIGS)
 
     def rate(self, side: Side, node_id: int) -> float | None:
-        """Return the throttle of a broker as a leader or as a follower, or None if there is none."""
+        """Return the throttle that a broker has as a leader or as a follower (``side``), or None if it has none."""
         configs = self.configs(node_id)
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return the moves that their topic lists as throttled, at the leader or at the follower (``side``)."""
+        """Return those of ``moves`` whose replica is in its topic's list of throttled replicas.
+
+        Kafka has one such list for leaders and one for followers. ``side`` says which list to use.
+        """
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 
@@ -65,7 +69,7 @@ _SIDES = (Side.LEADER, Side.FOLLOWER)
 
 
 def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[Limit]:
-    """Yield the throttles that Kafka's brokers apply to any of the moves."""
+    """Yield the throttles that Kafka's brokers themselves apply to the copying of any of these replicas."""
     for side in _SIDES:
         for broker, its in _by_broker(side, cluster.listed(side, moves)).items():
             rate = cluster.rate(side, broker)
@@ -80,10 +84,13 @@ def file_limits(
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
 ) -> Iterator[Limit]:
-    """Yield the throttles of the proxy's configuration file that apply to any of the moves.
+    """Yield the throttles of the proxy's configuration file that apply to the copying of any of these replicas.
 
-    ``leaders`` contains the node ids of the brokers behind the proxy, or is None if all brokers count as behind it.
-    ``racks`` contains the rack of each broker.
+    Args:
+        moves: The replicas that are being copied to new brokers, with the sizes of their logs.
+        replication: The throttles of the configuration file.
+        leaders: The node ids of the brokers that other brokers reach through the proxy. None means all brokers.
+        racks: The rack of each broker, keyed by node id.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     for side, rate, lists in (
@@ -105,9 +112,10 @@ def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
 
 
 def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a sentence for each topic and broker where the broker has a throttle that some of the topic's moves escape.
+    """Yield a warning for each broker and topic if the broker's throttle misses some replicas of the topic.
 
-    These moves are missing from the topic's list of throttled replicas.
+    The throttle does not apply to replicas that are missing from the topic's list of throttled replicas. Only replicas
+    that are being copied to new brokers are considered.
     """
     for side in _SIDES:
         free: dict[tuple[str, int], None] = {}
@@ -127,8 +135,13 @@ def split_throttles(
 ) -> Iterator[str]:
     """Yield a warning for each follower that may exceed its throttle because it fetches through several proxies.
 
-    ``leaders`` contains the node ids of the brokers behind this proxy, or is None if they are unknown. ``proxied`` is
-    the number of these brokers.
+    Each proxy applies the throttle separately, so several proxies together let more through.
+
+    Args:
+        moves: The replicas that are being copied to new brokers, with the sizes of their logs.
+        replication: The throttles of this proxy's configuration file.
+        leaders: The node ids of the brokers that other brokers reach through this proxy, or None if they are unknown.
+        proxied: How many brokers other brokers reach through this proxy.
     """
     if replication.follower_rate is None:
         return
