@@ -179,10 +179,7 @@ class BrokerSource:
         return changes
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
-        """Hold a broker's ``answer`` to a client until the changes in ``changed`` are read from a broker.
-
-        ``forwarded_alter.AlterConfirmer`` describes the arguments and the result.
-        """
+        """Hold a broker's ``answer`` to a client until the proxy applies the changes. See ``AlterConfirmer``."""
         ticket = Ticket(answer, NOBODY, owner)
         if len(self._held_answers) >= _MOST_WAITING:
             ticket.answer = answer
@@ -264,9 +261,9 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        """Apply rules that have changed at the brokers.
+        """Apply rules that changed at the brokers.
 
-        If ``on_changes`` fails, the changes are reported to it again after the quotas have been read the next time.
+        If ``on_changes`` fails, the next reading reports the changes to it again.
         """
         hosts = hosts_in(changes)
         named = [change for change in changes if change.entity.ip in hosts]
@@ -281,10 +278,7 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer to a client that changed quotas, if the proxy applies the changed quotas now.
-
-        Answers to changes for one of the host names in ``but_for`` remain held.
-        """
+        """Send each held answer whose changes the proxy applies now, except changes for hosts in ``but_for``."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
@@ -295,10 +289,7 @@ class BrokerSource:
 
     @repeated
     def _give_up(self, ticket: Ticket) -> None:
-        """Send an answer to a client that changed quotas, after the longest time for which an answer may be held.
-
-        Do nothing if the answer was sent already.
-        """
+        """Send an answer that has been held for the longest time allowed, unless the answer was sent already."""
         if self._release(ticket):
             self.unconfirmed += 1
             log.warning(
@@ -355,10 +346,7 @@ class BrokerSource:
         return True
 
     def _ask(self) -> _Reading:
-        """Read the quotas from a broker and compare them with those that were read before.
-
-        Runs in a thread. Only one call may run at a time.
-        """
+        """Read the quotas in a thread, one call at a time, and compare them with those that were read before."""
         is_kept = self._reader is not None
         try:
             reader, quotas = self._read_once()

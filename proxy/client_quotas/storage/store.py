@@ -89,10 +89,11 @@ Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """Raised if a ``TopicWriter`` cannot write to its topic or read from it.
+    """Raised if a ``TopicWriter`` cannot write records to its topic, or cannot read something about the topic.
 
     Attributes:
-        may_be_there: True if the records may be in the topic, or may be appended later.
+        may_be_there: True if the records may be in the topic, or may be appended later. False if they certainly are
+            not.
         is_final: True if another attempt to write the same records would also fail.
     """
 

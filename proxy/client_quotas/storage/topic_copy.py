@@ -20,9 +20,10 @@ _RETRY_S: Final = 5.0
 
 
 class TopicCopy:
-    """Writes the rules of the topic to a database on the disk as they change. Use it on the event loop.
+    """Copies the quota rules of a topic to a database on the local disk as they change. Use it on the event loop.
 
-    No client waits for the disk. Changes that arrive during a write are written together in the next transaction.
+    Changes are written in the background, so no client waits for the disk. Changes that arrive during a write are
+    written together in the next transaction.
     """
 
     def __init__(self, directory: str) -> None:
@@ -35,7 +36,9 @@ class TopicCopy:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Open the copy, and return the rules in it. Rules that cannot be read are left out, with a warning in the log.
+        """Open the local copy of the topic's quota rules, and return the rules in it.
+
+        Rules that cannot be read are left out, with a warning in the log.
 
         Raises:
             OSError: The directory cannot be used, or another process has locked it.

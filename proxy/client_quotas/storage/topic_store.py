@@ -1,7 +1,8 @@
-"""Stores quotas in a topic that several proxies share. Each proxy applies the records in the order of their offsets.
+"""Stores the quotas that clients set in a topic that several proxies share.
 
-Before the quota manager decides on a change, this proxy applies all records that are in the topic. The proxy then
-writes the change as one batch. The client receives its answer once the proxy has read the batch back and applied it.
+Every proxy reads the whole topic and applies its records in the order of their offsets. When a client requests a
+change, the proxy first applies all records that are in the topic. Then it checks the change and writes it to the topic
+as one batch. The client receives its answer once the proxy has read this batch back from the topic and applied it.
 """
 
 import asyncio
@@ -49,17 +50,17 @@ _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
 
 class TopicStore:
-    """A ``QuotaStore`` in a topic. Use it on the event loop.
+    """Stores the quotas that clients set in a Kafka topic (a ``QuotaStore``). Use it on the event loop.
 
     Attributes:
-        name: The servers and the topic, as ``kafka://SERVERS/TOPIC``.
+        name: The bootstrap servers and the topic, as ``kafka://SERVERS/TOPIC``.
         copy: The local copy of the topic's rules, or None if none is kept.
-        state: The rules of the topic, as far as the topic has been read.
+        state: The rules that follow from the records that were read from the topic so far.
         has_read: Whether the topic has been read to its end at least once.
-        is_connected: Whether the topic has been read to its end since the last failure.
-        offset: All records before this offset have been applied.
+        is_connected: Whether the topic has been read to its end since the last failure to read it.
+        offset: The offset up to which records have been applied: the offset of the last of them plus 1.
         failures: How many times reading the topic failed.
-        refused: The number of requests to change quotas that failed, or may have failed.
+        refused: How many requests to change quotas failed, or may have failed.
     """
 
     def __init__(
@@ -90,11 +91,11 @@ class TopicStore:
 
     @property
     def sources(self) -> Mapping[Entity, str]:
-        """The entities whose rules cannot be changed through the proxy, with the place of each such rule."""
+        """The entities whose rules cannot be changed through the proxy, and where each of these rules is defined."""
         return self.state.sources
 
     def detail(self) -> dict[str, object]:
-        """Return the state of the store, for the response to ``/readyz``."""
+        """Return the state of this store of quotas, as a part of the response to ``/readyz``."""
         return {
             "topic": self.name,
             "connected": self.is_connected,
@@ -105,9 +106,10 @@ class TopicStore:
         }
 
     async def open(self) -> None:
-        """Read the topic to its end and apply its rules.
+        """Read the topic to its end and make the proxy apply its rules.
 
-        If the topic cannot be read in time, apply the rules of the local copy.
+        If the topic cannot be read in time, the proxy applies the rules of the local copy, or no stored rules if there
+        is no copy.
         """
         if self.copy is not None:
             self.state.restore(await self.copy.open())
@@ -167,9 +169,9 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, f"No quota was changed: {self.name} is behind; try again")
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Write changes to the topic, and wait until this proxy has read them back and applied them.
+        """Write changes of quotas to the topic, and wait until this proxy has read them back and applied them.
 
-        See ``QuotaStore.keep``.
+        ``QuotaStore.keep`` describes the arguments and the error.
         """
         self._check_connected()
         records = await self._records_of(changes, before)
@@ -207,7 +209,11 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, message)
 
     def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
-        """Raise ``NotKeptError`` if a rule that another program has meanwhile published hides one of the changes."""
+        """Raise ``NotKeptError`` if one of the changes has no effect because of a rule from another program.
+
+        Such a rule takes precedence over those that are set through the proxies. The program may have written it to the
+        topic after the change was checked. The error begins with ``message``.
+        """
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
@@ -304,7 +310,8 @@ class TopicStore:
     async def _apply_changes(self, *, is_logged: bool) -> None:
         """Apply changed rules, unless only part of a record batch has been read.
 
-        The rest of the batch may contain the terms of a limit, without which the limit must not apply.
+        The rest of the batch may contain the terms (expiry, schedule, ramp) of a limit, and the limit must not apply
+        without them. If ``is_logged`` is true, each change is logged.
         """
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)

@@ -1,16 +1,18 @@
-"""Works out the rules from the records of a topic that proxies share, and the records to write for a change of rules.
+"""Works out which quota rules follow from the records of a topic, and which records to write for a change of rules.
 
-This module does no I/O and reads no clock.
+Several proxies share the topic. This module does no I/O and reads no clock.
 
-A setting is a record with the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a
-change as settings, so two proxies may change different keys of an entity at the same time. Another program may publish
-a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, and they cannot be changed.
+A proxy writes a change as settings. A setting is a record with the value of one quota key of an entity
+(``config.quota_record.Setting``), so two proxies may change different keys of an entity at the same time. Another
+program may write the whole rule of an entity as one record. As long as this rule is in the topic, the settings of the
+entity have no effect and cannot be changed.
 
-If the latest value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
-restrict its limits, for example by an expiry. If the terms of an entity have never been understood, its settings do not
-apply and cannot be changed.
+If the latest value of a key is not understood, the previous value remains valid. One of the settings contains the terms
+of an entity (``config.terms``), which restrict its limits, for example by an expiry. If only terms that are not
+understood were read for an entity, its limits do not apply and cannot be changed.
 
-After a failure the topic is read again from its start. The known rules stay in force until the end is reached.
+After a failure the topic is read again from its start. Until the end is reached, the rules that are already known
+apply.
 """
 
 from collections import deque
@@ -51,24 +53,29 @@ _NONE_HOLD: Final = "; none of the limits that were set for this entity apply"
 
 
 class TopicChange(NamedTuple):
-    """The new rule of an entity, and the offset of the record that changed it."""
+    """The change of an entity's rule, and the offset of the record in the topic that caused the change."""
 
     change: Change
     offset: int
 
 
 class StoreTopicState:
-    """Works out the rules of the topic ``name`` from its records, for at most ``most`` entities.
+    """Works out from the records of a topic which quota rule each entity has, and which rules have changed.
 
-    The caller passes the records to ``take``, and gets the rules that they change from ``changes``.
+    The caller passes the records to ``take``, and then calls ``changes``, which returns the changed rules.
+
+    Args:
+        name: The name of the topic, for messages.
+        most: The highest number of entities. Records of further entities are ignored.
 
     Attributes:
-        records: The number of records that were read, for metrics. A record that is read again counts again.
-        not_understood: The number of records that were not understood, for metrics.
-        next_offset: The offset after the last record that was taken. It does not go back while the topic is read again.
-        in_force: The rules of the topic, as ``changes`` has returned them so far.
-        sources: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
-            program has published the rule, or its terms are not understood.
+        records: How many records were read, for metrics. A record that is read again counts again.
+        not_understood: How many records were not understood or were ignored, for metrics.
+        next_offset: The offset after the last record that was passed to ``take``. The offset does not go back while the
+            topic is read again.
+        in_force: The rules of the topic, with the changes that ``changes`` has returned so far.
+        sources: The entities whose rules cannot be changed through the proxy, and where each of these rules is defined.
+            Another program has written the rule, or its terms (such as an expiry) are not understood.
         notices: Messages for the log.
     """
 
@@ -91,9 +98,9 @@ class StoreTopicState:
     # -- input --
 
     def restore(self, rules: Mapping[Entity, StoredRule]) -> None:
-        """Start with ``rules``, which were read from the local copy.
+        """Begin with ``rules``, which were read from the local copy of the topic's rules.
 
-        They stay in force until the topic has been read.
+        These rules apply until the topic has been read to its end.
         """
         for entity, rule in rules.items():
             for setting in _settings(entity, None, rule):
@@ -102,12 +109,15 @@ class StoreTopicState:
             self._touched[entity] = None
 
     def begin(self) -> None:
-        """Prepare to take all records of the topic, beginning with the first."""
+        """Prepare for reading the topic from its first record.
+
+        Call this when the reader begins, for the first time or again.
+        """
         self._next = RecordTable(self._most)
         self._faults.clear()
 
     def take(self, records: Iterable[TopicRecord], *, next_offset: int) -> None:
-        """Take the next records of the topic, in their order. ``next_offset`` is the offset after the last record."""
+        """Process records of the topic, in their order. ``next_offset`` is the offset after the last of them."""
         for one in records:
             self.records += 1
             terms = _terms(one.record)
@@ -123,9 +133,9 @@ class StoreTopicState:
             self.next_offset = next_offset
 
     def end_reached(self, *, next_offset: int) -> None:
-        """Note that the topic has been read to its end. ``next_offset`` is the topic's end offset.
+        """Tell that the topic has been read to its end. ``next_offset`` is the topic's end offset.
 
-        If the topic was read again, the new rules now replace the previous ones.
+        If the topic was read from its start, the rules that were found now replace the rules that applied until now.
         """
         if self._next is None:
             return
@@ -147,24 +157,28 @@ class StoreTopicState:
 
     @property
     def entities(self) -> int:
-        """The number of entities with quotas in the topic."""
+        """The number of entities for which the topic sets quotas or terms (such as an expiry)."""
         return len(self._now)
 
     @property
     def is_read_again(self) -> bool:
-        """Whether the topic is being read again from its start.
+        """Whether the topic is being read from its start.
 
-        Until its end is reached, the known rules stay in force.
+        Until its end is reached, the rules that were known before continue to apply.
         """
         return self._next is not None
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether ``changes`` may return more changed rules."""
+        """Whether there are entities whose rule may have changed, so that ``changes`` must be called again."""
         return bool(self._touched)
 
     def changes(self, most: int | None = None) -> list[TopicChange]:
-        """Return rules that have changed, for at most ``most`` entities per call, or for all if ``most`` is None."""
+        """Return the changed rules that were not returned yet.
+
+        One call checks at most ``most`` entities, or all if ``most`` is None. Call it again while ``is_unsettled`` is
+        true.
+        """
         found = []
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
         # keys were removed before it.
@@ -185,23 +199,23 @@ class StoreTopicState:
         return found
 
     def take_back(self, changes: Iterable[TopicChange]) -> None:
-        """Make ``changes`` return these changes again. Call this if they could not be applied."""
+        """Let ``changes`` return these changes once more. Call this if the proxy failed to apply them."""
         for (entity, _), offset in changes:
             self._touched[entity] = offset
             self._unapplied.add(entity)
 
     def has(self, count: int, *, offset: int) -> bool:
-        """Return whether all of the ``count`` records from ``offset`` on were understood.
+        """Return whether the ``count`` records that begin at ``offset`` were all understood.
 
-        These records must have been passed to ``take`` before.
+        The records must have been passed to ``take`` shortly before.
         """
         return not any(offset <= fault < offset + count for fault in self._faults)
 
     def left_terms(self, entities: Iterable[Entity]) -> Set[Entity]:
-        """Return those of ``entities`` that have terms in the topic (such as an expiry) but no limits.
+        """Return those of ``entities`` that have terms in the topic, such as an expiry, but no limits.
 
-        Such terms remain when one proxy changes the terms of a rule while another proxy removes its limits. They must
-        be removed, because they would apply to a limit that is set later.
+        This happens if one proxy changes the terms of a rule while another proxy removes the limits of the rule. The
+        terms must be removed, because they would apply to a limit that is set later.
         """
         return {entity for entity in entities if self._now.has_only(entity, TERMS)}
 
@@ -253,11 +267,14 @@ class StoreTopicState:
 def settings_of(
     changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity] = ()
 ) -> tuple[Setting, ...]:
-    """Return the records to write for ``changes``, one for each key whose value differs from the rule in ``before``.
+    """Return the records to write to the topic for ``changes``: one for each quota key whose value changes.
 
-    ``before`` contains the rules from which the changes were computed. The rules in force now may contain newer changes
-    of other proxies, which must not be undone. ``left`` contains the entities that ``StoreTopicState.left_terms``
-    returned. The terms of these entities are always written.
+    Args:
+        changes: The new rules of the changed entities.
+        before: The rules from which the changes were computed. Only values that differ from these rules are written,
+            because the topic may already contain newer changes of other proxies, which must not be undone.
+        left: The entities that ``StoreTopicState.left_terms`` returned. Their terms, such as an expiry, are written
+            even if they do not change.
     """
     return tuple(
         setting
@@ -271,9 +288,9 @@ def _entity(record: Rule | Setting) -> Entity:
 
 
 def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
-    """Return the key and the value of a record in a ``RecordTable``.
+    """Return the key and the value under which a ``RecordTable`` keeps a record.
 
-    ``terms`` are the record's decoded terms, if any.
+    ``terms`` is the decoded value if the record sets the terms of an entity, such as an expiry. Otherwise it is None.
     """
     if isinstance(record, Rule):
         return RULE, record.limits
@@ -281,7 +298,10 @@ def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
 
 
 def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
-    """Return the terms that a record sets, None if it sets none, or a fault if the terms are not valid."""
+    """Decode a record that sets the terms of an entity, such as an expiry.
+
+    Return the terms, or a fault if they are not valid. For all other records, return None.
+    """
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -299,7 +319,11 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
 def _settings(
     entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
 ) -> Iterator[Setting]:
-    """Yield the records that turn ``before`` into ``after``. If ``has_left_terms`` is true, always write the terms."""
+    """Yield the records that change an entity's rule from ``before`` to ``after``.
+
+    There is one record for each quota key whose value changes. Another record sets the terms, such as an expiry, if
+    they change or ``has_left_terms`` is true.
+    """
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}

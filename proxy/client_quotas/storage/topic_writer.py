@@ -55,9 +55,10 @@ _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProdu
 
 
 class Writer:
-    """A ``TopicWriter`` that keeps one connection, to the leader of the topic's only partition.
+    """Writes records to a quota topic (a ``TopicWriter``), through a connection to the leader of its only partition.
 
-    ``binds`` contains the addresses that this proxy listens on. The writer refuses to reach the leader through these.
+    ``binds`` contains the addresses that this proxy listens on. If the leader's address leads to one of these, each
+    call fails, because the writer must reach the brokers directly.
     """
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
@@ -74,7 +75,7 @@ class Writer:
         return await self._retry(self._end_offset, _Attempt())
 
     async def append(self, records: Sequence[Record]) -> int:
-        """Write records as one batch, wait until all in-sync replicas have it, and return its first offset."""
+        """Write records as one batch, wait until all in-sync replicas have it, and return the batch's first offset."""
         attempt = _Attempt()
         try:
             return await self._retry(lambda: self._append(records, attempt), attempt)
@@ -167,10 +168,11 @@ class Writer:
 
 
 class _Attempt:
-    """The state of one batch during all attempts to write it.
+    """The state of one call of ``Writer`` during all of its attempts.
 
-    ``is_sent`` is true while a request with the batch has been sent and not answered. ``may_be_there`` is true once
-    such a request has failed in a way that may have appended the batch.
+    Attributes:
+        is_sent: Whether a request with the batch of records has been sent and not answered yet.
+        may_be_there: Whether a request has failed after which the batch may be in the topic, or be appended later.
     """
 
     def __init__(self) -> None:

@@ -11,9 +11,9 @@ _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
 
 
 async def own_bind(address: Address, binds: Collection[Address]) -> Address | None:
-    """Return which of ``binds``, the addresses that this proxy listens on, a connection to ``address`` would reach.
+    """Return the listening address of this proxy that a connection to ``address`` would reach, or None.
 
-    Return None if it would reach none of them. The host name in ``address`` is looked up.
+    ``binds`` contains the addresses that this proxy listens on. The host name in ``address`` is resolved.
     """
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
@@ -26,9 +26,10 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return which of ``binds`` a connection to ``address`` would reach, or None if it would reach none.
+    """Return the listening address of this proxy that a connection to ``address`` would reach, or None.
 
-    ``here`` contains those IP addresses of the host in ``address`` that belong to this machine.
+    ``binds`` contains the addresses that this proxy listens on. ``here`` contains those IP addresses of the host in
+    ``address`` that belong to this machine.
     """
     return next(
         (

@@ -1,8 +1,9 @@
 """Defines the events that a reader of a quota topic reports.
 
-The first event is ``ReadingBegan``. ``RecordsRead`` then reports the records, a portion at a time. ``EndReached`` is
-reported once, when the reader has caught up with the end of the topic. After that, ``RecordsRead`` reports new records.
-``ReadFailed`` may be reported at any time. The reader then begins again with ``ReadingBegan``.
+First comes ``ReadingBegan``. Then ``RecordsRead`` reports the records that are in the topic, some at a time.
+``EndReached`` follows once, when all of them have been reported. After that, ``RecordsRead`` reports new records as
+they arrive. ``ReadFailed`` may be reported at any time. The reader then starts again from the first record, with
+``ReadingBegan``.
 """
 
 from dataclasses import dataclass, field
@@ -17,9 +18,13 @@ class ReadingBegan:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """The next records of the topic. ``TopicRules.take`` explains ``since_ms``.
+    """Reported when records were read from the topic.
 
-    If ``is_whole`` is false, the records end in the middle of a batch.
+    Attributes:
+        records: The records, in the order of their offsets.
+        since_ms: The monotonic time at which the reader sent the last fetch that reached the end of the topic, or None
+            if there was none. New records were written after this time.
+        is_whole: Whether the records end with the last one of a batch. If not, the next event continues the batch.
     """
 
     records: tuple[TopicRecord, ...]
@@ -39,8 +44,8 @@ class EndReached:
 class ReadFailed:
     """Reported when the topic cannot be read. The reader will try again.
 
-    If ``is_own_fault`` is true, trying again is in vain until the configuration changes: the leader's address leads to
-    this proxy itself.
+    If ``is_own_fault`` is true, the leader's address leads to this proxy itself. Further attempts then fail, too, until
+    the configuration is corrected.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""Passes the events of a topic reader from the reader's thread to the event loop, one at a time."""
+"""Passes the events of a topic reader, such as the records it has read, from its thread to the event loop."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -31,9 +31,10 @@ class ReaderThread(Protocol):
 
 
 def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
-    """Return a function that creates a reader of ``topic``.
+    """Return a function that creates a thread for reading ``topic``.
 
-    The function takes an event handler, which the reader calls with each event.
+    The function's argument is an event handler. The thread awaits this handler for each event, such as records that
+    were read.
     """
     # Imported only when needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
@@ -43,10 +44,10 @@ def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandl
 
 
 class ReaderBridge:
-    """Runs ``handle`` on the event loop for each event of a topic reader.
+    """Runs ``handle`` on the event loop for each event of a topic reader, such as records that were read.
 
-    The reader's thread waits until the event is handled. An exception from ``handle`` is raised in the reader, which
-    then reads the topic again from its start.
+    The reader, which has its own thread, waits until ``handle`` returns. If ``handle`` raises an exception, the reader
+    reads the topic again from its start.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class ReaderBridge:
         await asyncio.to_thread(self._reader.join, _STOP_S)
 
     async def _hand_over(self, event: ReaderEvent) -> None:
-        """Run the handler for an event on the event loop, and wait until it has finished.
+        """Run ``handle`` for an event on the event loop, and wait until it has finished.
 
         Runs in the reader's thread.
         """

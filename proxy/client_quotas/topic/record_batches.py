@@ -26,11 +26,11 @@ _GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 
 
 class RecordBatches:
-    """Decodes the batches in the response to a fetch that began at ``offset``.
+    """Decodes the record batches in the response to a fetch that began at ``offset``.
 
     Attributes:
-        next_offset: All records before this offset have been yielded.
-        is_within: Whether more records follow in the batch of the last yielded record.
+        next_offset: The offset from which to fetch next, once ``records`` has ended.
+        is_within: Whether the batch of the record that was yielded last contains more records.
     """
 
     def __init__(self, data: bytes, offset: int) -> None:
@@ -92,7 +92,7 @@ def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 
 
 
 def _refusal(data: bytes) -> str | None:
-    """Return the reason if a batch is refused because of its compression, or None if the batch is accepted."""
+    """Return why the proxy does not decode a record batch because of its compression, or None if it does decode it."""
     is_old = data[_MAGIC_AT] < 2
     codec = data[_OLD_ATTRIBUTES_AT if is_old else _ATTRIBUTES_AT] & _CODEC
     if codec == _NONE:

@@ -1,7 +1,8 @@
-"""Keeps the latest valid record for each entity and quota key of a topic. No I/O, no clock.
+"""Keeps the latest valid record for each entity and quota key of a quota topic. No I/O, no clock.
 
-A publisher writes the whole rule of an entity in one record. Proxies write settings: records with the value of a single
-quota key. If an entity has both a rule and settings, only the rule applies.
+A program that publishes quotas writes the whole rule of an entity in one record. Proxies write settings, which are
+records with the value of a single quota key of an entity. If an entity has both a rule and settings, only the rule
+applies.
 """
 
 from collections import deque
@@ -21,7 +22,7 @@ E = TypeVar("E")
 
 
 class TopicRecord(NamedTuple):
-    """A decoded record of the topic, or the reason why it could not be decoded."""
+    """One record of a quota topic. ``record`` is its decoded content, or the reason why it could not be decoded."""
 
     offset: int
     timestamp_ms: int  # Unix time
@@ -50,10 +51,16 @@ class Notices:
         self._waiting.append(Notice(is_warning, text))
 
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
-        """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
+        """Append a message about a fault, unless there was already a message about the same fault.
 
-        ``named`` is the set of faults for which messages were appended, at most ``MOST_NAMED``. The message that fills
-        the set says what happens to other faults: ``others`` completes the sentence "others are … from now on".
+        After messages about ``MOST_NAMED`` different faults, no further messages are appended.
+
+        Args:
+            named: The faults for which messages were appended. This method updates the set.
+            about: The fault, by which equal faults are recognized.
+            text: The message.
+            others: What happens to faults without a message. Completes the words "others are … from now on", which are
+                added to the last message.
         """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
@@ -62,13 +69,15 @@ class Notices:
 
 
 class EntityLimits(NamedTuple):
-    """The limits that the topic sets for an entity.
+    """The limits that a quota topic sets for an entity.
 
     Attributes:
         limits: The limits by quota key.
         offset: The offset of the latest record that contributed to the limits.
-        terms: The conditions of the limits, such as an expiry, or None. ``UNKNOWN_TERMS`` if they were not understood.
-        is_published: Whether a publisher wrote the limits as a rule. If not, proxies wrote them as settings.
+        terms: The terms of the limits, such as an expiry, or None if they have none. ``UNKNOWN_TERMS`` if the terms
+            were not understood.
+        is_published: True if another program wrote the limits as one rule. False if proxies wrote them as one record
+            for each quota key.
     """
 
     limits: Mapping[str, float]
@@ -78,9 +87,9 @@ class EntityLimits(NamedTuple):
 
 
 class TableValue(NamedTuple):
-    """The value of one key in a ``RecordTable``: the limits of a rule, or the value of a setting.
+    """The value of a quota key of an entity, and the ``offset`` of the record that set it.
 
-    ``offset`` is the offset of the record.
+    If a record sets the whole rule of an entity, the value contains the limits of the rule.
     """
 
     value: object
@@ -88,7 +97,10 @@ class TableValue(NamedTuple):
 
 
 class RecordTable(Generic[E]):
-    """Contains the latest value of each quota key of each entity, for at most ``most`` entities."""
+    """Contains the latest value of each quota key of each entity, as read from a quota topic.
+
+    The table holds at most ``most`` entities.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -102,7 +114,11 @@ class RecordTable(Generic[E]):
         return iter(self._entities)
 
     def put(self, entity: E, key: str, value: object, offset: int) -> bool:
-        """Set the value of a key, or delete the key if the value is empty. Return False if the table is full."""
+        """Set the value of an entity's quota key, or delete the key if ``value`` is empty.
+
+        Return True if this was done, and False if the entity is new and the table already holds as many entities as it
+        may.
+        """
         values = self._entities.get(entity)
         if not value:
             if values is not None and values.pop(key, None) is not None and not values:
@@ -116,10 +132,10 @@ class RecordTable(Generic[E]):
         return True
 
     def mark_unknown_terms(self, entity: E, offset: int) -> bool:
-        """Note that the terms of an entity were not understood. Return True if the entity's settings must not apply.
+        """Note that an entity's latest terms (expiry, schedule, ramp) could not be decoded.
 
-        The settings must not apply if the entity has no earlier terms, because the new terms may forbid enforcement.
-        Earlier terms stay in force.
+        If earlier terms of the entity are known, they remain valid, and the result is False. Otherwise the result is
+        True: the entity's limits must not apply, because the new terms may say so.
         """
         terms = self.value(entity, TERMS)
         if terms is None:
@@ -127,15 +143,19 @@ class RecordTable(Generic[E]):
         return terms is None or terms.value is UNKNOWN_TERMS
 
     def value(self, entity: E, key: str) -> TableValue | None:
-        """Return the value of a key of an entity, or None if the key has no value."""
+        """Return the value of an entity's quota key and the offset of its record, or None if the key has no value."""
         return self._entities.get(entity, {}).get(key)
 
     def has_only(self, entity: E, key: str) -> bool:
-        """Return whether an entity has this key and no other."""
+        """Return whether ``key`` is the only quota key of an entity that has a value."""
         return self._entities.get(entity, {}).keys() == {key}
 
     def limits(self, entity: E) -> EntityLimits | None:
-        """Return the limits of an entity, or None if it has none."""
+        """Return the limits that apply to an entity, or None if it has none.
+
+        If the topic contains a whole rule for the entity, the limits are those of the rule. Otherwise they are the
+        values of the single quota keys.
+        """
         values = self._entities.get(entity)
         if values is None:
             return None
@@ -151,22 +171,23 @@ class RecordTable(Generic[E]):
     # -- for the new table while the topic is read again; ``before`` is the table of the previous reading
 
     def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Note that the topic has deleted a key.
+        """Note that the topic deletes a quota key that had a value when the topic was read before (in ``before``).
 
-        ``carry_over`` then does not restore the key's value from ``before``.
+        ``carry_over`` then does not copy this value.
         """
         if before.value(entity, key) is not None:
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Copy the value of a key from ``before``, the previous table. Call this for a record that was not understood.
+        """Copy the value of a quota key from ``before``, the table from reading the topic earlier.
 
-        Nothing is copied if the topic has deleted the key, or if this table has a value for it.
+        Call this if the new record with the key cannot be decoded, so that the old value remains valid. Nothing is
+        copied if the topic has deleted the key in the meantime, or if this table has a value for it.
         """
         last = before.value(entity, key)
         if last is not None and (entity, key) not in self._deleted and self.value(entity, key) is None:
             self.put(entity, key, last.value, last.offset)
 
     def forget_deletions(self) -> None:
-        """Forget which keys were deleted. Call this once the end of the topic is reached."""
+        """Discard what ``remember_deletion`` has noted. Call this once the topic has been read to its end."""
         self._deleted.clear()

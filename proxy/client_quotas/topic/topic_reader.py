@@ -62,9 +62,11 @@ _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """A ``ReaderThread`` that awaits ``report`` with each event.
+    """Reads a quota topic in a thread of its own (a ``ReaderThread``), and awaits ``report`` with each event.
 
-    ``binds`` contains the addresses that this proxy listens on. The reader refuses to reach the leader through these.
+    The events are those of ``reader_events``, such as records that were read. ``binds`` contains the addresses that
+    this proxy listens on. If the address of the topic's leader leads to one of these, reading fails, because the reader
+    must reach the brokers directly.
     """
 
     def __init__(
@@ -160,7 +162,7 @@ class TopicReader:
         raise ended
 
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
-        """Fetch records from ``offset`` on, report them, and return the offset for the next fetch."""
+        """Fetch records from ``offset`` on and report them as events. Return the offset for the next fetch."""
         sent_ms = monotonic_ns() // 1_000_000
         request = FetchRequest(
             _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]

@@ -69,12 +69,13 @@ async def watch_leader(
 ) -> NoReturn:
     """Check every ``every_s`` seconds whether ``leader`` is still the leader of the topic, and raise an error if not.
 
-    If one broker reports a change, all brokers are asked. The change is believed if most of the brokers that answer
-    report it, because a single broker may be cut off from the others.
+    Each time, one broker is asked. If it reports a change, all brokers are asked, because a single broker may be cut
+    off from the others. The error is raised if more brokers report a change than report no change.
 
     Raises:
         LeaderMovedError: The topic has another leader.
-        NoTopicError, OwnAddressError: The topic or its leader can no longer be used (see ``leader_of``).
+        NoTopicError: The topic has several partitions.
+        OwnAddressError: The address of the leader leads to this proxy.
     """
 
     async def ask(node: int) -> Exception | bool:

@@ -1,20 +1,23 @@
-"""Works out which rules of a quota topic are in force at this proxy. No I/O, no clock.
+"""Works out which rules of a quota topic apply at this proxy. No I/O, no clock.
 
-* A rule of the configuration file hides the topic's rule of the same entity.
-* A setting is the value of one quota key, written by another proxy. It applies only if its entity has no rule in the
-  topic.
-* Settings of IP addresses, and of entities with terms, are ignored here. They apply only at proxies that have the topic
-  as their store.
-* A share is the part of an entity's quota that the publisher gives to this proxy. During a lease, the limits of the
-  share replace those of the entity's rule that have the same quota keys.
-* A news record renews the lease for ``lease_ms``. The publisher's clock may be wrong, so the lease is counted from the
-  time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the lease ends a little
-  early and never late. Before the first such fetch, the record's timestamp is used.
-* After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached.
-* If the latest value of a rule is not understood, the rule keeps its old value. A share is dropped in that case,
-  because the publisher may have given it to other proxies.
+The topic contains these kinds of records (``config.quota_record``):
 
-Changes are returned in portions. A topic may change ten thousand rules at once, and clients must not wait for that.
+* A rule contains all limits of an entity. It has no effect if the configuration file has a rule for the same entity.
+* A setting contains the value of one quota key. Proxies that store quotas in the topic write settings. A setting
+  applies only if its entity has no rule in the topic. Settings of IP addresses, and of entities with terms (such as an
+  expiry), apply only at the proxies that store quotas in the topic, and are ignored here.
+* A share is the part of an entity's quota that this proxy may use. Another program, the publisher, divides a quota
+  among the proxies. During a lease, the limits of a share replace the limits of the entity's rule for the same quota
+  keys.
+* A news record renews the lease of all shares for ``lease_ms``. The publisher's clock may be wrong, so the lease is
+  counted from the time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the
+  lease ends a little early and never late. Before the first such fetch, the record's timestamp is used.
+
+After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached. If
+the latest value of a rule is not understood, the rule keeps its old value. A share is dropped in that case, because the
+publisher may have given it to other proxies.
+
+A topic may change ten thousand rules at once. Changes are returned some at a time, so that clients need not wait long.
 """
 
 from collections.abc import Iterable, Mapping
@@ -49,7 +52,7 @@ _Shares = dict[Entity, EntityLimits]
 
 
 class _Contents:
-    """The rules, shares and news of the topic, as far as the topic has been read."""
+    """What has been read from a quota topic so far: the rules, this proxy's shares, and the last news record."""
 
     __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
 
@@ -62,22 +65,22 @@ class _Contents:
 
 
 class TopicRules:
-    """Works out which rules of a topic this proxy applies.
+    """Works out which quota rules of a topic this proxy applies, and which of them have changed.
 
-    The caller passes the records of the topic to ``take``, and gets the rules that they change from ``changes``.
+    The caller passes the records of the topic to ``take``, and then calls ``changes``, which returns the changed rules.
 
     Args:
-        proxy: The name by which records of shares refer to this proxy.
+        proxy: The name of this proxy. A record that gives a proxy a share of a quota contains the proxy's name.
         topic: The name of the topic.
-        file_rules: The rules of the configuration file.
-        most: The highest number of entities with rules, and of entities with shares.
+        file_rules: The rules of the configuration file, which take precedence over those of the topic.
+        most: The highest number of entities with rules, and of entities with shares. Others are ignored.
 
     Attributes:
-        records: The number of records that were read, for metrics. A record that is read again counts again.
-        not_understood: The number of records that were not understood, for metrics.
-        has_lease: Whether the shares of this proxy are in force.
-        lease_ends: How often the shares expired because no news record renewed them.
-        in_force: The rules of the topic that are in force, by entity.
+        records: How many records were read, for metrics. A record that is read again counts again.
+        not_understood: How many records were not understood or were ignored, for metrics.
+        has_lease: Whether this proxy applies the shares of quotas that the topic gives it.
+        lease_ends: How often these shares expired because no news record of the topic renewed them.
+        in_force: The rules of the topic that this proxy applies, by entity.
         notices: Messages for the log.
     """
 
@@ -105,17 +108,24 @@ class TopicRules:
     # -- input --
 
     def begin(self) -> None:
-        """Prepare to take all records of the topic, beginning with the first."""
+        """Prepare for reading the topic from its first record.
+
+        Call this when the reader begins, for the first time or again.
+        """
         # The first time there are no earlier rules that have to stay in force until the end is reached.
         self._next = _Contents(self._most) if self._has_begun else None
         self._has_begun = True
 
     def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
-        """Take the next records of the topic, in their order.
+        """Process records of the topic, in their order.
 
-        ``since_ms`` is the time at which the last fetch that reached the end of the topic was sent, or None if there
-        was none. Records that are new to this proxy were written after that time. Both ``since_ms`` and ``now_ms`` are
-        times of one monotonic clock. ``wall_ms`` is the Unix time in milliseconds.
+        Args:
+            records: The records.
+            since_ms: The time at which the reader sent the last fetch that reached the end of the topic, or None if
+                there was none. Records that were not read before were written after this time. Uses the same monotonic
+                clock as ``now_ms``.
+            now_ms: The current time on a monotonic clock.
+            wall_ms: The current Unix time in milliseconds.
         """
         contents = self._next or self._now
         for one in records:
@@ -136,9 +146,9 @@ class TopicRules:
         self.advance(now_ms=now_ms)
 
     def end_reached(self, *, now_ms: int) -> None:
-        """Note that the topic has been read to its end.
+        """Tell that the topic has been read to its end.
 
-        If it was read again, the new rules now replace the previous ones.
+        If the topic was read again after a failure, the rules that were found now replace the previous rules.
         """
         if self._next is not None:
             before, self._now, self._next = self._now, self._next, None
@@ -150,13 +160,19 @@ class TopicRules:
         self.advance(now_ms=now_ms)
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
-        """Replace the rules of the configuration file. They hide the topic's rules of the same entities."""
+        """Set the rules of the configuration file.
+
+        They take precedence over rules of the topic for the same entities.
+        """
         before, self._file = self._file, _by_entity(rules)
         self._touched.update(dict.fromkeys(before.keys() ^ self._file.keys()))
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:
-        """Start or stop applying the shares of this proxy. They apply if their lease lasts beyond ``now_ms``."""
+        """Start or stop applying this proxy's shares of quotas. They apply until the time at which their lease ends.
+
+        ``now_ms`` is the current time on a monotonic clock.
+        """
         until_ms = self._now.lease_until_ms
         has_lease = until_ms is not None and now_ms < until_ms
         if has_lease == self.has_lease:
@@ -175,9 +191,9 @@ class TopicRules:
 
     @property
     def next_ms(self) -> int | None:
-        """The time at which the lease of the shares ends and ``advance`` must be called.
+        """The monotonic time at which the lease of this proxy's shares of quotas ends. Call ``advance`` then.
 
-        None if no shares are in force.
+        None if no shares apply.
         """
         return self._now.lease_until_ms if self.has_lease else None
 
