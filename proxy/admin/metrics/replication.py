@@ -72,7 +72,7 @@ def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
     """Yield two metrics about partitions whose replication is throttled.
 
     The first is the lag of each follower: the sum, over these partitions, of the offsets by which the follower lags.
-    The second is the rate at which producers write to each of these partitions.
+    The second is the rate at which each of these partitions is written to.
     """
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}

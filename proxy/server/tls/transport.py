@@ -129,9 +129,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def eof_received(self) -> bool:
         """Return True, which keeps the connection open, only if the peer has sent ``close_notify``.
 
-        Otherwise return False.
-
-        Without ``close_notify``, an attacker may have cut the stream.
+        Otherwise return False, which closes the connection, because an attacker may have cut the stream.
         """
         if not self.is_up:
             self._end_with(self._hung_up())
