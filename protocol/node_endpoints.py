@@ -95,10 +95,7 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
-    """Whether an incomplete Fetch response has a single partition, whose records extend almost to the end of the frame.
-
-    Such a response has no bytes left for node_endpoints, which are the addresses of new leaders (KIP-951).
-    """
+    """Whether an incomplete Fetch response has one partition only, and records up to the end, so no node_endpoints."""
     if len(data) < position + _FETCH_FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
@@ -138,10 +135,7 @@ def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddre
 
 
 def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | None:
-    """Return the node_endpoints (addresses of new leaders, KIP-951) of a response, or None if it has none.
-
-    ``frame`` must be a whole frame.
-    """
+    """Return the node_endpoints (KIP-951) of ``frame``, a whole response, or None if it has none."""
     parser = _ResponseParser(api_key, api_version)
     parser.parse(frame)
     if not parser.is_done or parser.at != len(frame):
@@ -154,7 +148,7 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 class EndpointHider:
     """Hides the node_endpoints (addresses of new leaders, KIP-951) of a response that is forwarded in pieces.
 
-    Clients then skip them as an unknown tag. The length of the response does not change.
+    The length of the response does not change. Clients skip the hidden part as an unknown tag.
     """
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
@@ -166,9 +160,9 @@ class EndpointHider:
         self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes that have arrived of the response, and return the bytes to forward to the client now.
+        """Take the next bytes of the response, beginning with its size field.
 
-        The first bytes must be the size field of the frame.
+        Return the bytes to forward to the client now.
         """
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
@@ -273,10 +267,7 @@ class _ResponseParser:
                     self._parse_other(data, self.at)
 
     def _parse_other(self, data: bytes, at: int) -> None:
-        """Parse a part of the response that is not a partition.
-
-        The part is the front of the response, the beginning or the end of a topic, or the end of the response.
-        """
+        """Parse the front of the response, the beginning or the end of a topic, or the end of the response."""
         if self._stage == _TOPIC:
             at = skip(data, at, 16) if self._has_topic_ids else skip_compact_string(data, at)
             count, at = read_uvarint(data, at)

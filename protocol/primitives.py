@@ -110,7 +110,7 @@ def read_string(data: Buffer, offset: int, *, is_compact: bool) -> tuple[bytes, 
 
 
 def write_string(value: bytes, *, is_compact: bool) -> bytes:
-    """Encode a string that is not null."""
+    """Encode a string, which must not be null, from its UTF-8 bytes."""
     return (write_uvarint(len(value) + 1) if is_compact else _LENGTH.pack(len(value))) + value
 
 

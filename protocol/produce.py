@@ -42,9 +42,10 @@ _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks`` from a request whose body begins at ``offset``, or return None if more bytes are needed.
+    """Read ``acks`` from a Produce request, or return None if more bytes are needed.
 
-    ``end`` is the end of the frame, if it is known.
+    The body of the request begins at ``offset``. ``end`` is the offset of the end of the frame, if it is known. Raises
+    FrameTooSmall if the frame ends before ``acks``.
     """
     # Nearly all producers have no transactional_id. In that case its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
@@ -65,7 +66,10 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return the offset after ``acks``, or None if the request has a transactional_id. ``acks`` must have arrived."""
+    """Return the offset after the field ``acks`` in a Produce request, or None if the request has a transactional_id.
+
+    The body of the request begins at ``offset``. It must have arrived at least up to the end of ``acks``.
+    """
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
     if api_version >= _FIRST_TRANSACTIONAL:
@@ -89,7 +93,7 @@ def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> in
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole response, or None for v0, which lacks the field."""
+    """Return the offset of ``throttle_time_ms`` in a whole Produce response, or None for v0, which lacks the field."""
     if api_version < 1:
         return None
     if api_version >= _FIRST_FLEXIBLE:

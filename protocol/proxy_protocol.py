@@ -49,7 +49,7 @@ _ADDRESS_BYTES: Final = {1: 4, 2: 16}
 class ProxyHeader(NamedTuple):
     """A parsed header of the PROXY protocol, of ``size_bytes`` bytes.
 
-    ``source`` is the client's address and port, or None if the header has no internet address (LOCAL, UNKNOWN). An
+    ``source`` is the client's address and port. It is None if the header has no internet address (LOCAL, UNKNOWN). An
     IPv4-mapped IPv6 address becomes an IPv4 address.
     """
 
@@ -58,7 +58,10 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the header, or return None if more bytes are needed. Raises MalformedProxyHeader if it is malformed."""
+    """Read the PROXY protocol header with which ``data`` begins, or return None if more bytes are needed.
+
+    Raises MalformedProxyHeader if the bytes are not such a header.
+    """
     if data.startswith(_LINE_START[: len(data)]):
         return _read_line(data)
     if data.startswith(_SIGNATURE[: len(data)]):

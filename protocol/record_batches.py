@@ -19,7 +19,10 @@ _SHORTEST_BYTES: Final = 4 + 1 + 1 + 4 + 4
 
 
 def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
-    """Return the end of the last whole batch, or ``begin`` if even the first is incomplete or malformed."""
+    """Return the offset after the last whole record batch in the data from ``begin`` to ``end``.
+
+    Returns ``begin`` if even the first batch is incomplete or malformed.
+    """
     length_of = _LENGTH
     last = end - _FRONT_BYTES - _SHORTEST_BYTES
     at = begin
@@ -33,7 +36,7 @@ def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
 
 
 def first_batch_size(data: Buffer, begin: int, end: int) -> int:
-    """Return the size of the batch at ``begin``, which may extend beyond ``end``.
+    """Return the size of the record batch at ``begin``. The batch may extend beyond ``end``, where the data ends.
 
     The size is 0 if the length field of the batch is incomplete or impossible.
     """

@@ -67,13 +67,13 @@ class AuthenticateResponse(NamedTuple):
 
 
 def check_login_size(size_bytes: int) -> None:
-    """Raise LoginTooLarge if a login frame is longer than ``MAX_LOGIN_BYTES``."""
+    """Raise LoginTooLarge if the size of a SASL login frame is above ``MAX_LOGIN_BYTES``."""
     if size_bytes > MAX_LOGIN_BYTES:
         raise LoginTooLarge(f"a login frame has {size_bytes} bytes, above the limit of {MAX_LOGIN_BYTES}")
 
 
 def read_token_size(data: bytes, offset: int) -> int | None:
-    """Return the length of a raw token, or None if more bytes are needed.
+    """Return the length of the raw SASL token at ``offset``, or None if more bytes are needed.
 
     Raises LoginTooLarge if the length is below 0 or above ``MAX_LOGIN_BYTES``.
     """
@@ -85,10 +85,10 @@ def read_token_size(data: bytes, offset: int) -> int | None:
 
 
 def is_request(data: bytes, offset: int) -> bool | None:
-    """Return whether a Kafka request begins at ``offset``, or None if more bytes are needed.
+    """Return True if a Kafka request begins at ``offset``, and False if a raw GSSAPI token begins at it.
 
-    Otherwise a raw GSSAPI token begins there. The api_key of a request begins with a zero byte. A GSSAPI token is
-    empty, or begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
+    Returns None if more bytes are needed. The api_key of a request begins with a zero byte. A GSSAPI token is empty, or
+    begins with 0x60 (RFC 2743), 0x05 or another non-zero byte (RFC 4121).
     """
     if offset + _SIZE_BYTES > len(data):
         return None
@@ -104,7 +104,7 @@ def is_handshake(data: bytes, offset: int) -> bool | None:
 
 
 def read_handshake(body: Buffer) -> str:
-    """Return the mechanism in a SaslHandshake request, or "" if it is not UTF-8."""
+    """Return the name of the mechanism in a SaslHandshake request, or "" if the name is not UTF-8."""
     mechanism, _ = read_string(body, 0, is_compact=False)
     return _text(mechanism) or ""
 
@@ -115,13 +115,18 @@ def read_handshake_error(body: Buffer) -> int:
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Whether the error code of a SASL response has arrived. Also True for a whole response that lacks one."""
+    """Return True if the error code of the SASL response at ``position`` has arrived, and False if it may still arrive.
+
+    A response that has arrived as a whole but is too short for an error code also gives True.
+    """
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``. Call this only after ``has_error_code`` is True.
+    """Whether the SASL response at ``position`` has the error ``ILLEGAL_SASL_STATE``.
+
+    Call this only after ``has_error_code`` has returned True for the response.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -136,7 +141,7 @@ def read_authenticate(body: Buffer, api_version: int) -> bytes:
 
 
 def read_authenticate_response(body: Buffer, api_version: int) -> AuthenticateResponse:
-    """Read the body of a SaslAuthenticate response, which begins after the correlation_id."""
+    """Read a SaslAuthenticate response. ``body`` contains the bytes that follow the correlation_id."""
     reader = _authenticate_reader(body, api_version)
     reader.skip_tags()
     error_code = reader.int16()
@@ -156,7 +161,8 @@ def _authenticate_reader(body: Buffer, api_version: int) -> FieldReader:
 def plain_user(token: bytes) -> str | None:
     r"""Return the user name in a PLAIN token, ``authzid \0 authcid \0 passwd`` (RFC 4616).
 
-    Unlike RFC 4616, Kafka accepts an authzid only if it is empty or equal to the authcid.
+    The user name is the authcid. Returns None if the token is malformed, or has an authzid that is neither empty nor
+    equal to the authcid. RFC 4616 allows other authzids, but Kafka refuses them.
     """
     parts = token.split(b"\0", 3)
     if len(parts) != 3:
@@ -168,8 +174,8 @@ def plain_user(token: bytes) -> str | None:
 def scram_user(token: bytes) -> str | None:
     """Return the user name in SCRAM's client-first-message, ``n,,n=user,r=nonce`` (RFC 5802).
 
-    Returns None if the message has the extension ``tokenauth=true``, which means that the client logs in with a
-    delegation token. Only the broker knows the owner of the token.
+    Returns None if the message is malformed, or has the extension ``tokenauth=true``, which means that the client logs
+    in with a delegation token. Only the broker knows the owner of that token.
     """
     fields = (_text(token) or "").split(",", 5)
     if len(fields) > 2 and fields[2].startswith("m="):
@@ -194,9 +200,9 @@ def is_scram_failure(token: bytes) -> bool:
 def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
     r"""Return the user of an OAUTHBEARER token, ``n,,\1auth=Bearer TOKEN\1\1`` (RFC 7628).
 
-    TOKEN is a JSON web token (RFC 7519), whose ``claim`` contains the user's name (Kafka's
+    TOKEN is a JSON web token (RFC 7519). Its claim with the name ``claim`` contains the user's name (Kafka's
     ``sasl.oauthbearer.sub.claim.name``). The broker checks the signature, so this function does not. Returns None if
-    the web token is opaque or encrypted.
+    the token is malformed, or if TOKEN is opaque or encrypted.
     """
     text = _text(token) or ""
     gs2 = text.partition(_SEPARATOR)[0].split(",", 3)
@@ -210,7 +216,10 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim from the payload of a JSON web token, or None if the claim is missing or not a string."""
+    """Return a claim from the payload of a JSON web token, or None if the claim is missing or not a string.
+
+    ``payload`` is the payload in base64url, as it is in the token.
+    """
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):
@@ -221,12 +230,18 @@ def _claim(payload: str, claim: str) -> str | None:
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the last value of ``key`` in key=value pairs that ``between`` separates, or "" if there is none."""
+    """Return the last value of ``key`` in text that consists of key=value pairs, or "" if the key is missing.
+
+    ``between`` is the character that separates the pairs.
+    """
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
-    """Return ``user``, or None if ``authzid`` (``a=NAME`` or empty) names another user."""
+    """Return ``user`` if the authorization identity of a SASL token is empty or names the same user, otherwise None.
+
+    ``authzid`` is this identity in the form ``a=NAME``, or "".
+    """
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")
@@ -234,7 +249,10 @@ def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
 
 
 def _unescaped(name: str) -> str | None:
-    """Decode ``=2C`` (comma) and ``=3D`` (equals sign) in a saslname (RFC 5802). Returns None if it is malformed."""
+    """Decode ``=2C`` (comma) and ``=3D`` (equals sign) in a user name of SCRAM (RFC 5802, ``saslname``).
+
+    Returns None if the name is malformed.
+    """
     return name.replace("=2C", ",").replace("=3D", "=") if _SASLNAME.fullmatch(name) else None
 
 

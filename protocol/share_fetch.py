@@ -29,9 +29,10 @@ _FIRST_MAX_RECORDS: Final = 1
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read the limits of the request whose body begins at ``body``, or return None if more bytes are needed.
+    """Read the fields of a ShareFetch request that limit its response. Returns None if more bytes are needed.
 
-    ``end`` is the end of the frame, if it is known.
+    The body of the request begins at ``body``. ``end`` is the offset of the end of the frame, if it is known. Raises
+    FrameTooSmall if the frame ends before these fields do.
     """
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + 4  # share_session_epoch
@@ -49,10 +50,11 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, bytes]:
-    """Return the edit of a request (begin, end, new bytes) that sets all of its limits to zero.
+    """Return an edit of a ShareFetch request that sets all of the request's limits to zero.
 
-    The broker then responds at once and without records, and still handles the rest of the request. In v0, which lacks
-    ``max_records``, the response may still have one batch.
+    The edit says that the bytes from one offset to another are replaced by new bytes. With zero limits, the broker
+    responds at once and without records, and still handles the rest of the request. In v0, which lacks ``max_records``,
+    the response may still have one batch.
 
     Source: ``SharePartitionManager.processShareFetch``, ``SharePartition.acquire`` in Apache Kafka.
     """
@@ -62,10 +64,11 @@ def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, by
 
 
 def charged_bytes(size_bytes: int) -> int:
-    """Return how many bytes to charge for a response: those of its size field and its body.
+    """Return how many bytes of a ShareFetch response count towards the consumer's quota: its size field and its body.
 
-    ``size_bytes`` is the value of the size field. Kafka charges neither the node_endpoints nor the partitions that only
-    confirm acknowledgements (some 40 bytes each). The proxy does, because it charges before they arrive.
+    ``size_bytes`` is the value of the size field. Kafka counts neither the node_endpoints nor the partitions that only
+    confirm acknowledgements (some 40 bytes each). The proxy counts both, because it counts a response before it has
+    arrived completely.
 
     Source: ``ShareFetchResponse.sizeOf`` in Apache Kafka.
     """

@@ -1,8 +1,8 @@
 """Finds ``throttle_time_ms`` in responses, and raises it to the time for which the proxy throttles the client.
 
-In most APIs it is the first field of the response's body, from version ``ApiKey.first_throttle_time`` on. For an
-API that has the field elsewhere, there is a function that finds it. The SASL APIs and the APIs between brokers and
-controllers have no such field.
+In most APIs ``throttle_time_ms`` is the first field of the response's body, from version ``ApiKey.first_throttle_time``
+on. For each API that has the field elsewhere, there is a function that finds it. The SASL APIs and the APIs between
+brokers and controllers have no such field.
 
 Source: the ``*Response.json`` files of Apache Kafka 4.x, and of 3.9 for versions that 4.0 removed.
 """
@@ -26,7 +26,10 @@ _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in 
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client itself waits for a response's ``throttle_time_ms`` before its next request (KIP-219)."""
+    """Whether a client itself waits for the ``throttle_time_ms`` of a response before its next request (KIP-219).
+
+    False if the version is too old for this, or if the API is unknown.
+    """
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 
@@ -36,10 +39,10 @@ def is_in_front(api_key: int) -> bool:
 
 
 def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole response.
+    """Return the offset of ``throttle_time_ms`` in the response ``frame``, which must be a whole frame.
 
-    Returns None if the response has no such field, or if its version is newer than ``HIGHEST_VERSION``. Only for
-    Produce, Fetch and ApiVersions, a newer version is read like the newest known one.
+    Returns None if the response has no such field, or if its version is newer than the ``HIGHEST_VERSION`` of its API.
+    Produce, Fetch and ApiVersions are exceptions: a newer version is read like the newest known one.
     """
     if api_key == _PRODUCE:
         return produce.throttle_time_offset(frame, api_version)
@@ -61,10 +64,10 @@ def throttle_time_offset(frame: Buffer, api_key: int, api_version: int) -> int |
 
 
 def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in the response at ``offset``, which may be incomplete.
+    """Return the offset of ``throttle_time_ms`` in the response that begins at ``offset``, which may be incomplete.
 
-    Returns -1 if the body does not begin with this field, or if the version is unknown. Returns None if more bytes are
-    needed.
+    Returns -1 if ``throttle_time_ms`` is not the first field of the response's body, or if the version is unknown.
+    Returns None if more bytes are needed.
     """
     if not _has_field_in_front(api_key, api_version):
         return -1
@@ -83,7 +86,7 @@ def front_throttle_time_offset(data: Buffer, offset: int, api_key: int, api_vers
 
 
 def write_throttle_time(frame: bytes, api_key: int, api_version: int, throttle_time_ms: int) -> bytes:
-    """Return a whole response whose throttle time is raised to ``throttle_time_ms`` if it is shorter.
+    """Return the response ``frame`` with its throttle time raised to ``throttle_time_ms``.
 
     Returns ``frame`` itself if the response has no such field, or if its throttle time is already long enough.
     """
@@ -105,13 +108,19 @@ def _has_field_in_front(api_key: int, api_version: int) -> bool:
 
 
 def _create_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the error code and the new token."""
+    """Step over the fields before ``throttle_time_ms`` in a CreateDelegationToken response.
+
+    These are the error code and the new token.
+    """
     reader.skip(2)
     _skip_token(reader, api_version)
 
 
 def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the error code and the array of tokens, each with an array of renewers."""
+    """Step over the fields before ``throttle_time_ms`` in a DescribeDelegationToken response.
+
+    These are the error code and the array of tokens, each with an array of renewers.
+    """
     reader.skip(2)
     for _ in range(reader.count()):
         _skip_token(reader, api_version)
@@ -122,7 +131,10 @@ def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
 
 
 def _skip_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the fields of a token: owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac."""
+    """Step over the fields of a delegation token.
+
+    They are: owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac.
+    """
     _skip_principal(reader)
     if api_version >= 3:
         _skip_principal(reader)  # the requester

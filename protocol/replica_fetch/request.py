@@ -1,6 +1,6 @@
 """Reads a follower's Fetch request, and writes it with other partitions and limits.
 
-    request    see protocol.fetch
+    request    as in the docstring of protocol.fetch
     partition  int32 partition, [v9+ int32 current_leader_epoch], int64 fetch_offset,
                [v12+ int32 last_fetched_epoch], [v5+ int64 log_start_offset], int32 partition_max_bytes, [v12+ tags]
 
@@ -50,10 +50,16 @@ _PARTITION_FIELDS: Final = (
 
 
 class RequestPartition(NamedTuple):
-    """A partition in a follower's Fetch request. Its entry is the data from ``begin`` to ``end``.
+    """A partition in a follower's Fetch request.
 
-    Up to v12 ``topic`` is a name in UTF-8. From v13 on it is the 16 bytes of a topic id. ``leader_epoch`` is -1 before
-    v9. ``max_bytes`` is the field ``partition_max_bytes``.
+    Attributes:
+        topic: Up to v12 the name of the topic, in UTF-8. From v13 on the 16 bytes of its topic id.
+        partition: The index of the partition.
+        leader_epoch: The field ``current_leader_epoch``, or -1 before v9.
+        fetch_offset: The offset in the log from which the follower fetches.
+        max_bytes: The field ``partition_max_bytes``.
+        begin: The index in the frame's data at which the fields of the partition begin.
+        end: The index in the frame's data at which the fields of the partition end.
     """
 
     topic: bytes
@@ -66,11 +72,24 @@ class RequestPartition(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """A follower's Fetch request. Its frame is the data from ``position``, where the size field is, to ``end``.
+    """A follower's Fetch request. The frame is the data from ``position``, where the size field is, to ``end``.
 
     If the version lacks a field, ``session_epoch`` is -1, ``session_id`` is 0 and ``max_bytes`` is ``UNLIMITED_BYTES``.
-    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` contains the tags of each topic that has
-    any. The rack id and the tags of the request begin at ``tail_at``.
+
+    Attributes:
+        replica_id: The node id of the follower, or a number below 0 if a consumer sent the request.
+        max_wait_ms: How long the leader may wait for data.
+        min_bytes: The amount of data for which the leader waits.
+        max_bytes: The limit on the size of the whole response.
+        session_id: The id of the fetch session (KIP-227).
+        session_epoch: The epoch of the fetch session.
+        partitions: The partitions to fetch, in the order of the request.
+        topic_tags: The encoded tags of each topic that has any, by name or topic id.
+        api_version: The version of the request.
+        position: The offset of the size field.
+        body: The offset of the body.
+        tail_at: The offset of the rack id and the tags, which end the request.
+        end: The offset of the end of the frame.
     """
 
     replica_id: int
@@ -89,7 +108,7 @@ class ReplicaFetch(NamedTuple):
 
 
 def read_request(data: bytes, position: int, body: int, api_version: int) -> ReplicaFetch:
-    """Read the whole Fetch request at ``position``, whose body begins at ``body``."""
+    """Read the whole Fetch request whose frame begins at ``position``, and whose body begins at ``body``."""
     size_bytes, _ = read_int32(data, position)
     end = position + 4 + size_bytes
     frame = bounded(data, body, end)
@@ -121,10 +140,19 @@ def write_request(
     session_id: int = 0,
     session_epoch: int = -1,
 ) -> bytes:
-    """Encode a request with other limits and partitions, and without forgotten topics, as a whole frame.
+    """Encode a follower's Fetch request with other partitions and limits, as a whole frame.
 
-    ``chosen`` contains the partitions in the order in which they are written, each with its new
-    ``partition_max_bytes``. An argument is ignored if the version lacks its field.
+    The new request forgets no topics of a fetch session. If its version lacks a field, the argument for the field is
+    ignored.
+
+    Args:
+        data: The data that ``request`` was read from.
+        request: The original request.
+        chosen: The partitions of the new request, in their order, each with its new ``partition_max_bytes``.
+        max_wait_ms: How long the leader may wait for data.
+        max_bytes: The limit on the size of the whole response.
+        session_id: The id of the fetch session (KIP-227).
+        session_epoch: The epoch of the fetch session. -1 stands for a full fetch without a session.
     """
     api_version = request.api_version
     wait_at = _max_wait_at(0, api_version)
@@ -148,7 +176,10 @@ def write_request(
 def _entries(
     data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
 ) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """Return the topic and the entry of each partition, with its new ``partition_max_bytes``, as parts to be joined."""
+    """Encode the partitions in ``chosen``, each with its new ``partition_max_bytes``.
+
+    Return the topic and the encoded bytes of each partition. The bytes are in several parts, to be joined later.
+    """
     limit_offset = _PARTITION_FIELDS[api_version].size - 4
     pack = _INT32.pack
     entries = []
@@ -168,7 +199,7 @@ def _max_wait_at(body: int, api_version: int) -> int:
 
 
 def _limits_bytes(api_version: int) -> int:
-    """Return the number of bytes from max_wait_ms to the array of topics."""
+    """Return how many bytes a Fetch request has from ``max_wait_ms`` to the beginning of the array of topics."""
     size_bytes = 4 + 4
     if api_version >= FIRST_MAX_BYTES:
         size_bytes += 4
@@ -180,7 +211,10 @@ def _limits_bytes(api_version: int) -> int:
 
 
 def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int, api_version: int, topic: bytes) -> int:
-    """Append the partitions of a topic to ``partitions``, and return the offset of their end."""
+    """Read the partitions of one topic in a Fetch request, and append them to ``partitions``.
+
+    Their count is at the offset ``at``. Return the offset after the last of them.
+    """
     fields = _PARTITION_FIELDS[api_version]
     size_bytes, unpack = fields.size, fields.unpack_from
     is_flexible, has_leader_epoch = api_version >= FIRST_FLEXIBLE, api_version >= _FIRST_LEADER_EPOCH
@@ -204,7 +238,7 @@ def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int,
 
 
 def _read_tail(frame: Buffer, at: int, body: int, api_version: int) -> int:
-    """Read from the rack id to the end of the frame, and return the replica_id."""
+    """Read a Fetch request from its rack id, at the offset ``at``, to the end of the frame. Return the replica_id."""
     if api_version >= FIRST_RACK_ID:
         at = skip_compact_string(frame, at) if api_version >= FIRST_FLEXIBLE else skip_string(frame, at)
     if api_version >= FIRST_REPLICA_STATE:
