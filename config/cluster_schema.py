@@ -67,7 +67,11 @@ def _replication(
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
-    """Return a function that calls ``build`` with the key ``own`` itself, and all other keys as an ``AdminClient``."""
+    """Return a function that builds the settings of a section that also contains the settings of a Kafka client.
+
+    The function passes the value of the key ``own`` to ``build`` as it is. It passes all other values to ``build`` as
+    one ``AdminClient``.
+    """
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}
@@ -88,9 +92,9 @@ def _quotas_from(
 
 
 def quotas_from_mapping(value: object) -> object:
-    """Return the value of ``quotas_from`` as a mapping.
+    """Return the value of the setting ``quotas_from`` as a mapping.
 
-    In place of a mapping, the value may be the text ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC``.
+    In the configuration file, the value may be the text ``broker`` or ``kafka://HOST:PORT,HOST:PORT/TOPIC`` instead.
     """
     if isinstance(value, dict):
         return value

@@ -110,9 +110,9 @@ def parse(text: str, *, file: str) -> Document:
 
 
 def located(file: Path, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Create a fault at a key of a configuration file. The file is read to find the line of the key.
+    """Create a fault, which is an error or a warning, about a key of a configuration file.
 
-    If the file cannot be read, the line is 1.
+    The file is read to find the line of the key. If the file cannot be read, the line is 1.
     """
     try:
         document = parse(file.read_text(encoding="utf-8"), file=str(file))
@@ -122,7 +122,7 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
 
 
 def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
-    """Create a fault at a key of a document, with the line of the key."""
+    """Create a fault, which is an error or a warning, about a key of a YAML document, with the line of the key."""
     line = document.line(location)
     return Fault(file=document.file, line=line, key=key_path(location), message=message, severity=severity)
 
@@ -136,7 +136,10 @@ def key_path(location: Location) -> str:
 
 
 class _Walk:
-    """Turns the nodes of a YAML tree into Python values, and collects ``faults``."""
+    """Turns the nodes of a YAML tree into Python values.
+
+    ``faults`` collects what is wrong with the text, such as duplicate keys.
+    """
 
     def __init__(self, file: str) -> None:
         self.faults: list[Fault] = []

@@ -20,7 +20,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of the configuration file. The message also says how to correct it."""
+    """A fault of the configuration file: an error, or a warning. The message also says how to correct it."""
 
     file: str
     line: int  # from 1
@@ -54,7 +54,7 @@ class InvalidConfigError(ConfigError):
 
 
 class StartError(OSError):
-    """The proxy cannot start as configured. ``location`` is the path to the configuration key that must be changed."""
+    """The proxy cannot start as configured. ``location`` is the path to the configuration key to change."""
 
     def __init__(self, location: Sequence[str | int], message: str) -> None:
         self.location = location

@@ -1,6 +1,7 @@
-"""Holds the settings of a fair call queue, which decides the order in which requests are forwarded to a broker.
+"""Holds the settings of a fair call queue, in which requests wait to be forwarded to a broker by priority.
 
-They are Hadoop's settings, and options by which this program can differ from Hadoop.
+The queue works like the fair call queue of Hadoop's RPC servers, and has the same settings. Some more options say where
+this program differs from Hadoop.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ from kafka_quota_proxy.config.principals import Fold
 
 
 class CallQueueImpl(Enum):
-    """The kind of queue that requests wait in (Hadoop's ``callqueue.impl``)."""
+    """Whether requests wait in one queue for each priority level or in a single queue.
+
+    This is Hadoop's setting ``callqueue.impl``.
+    """
 
     FAIR = "fair"  # one queue for each level of priority
     FIFO = "fifo"  # one queue for all requests
 
 
 class SchedulerImpl(Enum):
-    """How the priority level of a request is determined (Hadoop's ``scheduler.impl``)."""
+    """How the priority level of a request is determined. This is Hadoop's setting ``scheduler.impl``."""
 
     DECAY = "decay"  # by the recent share of its identity in the cost of all requests
     DEFAULT = "default"  # every request has level 0
 
 
 class IdentityProvider(Enum):
-    """What determines the identity to which a request's cost is charged (Hadoop's ``identity-provider.impl``)."""
+    """To whom the cost of a request is charged: to the user, or to the user with the client-id.
+
+    This is Hadoop's setting ``identity-provider.impl``.
+    """
 
     USER = "user"  # the principal, or client-id and address if the client did not log in
     USER_CLIENT_ID = "user-client-id"
@@ -34,14 +41,14 @@ class IdentityProvider(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OwnIdentityProvider:
-    """Names a Python function of the operator. It returns the identity to which the cost of a request is charged."""
+    """Names a Python function, written by the operator, that decides to whom the cost of a request is charged."""
 
     module: str
     function: str
 
 
 class CostProvider(Enum):
-    """How the cost of a request is measured (Hadoop's ``cost-provider.impl``)."""
+    """How the cost of a request is measured. This is Hadoop's setting ``cost-provider.impl``."""
 
     DEFAULT = "default"  # each request costs 1
     WEIGHTED = "weighted"  # the time in each phase of the request times the weight of the phase
@@ -49,16 +56,16 @@ class CostProvider(Enum):
 
 
 class FairCallQueueMode(Enum):
-    """Whether options that the configuration file does not set have Hadoop's defaults or improved ones."""
+    """Which default values the options of the fair call queue have: Hadoop's, or improved ones."""
 
     HADOOP = "hadoop"
     IMPROVED = "improved"
 
 
 class ResponseTimeAverage(Enum):
-    """How a level's mean response time in earlier periods is combined with that of the last period.
+    """How the mean response time of a priority level is carried over from one period to the next.
 
-    In the comments, f is the decay factor.
+    ``old`` is the mean of earlier periods, ``new`` the mean of the last period, and ``f`` the decay factor.
     """
 
     HADOOP = "hadoop"  # f * old + new, so with f = 0.5 a constant response time of 2 s gives 4 s
@@ -66,9 +73,10 @@ class ResponseTimeAverage(Enum):
 
 
 class DecayPause(Enum):
-    """How many decay periods are made up for after the process was suspended.
+    """How many missed decay periods are made up for after the process was suspended.
 
-    In each period, the past costs of all identities are multiplied by the decay factor.
+    After each period, the recorded costs of all identities (users, by default) are multiplied by the decay factor, so
+    that old costs count less.
     """
 
     EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
@@ -76,14 +84,18 @@ class DecayPause(Enum):
 
 
 class CapacityRemainder(Enum):
-    """Which levels get the places in the queue that remain after each level's share of the capacity is rounded down."""
+    """Which priority levels of the queue may hold more requests than their weight alone gives them.
+
+    The capacity of the queue is divided among the levels by weight, and the results are rounded down. This setting says
+    who gets the remainder.
+    """
 
     FIRST = "first"  # level 0 gets all of them, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one each for the levels that lost most by rounding down
 
 
 class WithinLevel(Enum):
-    """The order in which requests of the same level are served."""
+    """The order in which requests with the same priority level are forwarded to the broker."""
 
     FIFO = "fifo"
     ROUND_ROBIN = "round-robin"  # one request of each identity in turn
@@ -91,7 +103,10 @@ class WithinLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWeights:
-    """The cost of one microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``)."""
+    """What one microsecond in each phase of a request costs, if the cost of a request is its weighted time.
+
+    The phases and weights are those of Hadoop's ``WeightedTimeCostProvider``.
+    """
 
     lockshared: int = 10
     lockexclusive: int = 100
@@ -106,10 +121,10 @@ class CostWeights:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FairCallQueue:
-    """The settings of the fair call queue in front of a broker. The default values are for four priority levels.
+    """The settings of the fair call queue, in which requests wait to be forwarded to a broker by priority.
 
-    Level 0 is served first. A tuple has one element for each level, except ``thresholds``, which has none for the last
-    level.
+    Each request has a priority level, and level 0 is served first. The defaults are for four levels. A tuple has one
+    element for each level, except ``thresholds``, which has none for the last level.
     """
 
     mode: FairCallQueueMode = FairCallQueueMode.IMPROVED

@@ -1,6 +1,6 @@
-"""Checks the section ``fair_call_queue`` for faults that concern more than one key.
+"""Checks the configuration section ``fair_call_queue`` for faults that concern more than one key.
 
-Such faults are lists of a wrong length, levels without a place in the queue, and keys that have no effect.
+Examples are a list with too few elements, a priority level whose part of the queue is empty, and a key without effect.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -61,7 +61,10 @@ def _sections(file: UncheckedFile) -> Iterator[tuple[Location, Mapping[str, obje
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners that share the queue of one broker but have different settings for the queue."""
+    """Report listeners in front of the same broker whose sections ``fair_call_queue`` differ.
+
+    Such listeners share one queue, so their settings must be the same.
+    """
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for at, listener in file.elements("listeners"):
         upstream, section = upstreams_of(listener), listener.get(_KEY, file.top.get(_KEY))
@@ -73,7 +76,10 @@ def _check_shared_upstreams(file: UncheckedFile) -> None:
 
 
 class _Section:
-    """Checks one section ``fair_call_queue`` before validation. A value of the wrong type counts as missing."""
+    """Checks one section ``fair_call_queue``, before the types of its values have been validated.
+
+    A value of the wrong type counts as missing.
+    """
 
     def __init__(self, file: UncheckedFile, at: Location, section: Mapping[str, object]) -> None:
         self._file = file
@@ -101,20 +107,26 @@ class _Section:
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
-        """Warn of Hadoop's deprecated keys, which take precedence over their new names."""
+        """Warn of deprecated key names, which Hadoop still accepts.
+
+        If a section has both names of a key, the deprecated one takes precedence.
+        """
         for old, new in options.DEPRECATED.items():
             if self._section.get(old):
                 instead = f" and overrides {new}" if new in self._section else ""
                 self._warn(old, f"is Hadoop's old name{instead}; write {new}")
 
     def _levels(self) -> int | None:
-        """Return the number of levels, or None if the section gives no valid number."""
+        """Return how many priority levels the queue has, or None if the section gives no valid number."""
         (key,) = self._keys_of(options.LEVELS) or (options.LEVELS,)
         levels = self._whole(key, options.DEFAULTS.levels)
         return levels if levels is not None and levels <= options.MAX_LEVELS else None
 
     def _check_lists(self, levels: int) -> None:
-        """Check the lengths of lists. Like Hadoop, ignore lists for a queue or a scheduler that is not in use."""
+        """Check that each list in the section has an element for each priority level.
+
+        As in Hadoop, lists for a kind of queue or scheduler that is not in use are ignored.
+        """
         each = f"{levels}, one for each level"
         self._check_length(options.CAPACITY_WEIGHTS, options.parse_whole_numbers, levels, "weight", each)
         if self._is_fair:
@@ -195,15 +207,15 @@ class _Section:
                 self._warn(key, f"has no effect without {needed}")
 
     def _keys_of(self, key: str) -> list[str]:
-        """Return the key that gives a setting in this section: ``key`` itself, or Hadoop's deprecated name for it.
+        """Return the name under which the section sets ``key``: ``key`` itself, or its deprecated name.
 
-        The result is a list, which is empty if the section has neither.
+        Hadoop accepts both. The result is a list with this name. It is empty if the section does not set the key.
         """
         old = next(old for old, new in options.DEPRECATED.items() if new == key)
         return [old] if self._section.get(old) else [key] if key in self._section else []
 
     def _parsed(self, key: str, parse: Callable[[object], _T]) -> _T | None:
-        """Return the value of a key as ``parse`` reads it, or None if it is missing or not valid."""
+        """Return the value of ``key`` as converted by ``parse``, or None if the value is missing or not valid."""
         with suppress(KeyError, ValueError):
             return parse(self._section[key])
         return None

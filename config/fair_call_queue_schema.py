@@ -1,6 +1,7 @@
 """Defines the keys of the section ``fair_call_queue``, which is at the top of the file or in a listener.
 
-They are Hadoop's keys without the prefix ``ipc.<port>.``, and some keys that only this program has.
+They are Hadoop's keys for its fair call queue, without the prefix ``ipc.<port>.``, and some keys that only this program
+has.
 """
 
 from functools import partial
@@ -20,7 +21,10 @@ _weight: Final = read.whole_number(options.INT32_MIN, INT32_MAX, ", the weight o
 
 
 def none_for_false(value: object) -> object:
-    """Return a section as it is, or None for ``false``, by which a listener has no fair call queue."""
+    """Return None for ``false``, which turns a listener's fair call queue off, and a mapping as it is.
+
+    Raises ValueError for any other value.
+    """
     if value is not False and not isinstance(value, dict):
         raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
     return None if value is False else value

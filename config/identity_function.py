@@ -11,7 +11,10 @@ IdentityFunction = Callable[[str, str, str], str | None]
 
 
 def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
-    """Import the operator's function. Raises ValueError if there is no such module or function."""
+    """Import the operator's Python function that says to whom the fair call queue charges a request.
+
+    Raises ValueError if there is no such module or function.
+    """
     try:
         module = import_module(provider.module)
     except Exception as error:  # the operator's code may raise anything

@@ -59,9 +59,10 @@ class _Atom:
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$`` (see above).
+    """Return a compiled pattern that matches as ``pattern`` does in Java. Groups keep their numbers and names.
 
-    Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or RE2 cannot express it.
+    There is one difference: Java's ``$`` also matches before a line terminator at the end of the text. Raises
+    JavaRegexError if the pattern is not valid or RE2 cannot express it.
     """
     translated = _Translator(pattern).translate()
     try:
@@ -71,7 +72,11 @@ def compile_java(pattern: str) -> Pattern:
 
 
 class _Translator:
-    """Translates a pattern in a single pass. Each method reads from ``_at`` on, and moves ``_at`` past what it read."""
+    """Translates a Java regular expression to RE2's syntax in a single pass.
+
+    Each method reads a piece of the pattern from the index ``_at`` on, and then sets ``_at`` to the index after the
+    piece.
+    """
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -85,7 +90,7 @@ class _Translator:
         return text
 
     def _alternatives(self, flags: _Flags, depth: int) -> _Atom:
-        """Read alternatives up to the end of the current group, or up to the end of the pattern."""
+        """Translate alternatives such as ``a|b``, up to the end of the current group or of the pattern."""
         if depth > _MAX_DEPTH:
             _refuse(f"more than {_MAX_DEPTH} groups within groups")
         flags = self._leading_flags(flags)
@@ -227,7 +232,10 @@ class _Translator:
         return _character_range(start, end[-1], flags)
 
     def _class_character(self) -> str:
-        r"""Read an item within brackets. Return the letter of a set such as ``\d``, or a backslash and a character."""
+        r"""Read one item within brackets, such as ``a``, an escaped character, or a set such as ``\d``.
+
+        Return the letter of a set, or a backslash and the character.
+        """
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
             _refuse(r"classes within classes have no counterpart here; write \[ for the character")
@@ -270,13 +278,16 @@ def _counted(found: re.Match[str]) -> str:
 
 
 def _cased(character: str, flags: _Flags) -> str:
-    """Return a pattern for a character. Under ``(?i)``, it matches an ASCII letter in both cases."""
+    """Return a pattern that matches ``character``. Under ``(?i)``, it matches an ASCII letter in both cases."""
     members = _character_range(character, character, flags)
     return members if members == _literal(character) else f"[{members}]"
 
 
 def _character_range(first: str, last: str, flags: _Flags) -> str:
-    """Return a range of characters for use within brackets. Under ``(?i)``, it contains ASCII letters in both cases."""
+    """Return a range such as ``a-f``, for use within brackets.
+
+    Under ``(?i)``, it contains ASCII letters in both cases.
+    """
     members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
     for letters in ("az", "AZ") if "i" in flags else ():
         low, high = max(first, letters[0]), min(last, letters[1])

@@ -40,7 +40,11 @@ def compile_linear(pattern: str) -> Pattern:
 
 
 def match_whole(pattern: Pattern, name: str) -> Match | None:
-    """Match a whole name. Return None if it does not match, is too long, or contains an unpaired surrogate."""
+    """Match a pattern against a whole name, and return the match.
+
+    Return None if the pattern does not match the whole name, or if the name is too long or contains an unpaired
+    surrogate.
+    """
     if len(name) > MAX_NAME_LENGTH:
         return None
     try:
@@ -68,7 +72,12 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return the text of a replacement in which each group is what it matched. A group that did not match is empty."""
+    """Return the replacement for a match.
+
+    Literal texts stay, and a group's number becomes the text that the group matched.
+
+    A group that did not match is empty. ``read_replacement`` returns the parts of a replacement.
+    """
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 
 

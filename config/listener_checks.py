@@ -77,9 +77,9 @@ def _binds(file: UncheckedFile) -> Iterator[tuple[Location, Address]]:
 
 
 def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: dict[str, object]) -> None:
-    """Report a listener that has both or neither of ``upstream`` and ``bootstrap_servers``.
+    """Report a listener that has both or neither of the keys ``upstream`` and ``bootstrap_servers``.
 
-    Also report keys that are missing or have no use with the given one.
+    Also report other keys that a listener with one of these keys needs but lacks, or has but does not use.
     """
     if "bootstrap_servers" not in listener:
         if "upstream" not in listener:
@@ -120,7 +120,10 @@ def _check_broker_ports(file: UncheckedFile) -> None:
 
 
 def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
-    """Return the first and the last port that a listener has for brokers, or None if it has no valid ports."""
+    """Return the first and the last of the ports that a listener gives to the brokers of its cluster, one to each.
+
+    Return None if the listener has no valid range, or needs none.
+    """
     given = listener.get("broker_ports")
     if given is None:
         return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
@@ -153,7 +156,10 @@ def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tl
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners in front of the same broker that have different shaping or ``upstream_tls``."""
+    """Report listeners in front of the same broker that have different values of ``shaping`` or ``upstream_tls``.
+
+    Such listeners share the broker's buckets, so both must be the same.
+    """
     file_wide = file.top.get("shaping", Shaping.SAMPLED.value)
     first: dict[frozenset[Address], tuple[object, object, int]] = {}
     for at, listener in file.elements("listeners"):

@@ -29,7 +29,7 @@ BROKER_PORTS: Final = 100
 
 
 class Default(Enum):
-    """The entity ``<default>``, which stands for every user or client-id that has no rule of its own."""
+    """The name ``<default>`` in a rule, which stands for every user or client-id that has no rule of its own."""
 
     DEFAULT = "<default>"
 
@@ -216,7 +216,7 @@ class IpRule:
 
     @property
     def limits(self) -> Mapping[str, float]:
-        """The rule's only limit by its key, in the form of ``QuotaRule.limits``."""
+        """The rule's only limit, as a mapping from its quota key to connections per second."""
         return {CONNECTION_CREATION_RATE: self.connection_creation_rate}
 
 
@@ -224,8 +224,8 @@ class IpRule:
 class AdminClient:
     """The settings of a Kafka client that the proxy itself runs, to read the cluster's state or to use a topic.
 
-    The ``ssl_`` files are PEM files. ``config.load`` has joined relative paths with the directory of the configuration
-    file.
+    ``ssl_cafile``, ``ssl_certfile`` and ``ssl_keyfile`` are paths of PEM files. A relative path in the configuration
+    file starts from the directory of that file, which ``config.load`` has already put in front.
     """
 
     bootstrap_servers: tuple[Address, ...] = ()  # empty: the upstreams of the inter_broker listeners
@@ -241,9 +241,10 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A limit on the replication traffic that all matching pairs of leader and follower share.
+    """A limit on the replication traffic from some leaders to some followers.
 
-    At least one of the four fields for node ids and racks is set. A field that is None matches any broker.
+    All traffic from a broker that matches the leader's fields to a broker that matches the follower's fields counts
+    together. A field that is None matches any broker, but at least one of the four fields is set.
     """
 
     leader: int | None = None  # node ids
@@ -299,9 +300,10 @@ class UsageLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotasFrom:
-    """A Kafka topic that contains the quota rules for all proxies, and the share of limits that each proxy has.
+    """A Kafka topic from which all proxies read their quota rules.
 
-    ``config.quota_record`` defines the format of its records.
+    The topic also says how much of a common limit each single proxy may use. ``config.quota_record`` defines the format
+    of its records.
     """
 
     topic: str = "kafka-quota-store"
@@ -336,7 +338,11 @@ class Store:
 
     @property
     def path(self) -> str | None:
-        """The directory of the store's files, or None if it has none. The copy of a topic is in a subdirectory."""
+        """The directory of the store's files, or None if the store has no directory.
+
+        If the store also has a topic, the files are a copy of the topic, and are in a subdirectory with the topic's
+        name.
+        """
         if self.directory is None or self.topic is None:
             return self.directory
         return f"{self.directory}/{self.topic.topic}"

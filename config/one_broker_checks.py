@@ -1,7 +1,7 @@
 """Warns of listeners that may lead to the same broker under different addresses.
 
-If they do, their clients share the quotas at that broker. The running proxy finds this out from the brokers, but this
-check warns before the start.
+Clients of such listeners share the quotas at that broker, which the operator may not expect. The running proxy finds
+out from the brokers whether they are the same, but this check warns before the start.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,7 +15,7 @@ _OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class _Upstream(NamedTuple):
-    """The addresses that a listener has under ``upstream`` or ``bootstrap_servers``."""
+    """The servers to which a listener leads: the addresses under its key ``upstream`` or ``bootstrap_servers``."""
 
     at: tuple[str | int, ...]  # the location of the listener
     key: str  # upstream or bootstrap_servers
@@ -23,10 +23,10 @@ class _Upstream(NamedTuple):
 
 
 def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
-    """Warn of each listener that may lead to the same broker as a listener before it in the file.
+    """Warn of each listener that may lead to the same broker as an earlier listener in the file.
 
-    ``hosts`` maps host names to their IP addresses. Without ``hosts``, host names are compared as texts. With
-    ``hosts``, only hosts with different names and a common IP address are warned of.
+    ``hosts`` maps host names to their IP addresses. If it is None, listeners with the same host name and port are
+    warned of. Otherwise, listeners with different host names but a common IP address and port are warned of.
     """
     before: list[_Upstream] = []
     for upstream in _upstreams(file):
@@ -39,9 +39,9 @@ def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]
 
 
 def hosts_to_find(file: UncheckedFile) -> frozenset[str]:
-    """Return the host names to look up for ``check_one_broker``.
+    """Return the host names whose IP addresses ``check_one_broker`` needs.
 
-    They are those that appear with the same port as another host name.
+    A host name is needed if the same port also appears with another host name.
     """
     by_port: dict[int, set[str]] = {}
     for upstream in _upstreams(file):
@@ -62,7 +62,12 @@ def _upstreams(file: UncheckedFile) -> list[_Upstream]:
 def _shared(
     one: _Upstream, other: _Upstream, hosts: Mapping[str, Collection[str]] | None
 ) -> tuple[Address, Address] | None:
-    """Return two servers, one of each upstream, that may be the same broker, or None if there are none."""
+    """Return a server of ``one`` and a server of ``other`` that may be the same broker, or None if there are none.
+
+    ``hosts`` maps host names to IP addresses. If it is None, host names are compared as texts. Otherwise, only servers
+    are found that have different host names and a common IP address. Return None as well if both listeners have the
+    same servers under the same key, which is no mistake.
+    """
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
     pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
@@ -84,6 +89,9 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 
 def _spellings(host: str) -> set[str]:
-    """Return the names of a host for comparisons. Names such as ``localhost`` and ``127.0.0.1`` have a common one."""
+    """Return names under which a host is compared with others. Two hosts are the same if they have a name in common.
+
+    All names of this machine, such as ``localhost`` and ``127.0.0.1``, have a name in common.
+    """
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

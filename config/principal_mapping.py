@@ -35,7 +35,7 @@ _NAMED_GROUP: Final = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 
 
 class LetterCase(Enum):
-    """Says whether the resulting user name is converted to lower or upper case."""
+    """Whether a mapping rule leaves the user name that it produces as it is, or converts it to lower or upper case."""
 
     KEEP = ""
     LOWER = "L"
@@ -44,7 +44,10 @@ class LetterCase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRule:
-    """A mapping rule. If ``pattern`` is None, the rule is ``DEFAULT``: the user is the whole distinguished name."""
+    """A rule that maps the distinguished name of a client's certificate to a user.
+
+    If ``pattern`` is None, the rule is Kafka's ``DEFAULT``: the user is the whole distinguished name.
+    """
 
     source: str  # as written
     pattern: Pattern | None = None  # the Java pattern, translated to RE2
@@ -56,7 +59,10 @@ DEFAULT_RULES: Final = (MappingRule(source="DEFAULT"),)
 
 
 class MappingRuleError(ValueError):
-    """Kafka would refuse the mapping rules or fail with them, or this proxy cannot apply them as Kafka does."""
+    """Rules in ``ssl.principal.mapping.rules`` are not valid.
+
+    Kafka would refuse the rules or fail with them, or this proxy cannot apply them as Kafka does.
+    """
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
@@ -99,7 +105,10 @@ def _rule(source: str) -> MappingRule:
 
 
 def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    """Split a replacement into literal texts and numbers of groups, as ``Matcher.appendReplacement`` of Java does."""
+    """Split the replacement of a mapping rule into literal texts and numbers of groups, in the syntax of Java.
+
+    The method ``appendReplacement`` of Java's ``Matcher`` defines this syntax.
+    """
     text = _with_literal_back_references(text, pattern.groups)
     parts: list[str | int] = []
     literal = ""
@@ -122,7 +131,10 @@ def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
-    """Read the group that follows a ``$``. Return the number of the group, and the position after it."""
+    """Read the name or number of the group that follows a ``$`` in a replacement.
+
+    Return the number of the group, and the index after the group in ``text``.
+    """
     named = _NAMED_GROUP.match(text, at)
     if named:
         if named[1] not in pattern.groupindex:

@@ -64,9 +64,11 @@ def _check_entities(file: UncheckedFile) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return the ``user`` and the ``client-id`` of a rule, without the one that it lacks.
+    """Return the names that a rule has under the keys ``user`` and ``client-id``.
 
-    Return None if it has neither, or if one of them is not valid.
+    A key that is not in the rule is left out.
+
+    Return None if the rule has neither key, or if a name is not a text.
     """
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None

@@ -35,7 +35,7 @@ class KafkaType(Enum):
 
 
 class HasLimits(Protocol):
-    """Any rule with limits, for a user and client-id (``QuotaRule``) or for an address (``IpRule``)."""
+    """The interface of a quota rule: ``QuotaRule`` for a user and client-id, and ``IpRule`` for an address."""
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -60,10 +60,10 @@ def _counted(words: str) -> Callable[[float], str]:
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """A counter ``kafka_quota_proxy_NAME_total`` in ``/metrics``, which sums up what was charged to a kind of quota.
+    """A counter ``kafka_quota_proxy_NAME_total`` in ``/metrics``, which sums up what was charged for a kind of quota.
 
-    ``recorded_per_unit`` is the amount in a bucket that makes one unit of the counter. For example, it is 10**9 if the
-    bucket counts nanoseconds and the counter counts seconds.
+    ``recorded_per_unit`` converts the unit in which a bucket counts to the unit of the counter. For example, it is
+    10**9 if the bucket counts nanoseconds and the counter counts seconds.
     """
 
     name: str
@@ -73,9 +73,11 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class KafkaMetrics:
-    """The names under which ``/metrics`` shows a quota's rate and limit, as exporters name Kafka's JMX attributes.
+    """The names of the metrics in ``/metrics`` that show a client's rate and limit for a kind of quota.
 
-    The metric of the rate is ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``.
+    They are the names under which exporters show Kafka's own JMX attributes. The metric of the rate is
+    ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``, with the values of
+    ``group``, ``rate`` and ``value``.
     """
 
     group: str
@@ -222,7 +224,10 @@ class QuotaKind(Enum):
         self.per_unit = spec.recorded_per_unit
 
     def limit_of(self, rule: HasLimits) -> float | None:
-        """Return the limit of this kind that a rule sets, in the unit of the key, or None if it sets none."""
+        """Return the limit that a rule sets for this kind of quota, or None if the rule sets none.
+
+        The limit is in the unit of the quota key, such as bytes per second.
+        """
         return rule.limits.get(self.key)
 
 
@@ -241,7 +246,10 @@ STATIC_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def parse_limit(key: str, value: object) -> float:
-    """Read a limit from a number or text, in the unit of its key. Raises UnitError if it is not valid."""
+    """Read a limit for the quota key ``key`` from a number or text, such as 10MB.
+
+    Raises UnitError if it is not valid.
+    """
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         suffix = "" if value is None else f", not {shown(value)}"

@@ -30,7 +30,7 @@ def check_quotas_from(file: UncheckedFile) -> None:
 
 
 def asks_broker(file: UncheckedFile) -> bool:
-    """Whether the proxy takes its rules from the brokers' own quotas (``quotas_from: broker``)."""
+    """Whether the proxy takes its rules from the quotas in the Kafka cluster itself (``quotas_from: broker``)."""
     given = file.top.get(_KEY)
     return given == "broker" or (isinstance(given, dict) and "broker" in given)
 

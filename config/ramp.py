@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ramp:
-    """A gradual change from old limits to the limits of a rule.
+    """A gradual change from old limits to the limits of a rule, in ``steps`` equal steps over the time ``over_ms``.
 
     Step i of n applies from ``begins_ms`` + i * ``over_ms`` / n on. Until step 1, the old limits in ``start`` apply. A
-    limit of the rule without an old limit applies at once.
+    limit of the rule for which ``start`` has no old limit applies at once.
     """
 
     start: tuple[tuple[str, float], ...]
@@ -26,16 +26,16 @@ def step_of(ramp: Ramp, *, now_ms: int) -> int:
 
 
 def step_ms(ramp: Ramp, step: int) -> int:
-    """Return the Unix time at which a step begins, rounded up to whole milliseconds."""
+    """Return the Unix time at which a step of the ramp begins, rounded up to whole milliseconds."""
     return ramp.begins_ms - (-step * ramp.over_ms // ramp.steps)
 
 
 def next_step_ms(ramp: Ramp, *, now_ms: int) -> int | None:
-    """Return the Unix time at which the next step begins, or None if the ramp has ended."""
+    """Return the Unix time at which the limits of a ramp change next, or None if the ramp has ended."""
     step = step_of(ramp, now_ms=now_ms)
     return None if step == ramp.steps else step_ms(ramp, step + 1)
 
 
 def limit_at(ramp: Ramp, step: int, *, old: float, new: float) -> float:
-    """Return the limit at a step, which is on a straight line from ``old`` to ``new``."""
+    """Return the limit at a step of a ramp, which is on a straight line from ``old`` to ``new``."""
     return new if step >= ramp.steps else old + (new - old) * step / ramp.steps

@@ -40,7 +40,10 @@ def check_replication(file: UncheckedFile) -> None:
 
 
 def _check_node_ids(file: UncheckedFile) -> None:
-    """Report an upstream with two node ids, and warn of a node id with two upstreams."""
+    """Report a broker address to which listeners give two node ids. Warn of a node id that is given to two addresses.
+
+    Two addresses with one node id share their quotas, which is wrong if they are in different clusters.
+    """
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for at, listener in file.elements("listeners"):
@@ -129,9 +132,9 @@ def check_topic(file: UncheckedFile, section: str) -> None:
 
 
 def _check_brokers_to_ask(file: UncheckedFile, replication: Mapping[str, object], *, has_node_ids: bool) -> None:
-    """Report settings for which the proxy must ask a broker, if the file names no broker to ask.
+    """Report settings that need information from a broker, if the file names no broker that the proxy could ask.
 
-    They need node ids, racks, topic ids, or the cluster's dynamic configs.
+    The information is node ids, racks, topic ids, or the cluster's dynamic configs.
     """
     if "bootstrap_servers" in (file.mapping_at(_KEY, "admin_client") or {}):
         return
@@ -172,9 +175,9 @@ def _warn_of_nothing(
 def _warn_of_part_of_a_follower(
     file: UncheckedFile, replication: Mapping[str, object], inter_broker: list[dict[str, object]]
 ) -> None:
-    """Warn if the limit for a follower covers only what it fetches from one leader.
+    """Warn if the rate limit for followers covers only what a follower fetches from one leader.
 
-    This is so if only one broker is behind the proxy.
+    If only one broker is behind this proxy, the proxy does not see what the follower fetches from other leaders.
     """
     upstreams = {address for listener in inter_broker for address in addresses_of(listener.get("upstream"))}
     if _RATES[1] in replication and len(upstreams) == 1 and all("upstream" in listener for listener in inter_broker):

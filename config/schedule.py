@@ -59,12 +59,12 @@ def zone(name: str) -> ZoneInfo:
 
 
 def is_open(schedule: Schedule, *, now_ms: int) -> bool:
-    """Return whether the schedule is open at the Unix time ``now_ms``."""
+    """Return whether the Unix time ``now_ms`` is on one of the schedule's days and within its hours."""
     return _shows(schedule, now_ms + _offset_ms(zone(schedule.time_zone), now_ms))
 
 
 def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
-    """Return the Unix time at which the schedule opens or closes next, or None if it never does."""
+    """Return the next Unix time at which the hours of the schedule begin or end, or None if they never do."""
     where = zone(schedule.time_zone)
     offset_ms = _offset_ms(where, now_ms)
     was_open = _shows(schedule, now_ms + offset_ms)
@@ -81,7 +81,10 @@ def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
 
 
 def _shows(schedule: Schedule, wall_ms: int) -> bool:
-    """Return whether the schedule is open at a local time, in milliseconds since 1970-01-01 00:00 local time."""
+    """Return whether a local time is on one of the schedule's days and within its hours.
+
+    ``wall_ms`` is the local time in milliseconds since 1970-01-01 00:00 local time.
+    """
     day, of_day_ms = divmod(wall_ms, _DAY_MS)
     weekday = (day + _EPOCH_WEEKDAY) % 7
     begin_ms, end_ms = schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS
@@ -93,9 +96,9 @@ def _shows(schedule: Schedule, wall_ms: int) -> bool:
 
 
 def _next_edge_ms(schedule: Schedule, wall_ms: int) -> int:
-    """Return the next local time after ``wall_ms`` at which the schedule's hours or a day begin or end.
+    """Return the first local time after ``wall_ms`` at which a day begins, or the schedule's hours begin or end.
 
-    Clock changes are ignored.
+    Local times are in milliseconds since 1970-01-01 00:00 local time. Clock changes are ignored.
     """
     midnight_ms = wall_ms - wall_ms % _DAY_MS
     edges = (schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS, _DAY_MS)
@@ -108,7 +111,10 @@ def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
 
 
 def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
-    """Return the instant at which the UTC offset changes, between two instants with different offsets."""
+    """Return the Unix time, in ms, at which the UTC offset of a time zone changes.
+
+    The offsets at the Unix times ``before_ms`` and ``after_ms`` must differ.
+    """
     before, after = before_ms // 1_000, -(-after_ms // 1_000)
     offset_ms = _offset_ms(where, before_ms)
     while after - before > 1:
@@ -121,7 +127,10 @@ def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
 
 
 def days_of(text: str) -> frozenset[int]:
-    """Return the days in ``mon``, ``mon-fri`` or ``sat-mon``, where 0 is Monday. Raises ValueError for other texts."""
+    """Return the days of the week in a text such as ``mon``, ``mon-fri`` or ``sat-mon``, where 0 is Monday.
+
+    Raises ValueError for other texts.
+    """
     first, dash, last = text.strip().lower().partition("-")
     begin = DAYS.index(first.strip())
     end = DAYS.index(last.strip()) if dash else begin
@@ -129,7 +138,7 @@ def days_of(text: str) -> frozenset[int]:
 
 
 def written_days(days: frozenset[int]) -> list[str]:
-    """Return days as the configuration file lists them, with ranges such as ``mon-fri``."""
+    """Return days of the week as the configuration file lists them, with ranges such as ``mon-fri``."""
     runs: list[list[int]] = []
     for day in sorted(days):
         if runs and runs[-1][-1] == day - 1:
