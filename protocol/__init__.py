@@ -11,8 +11,8 @@ do not copy them, so the time that a frame takes does not grow with its records.
     field_reader       reads a whole frame field by field, with a limit on its elements
     field_writer       writes a whole frame field by field
     produce            reads the acks of a request, and finds throttle_time_ms in a response
-    fetch              reads the limits and replica_id of a request, and computes the bytes to charge for a response
-    share_fetch        reads the limits of a request, and computes the bytes to charge for a response
+    fetch              reads the limits and replica_id of a request, and counts the bytes of a response for a quota
+    share_fetch        reads the limits of a request, and counts the bytes of a response for a quota
     replica_fetch      reads a follower's Fetch, and rewrites it with fewer partitions or fewer records
     record_batches     finds the ends of record batches
     api_versions       lowers the versions that a broker advertises to those that the proxy can read
