@@ -1,1 +1,1 @@
-"""The subcommands of ``kafka-quota-proxy``. Each has a module or a package of its own."""
+"""The subcommands of ``kafka-quota-proxy``, such as ``check``. Each has a module or a package of its own."""

@@ -1,4 +1,4 @@
-"""The client that the commands ``quotas`` and ``explain`` use to talk to the admin port of a running proxy."""
+"""The HTTP client with which the commands ``quotas`` and ``explain`` send requests to a running proxy's admin port."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -38,9 +38,10 @@ class AdminPortError(Exception):
 
 
 class ListedRule(NamedTuple):
-    """A rule in the list that the admin port returns.
+    """A quota rule in the list that the admin port of a proxy returns.
 
-    ``rule`` contains the limits as they were set, and ``status`` those that apply now.
+    ``rule`` contains the limits as they were set. ``status`` says which limits apply now, which may differ if the rule
+    has an expiry, a schedule or a ramp. It is None if the proxy has not reported it.
     """
 
     entity: Entity
@@ -52,7 +53,7 @@ class ListedRule(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The proxy's answer to a request that changes quotas."""
+    """The proxy's answer to a request for changing quotas through its admin port."""
 
     results: list[Result]
     retry_after_s: int  # above 0 if there were too many changes; the time to wait before trying again
@@ -60,9 +61,13 @@ class Answer(NamedTuple):
 
 
 class AdminClient:
-    """Sends requests to the admin port at ``url``, which has the form ``http://HOST:PORT``.
+    """Sends HTTP requests to the admin port of a running proxy.
 
-    Only ``change`` needs the ``token``. After a failed ``change``, the changes may or may not have been made.
+    A failed call of ``change`` may have changed the quotas nevertheless.
+
+    Args:
+        url: The address of the admin port, as ``http://HOST:PORT``.
+        token: The token of the admin port, which only ``change`` needs.
 
     Raises:
         AdminPortError: ``url`` is malformed, or a request failed.
@@ -99,7 +104,11 @@ class AdminClient:
         ]
 
     def change(self, changes: RequestedChanges) -> Answer:
-        """Send changes of quotas to the proxy. It rejects all of them if there have been too many changes recently."""
+        """Send changes of quotas to the proxy, and return its answer.
+
+        If there have been too many changes recently, the proxy makes none of these, and the answer says when to try
+        again.
+        """
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         response, body = self._request("POST", _QUOTAS, written_changes(changes), headers)
         results = self._parse(lambda: read_results(body))
@@ -108,7 +117,12 @@ class AdminClient:
         return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
 
     def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
-        """Return a client's priority in each fair call queue. ``ip`` identifies a client that is not authenticated."""
+        """Return a client's priority in each fair call queue, in which requests wait for a broker.
+
+        The higher a client's priority, the sooner its requests are forwarded.
+
+        A client that is not authenticated is identified by its address ``ip``, together with ``client_id``.
+        """
         _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
         queues: Queues = self._parse(lambda: json.loads(body))
         return queues

@@ -1,7 +1,7 @@
 """``kafka-quota-proxy check`` reports all faults in a configuration file, with their line numbers.
 
-The command also reads the directory of the configured store, but never writes to it, because a running proxy may be
-using the store.
+Quotas that clients set are stored in a directory. The command reads it, too, but never writes to it, because a running
+proxy may be using it.
 """
 
 import argparse
@@ -53,7 +53,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Check the configuration file and print its faults. Return 0 if the file can be used and 2 if not."""
+    """Check the configuration file and print its faults.
+
+    Return the exit status: 0 if the file is valid and 2 if not.
+    """
     checked = _check(args.config)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
@@ -97,7 +100,7 @@ def _as_json(checked: _CheckResult) -> dict[str, object]:
 
 
 class StoreReport(NamedTuple):
-    """What ``check`` has found in the directory of the store."""
+    """What ``check`` has found in the directory in which the quotas that clients set are stored."""
 
     quotas: int | None  # the number of entities with quotas, or None if unknown
     shadowed: tuple[str, ...] = ()  # the quotas that the configuration file overrides, with FILE:LINE
@@ -107,7 +110,7 @@ class StoreReport(NamedTuple):
 
 
 def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
-    """Examine the files of ``store`` in the directory ``path``, and report their state."""
+    """Examine the directory ``path`` and report what was found. It contains the quotas that clients set."""
     fault = directory_fault(path)
     errors = () if fault is None else (fault,)
     try:
@@ -129,9 +132,10 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
-    """Yield a fault for each unusable path in the configuration, and for each problem with the store.
+    """Yield a fault for each path in the configuration that cannot be used, and for each problem in ``report``.
 
-    Each fault contains the line in the configuration file that it is about.
+    ``report`` is about the directory of stored quotas. Each fault contains the line of the configuration file to which
+    it refers.
     """
     if fault := audit_log_fault(config):
         yield fault_at(document, AUDIT_LOG, fault)
@@ -154,7 +158,10 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 
 def _name_faults(document: Document) -> list[Fault]:
-    """Return a warning for each listener that names the same broker as another listener, but by another host name."""
+    """Return warnings about listeners that may lead to the same broker, but with different host names for the broker.
+
+    Two host names are taken for the same broker if they have an IP address in common and the ports are equal.
+    """
     file = UncheckedFile(document)
     hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
     check_one_broker(file, hosts=hosts)
@@ -169,7 +176,10 @@ def _addresses_of(host: str) -> frozenset[str]:
 
 
 def _other_sources(config: ProxyConfig) -> str:
-    """Return the part of the summary that names the sources of quotas which ``check`` does not read."""
+    """Return the part of the summary about quotas that ``check`` does not read.
+
+    These are in a topic or at the brokers. If there are none, the result is "".
+    """
     source = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
     if config.store is not None:  # a configuration with a store has no quotas_from
         source = config.store.topic
@@ -177,7 +187,7 @@ def _other_sources(config: ProxyConfig) -> str:
 
 
 def _store_summary(config: ProxyConfig, report: StoreReport | None) -> str:
-    """Return the part of the summary about the store's directory, or "" if there is no store."""
+    """Return the part of the summary about quotas in a local directory, or "" if no directory is configured."""
     if config.store is None or report is None:
         return ""
     if not report.is_there:

@@ -1,4 +1,8 @@
-"""Shows the progress of the demo: as a table on a terminal, as one line per second elsewhere, not at all for --json."""
+"""Shows the progress of the demo.
+
+On a terminal, the progress is a table that is redrawn in place. Elsewhere, it is one line per second. With ``--json``,
+no progress is shown.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientView:
-    """What a display shows about one client at one moment. Rates are in bytes per second."""
+    """What a display of the demo's progress shows about one client at one moment. Rates are in bytes per second."""
 
     name: str
     quota: float
@@ -44,15 +48,18 @@ class Display(ABC):
 
     @abstractmethod
     def note(self, text: str) -> None:
-        """Print a message about the demo."""
+        """Print a message about the demo, in addition to its progress."""
 
     @abstractmethod
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Show the current state of the clients. The demo calls this several times a second."""
+        """Show the current state of the clients. The demo calls this several times a second.
+
+        ``elapsed_s`` is the time since the demo began to measure, and ``planned_s`` the duration of the demo.
+        """
 
 
 class LiveDisplay(Display):
-    """Redraws a table in place. Notes appear above the table."""
+    """Shows the demo's progress as a table that is redrawn in place. Other messages appear above the table."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -70,12 +77,12 @@ class LiveDisplay(Display):
         self._console.print(text, highlight=False)
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Draw the table."""
+        """Redraw the table with the current state of the clients."""
         self._live.update(table(views, elapsed_s=elapsed_s, planned_s=planned_s), refresh=True)
 
 
 class PlainDisplay(Display):
-    """Prints a line with the state of all clients every second."""
+    """Shows the demo's progress by printing a line with the state of all clients every second."""
 
     def __init__(self) -> None:
         self._last_s = 0
@@ -93,7 +100,7 @@ class PlainDisplay(Display):
 
 
 class SilentDisplay(Display):
-    """Shows no progress, for ``--json``. Notes go to standard error."""
+    """Shows no progress of the demo, for ``--json``. Other messages are printed on standard error."""
 
     def note(self, text: str) -> None:
         """Print a line on standard error."""
@@ -104,7 +111,7 @@ class SilentDisplay(Display):
 
 
 def table(views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> Table:
-    """Return the table that ``LiveDisplay`` draws."""
+    """Return the table that ``LiveDisplay`` draws, with a line for each client of the demo."""
     title = f"kafka-quota-proxy demo, {min(elapsed_s, planned_s):.0f} of {planned_s:.0f} s"
     out = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     out.add_column("client", no_wrap=True)
@@ -141,7 +148,10 @@ def plain_line(view: ClientView) -> str:
 
 
 def sparkline(rates: Sequence[float]) -> str:
-    """Return a string with a bar for each rate. The bar of the highest rate has the full height."""
+    """Return a line of block characters, one for each rate. The height of a block shows the rate.
+
+    The block of the highest rate has the full height.
+    """
     highest = max(rates, default=0) or 1
     return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)
 

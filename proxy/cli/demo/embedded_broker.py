@@ -39,9 +39,9 @@ async def _run(*, advertised: str, value_bytes: int, records: int) -> None:
 
 
 async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
-    """Write records to the consumer's topic.
+    """Write ``records`` records with values of ``value_bytes`` to the consumer's topic.
 
-    Each record is a batch of its own, so that a fetch can return a single record.
+    Each record is written as a batch of its own, so that a fetch can return a single record.
     """
     async with aiokafka.AIOKafkaProducer(
         bootstrap_servers=bootstrap, max_request_size=2 * value_bytes + 1024

@@ -1,6 +1,6 @@
-"""Computes the rate of a client of the demo, to compare it with the client's quota.
+"""Computes the rate at which a client of the demo sends or receives, to compare it with the client's quota.
 
-This module does no I/O and reads no clock. All times are seconds of the same clock.
+This module does no I/O and reads no clock. All times are in seconds on the same clock.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _SILENCE_SHARE: Final = 0.3
 
 
 class MeasurementError(DemoError):
-    """Raised if there was too little traffic to compute a rate."""
+    """Raised if a client of the demo has sent or received too little to compute its rate."""
 
 
 class Flow:
-    """Records how many bytes one client has sent or received, and when."""
+    """Records how many bytes one client of the demo has sent or received, and when."""
 
     __slots__ = ("_sums", "_times")
 
@@ -38,30 +38,31 @@ class Flow:
         self._sums: list[int] = [0]  # _sums[i] is the sum of the bytes of the first i records
 
     def record(self, size_bytes: int, *, now_s: float) -> None:
-        """Add ``size_bytes``, which were acknowledged or delivered at ``now_s``. Calls must be in the order of time."""
+        """Add ``size_bytes`` that were sent or received at the time ``now_s``. Call this in the order of time."""
         self._times.append(now_s)
         self._sums.append(self._sums[-1] + size_bytes)
 
     @property
     def times(self) -> list[float]:
-        """The time of each call of ``record``."""
+        """The times at which bytes were sent or received, one for each call of ``record``."""
         return self._times
 
     def bytes_between(self, start_s: float, end_s: float) -> int:
-        """Return the bytes recorded at or after ``start_s`` and before ``end_s``."""
+        """Return how many bytes were sent or received at or after ``start_s`` and before ``end_s``."""
         return self._sums[bisect_left(self._times, end_s)] - self._sums[bisect_left(self._times, start_s)]
 
     def rate(self, *, now_s: float) -> float:
-        """Return the rate over the last second, in bytes per second."""
+        """Return the rate over the second before ``now_s``, in bytes per second."""
         return self.bytes_between(now_s - 1, now_s)
 
 
 def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
-    """Return the time at which a client with paced shaping has used up its burst, or None if it has not.
+    """Return the time at which a client has used up its burst, or None if it has not. The client has paced shaping.
 
-    The burst is what an idle client may send or receive at once: a second's worth of its quota. It is used up when the
-    client has moved these bytes as well as those that the quota has allowed since the first byte. From then on, the
-    client is throttled. The result is at least a second after the first byte.
+    With paced shaping, the proxy holds clients to an even rate, but lets an idle client send or receive a burst: as
+    much at once as the quota allows in a second. The burst is used up when the client has sent or received this much in
+    addition to what the quota has allowed since the first byte. From then on, the client is throttled. The result is at
+    least a second after the first byte.
     """
     if not flow.times:
         return None
@@ -75,10 +76,11 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 
 
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
-    """Return the rate of a client with paced shaping from the end of its burst until now, in bytes per second.
+    """Return the rate of a client from the end of its burst until ``now_s``, in bytes per second.
 
-    If the client has not used up its burst, the measurement starts a second after the first byte. The rate includes the
-    time since the last byte, so that it falls if the flow stops.
+    The client has paced shaping: the proxy holds it to an even rate, after a burst at the start (see ``burst_end``). If
+    the client has not used up its burst, the measurement starts a second after the first byte. It ends at ``now_s`` and
+    not at the last byte, so that the rate falls if the client stops.
 
     Raises:
         MeasurementError: Less than a second has been measured.
@@ -94,8 +96,9 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     """Return the times at which the bursts of a client with sampled shaping began. The first byte begins a burst.
 
-    Bursts are recognized only if the client uses up its quota, in requests of at most a fortieth of what the quota
-    allows in a second.
+    With sampled shaping, the proxy measures rates in Kafka's windows, so that a client sends or receives a burst, is
+    then silent for seconds, and begins again. Bursts are recognized only if the client uses up its quota, in requests
+    of at most a fortieth of what the quota allows in a second.
     """
     enough = _BURST_SHARE * _BURST_SPAN_S * quota_bytes_per_second
     little = _SILENCE_SHARE * _SILENCE_S * quota_bytes_per_second
@@ -118,9 +121,11 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
 
 
 def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
-    """Return the rate of a client with sampled shaping, over whole cycles of burst and silence, in bytes per second.
+    """Return the rate of a client with sampled shaping, in bytes per second.
 
-    A part of a cycle would distort the rate, because a burst has as many bytes as the quota allows in eleven seconds.
+    With sampled shaping, the proxy measures rates in Kafka's windows, so that a burst and some seconds of silence
+    alternate. The rate is measured over whole cycles of both. A part of a cycle would distort it, because a burst has
+    as many bytes as the quota allows in eleven seconds.
 
     Raises:
         MeasurementError: No cycle is complete.

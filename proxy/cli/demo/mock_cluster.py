@@ -38,7 +38,9 @@ _BUNDLED: Final = (
 
 
 class MockCluster:
-    """A mock cluster of one broker, with topics of one partition each. Use it as a context manager.
+    """A mock Kafka cluster with one broker, in this process. Use it as a context manager, which stops it on exit.
+
+    ``topics`` are the names of the topics to create. Each has one partition.
 
     Raises:
         DemoError: confluent-kafka is not installed, or its librdkafka has no mock cluster.
@@ -60,12 +62,15 @@ class MockCluster:
 
     @property
     def port(self) -> int:
-        """The port on 127.0.0.1 on which the mock itself listens, whatever address it advertises."""
+        """The port on 127.0.0.1 on which the mock broker listens.
+
+        Clients may be given another address (``advertise``).
+        """
         bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
         return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
     def advertise(self, host: str, port: int) -> None:
-        """Set the address that the mock gives for its broker in all Metadata responses from now on."""
+        """Set the address that Metadata responses of the mock broker give for this broker from now on."""
         set_address = self._function("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
         set_address(self._cluster, _NODE_ID, host.encode(), port)
 
@@ -79,7 +84,7 @@ class MockCluster:
     def _new_client(self) -> int:
         """Create a librdkafka client and return its handle.
 
-        The client hosts the mock cluster, and connects to no broker.
+        A mock cluster can run only within a client. This client connects to no broker.
         """
         configuration = self._function("conf_new", c_void_p)()
         message = ctypes.create_string_buffer(_ERROR_BYTES)
@@ -123,7 +128,7 @@ def load_librdkafka() -> ctypes.CDLL:
 
 
 def library_in_maps(maps: str) -> str | None:
-    """Return the path of the librdkafka that this process has loaded, or None if it has loaded none.
+    """Return the path of the librdkafka library that this process has loaded, or None if it has loaded none.
 
     ``maps`` is the text of Linux's ``/proc/self/maps``, which lists the loaded libraries.
     """
@@ -136,7 +141,7 @@ def library_in_maps(maps: str) -> str | None:
 
 
 def bundled_library(package: Path) -> str | None:
-    """Return the path of the librdkafka that is bundled with confluent-kafka, or None if there is none.
+    """Return the path of the librdkafka library that is bundled with confluent-kafka, or None if there is none.
 
     ``package`` is the directory in which confluent-kafka is installed.
     """
@@ -147,16 +152,19 @@ def bundled_library(package: Path) -> str | None:
 
 
 def missing_extra_message(package: str, *, soabi: str) -> str:
-    """Return a message that says how to install a missing package. ``soabi`` is Python's ABI tag."""
+    """Return a message that tells how to install a missing package, or that the package is unavailable on this system.
+
+    ``soabi`` is Python's ABI tag, which shows the system's C library.
+    """
     if "musl" in soabi and package.startswith("confluent_kafka"):
         return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
     return f"the demo needs {package}, which is not installed: pip install 'kafka-quota-proxy[demo]'"
 
 
 def require_extra(*packages: str) -> None:
-    """Raise ``DemoError`` if one of ``packages``, which the extra ``demo`` installs, is missing.
+    """Raise ``DemoError`` if one of the Python packages in ``packages`` is not installed.
 
-    The packages are not imported.
+    ``pip install 'kafka-quota-proxy[demo]'`` installs them. They are not imported.
     """
     for package in packages:
         if importlib.util.find_spec(package) is None:

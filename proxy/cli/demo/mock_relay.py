@@ -1,11 +1,11 @@
-"""Relays connections to the mock cluster and corrects what the mock does wrong.
+"""Relays connections to librdkafka's mock cluster, and corrects two faults of the mock on the way.
 
-* No client can read the mock's response to ApiVersions v3 and later. The relay asks the mock for v0 and rewrites the
-  response.
+* No client can read the mock's response to ApiVersions v3 and later. The relay sends the mock a request of v0 instead,
+  and converts the response to the version that the client has requested.
 * The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
 
-``Repairs`` decides what to change, without I/O. ``serve`` passes on the frames. A frame is a request or response
-without its int32 length.
+``Repairs`` decides what to change, without I/O, and ``serve`` does the I/O. A frame is a request or response without
+the int32 length before it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 
 
 class Repairs:
-    """Corrects the requests and responses of one connection between a client and the mock.
+    """Corrects the requests and responses of one connection between a client and librdkafka's mock broker.
 
-    The methods raise struct.error or ValueError if a frame ends too early.
+    The methods raise struct.error or ValueError if a request or response ends too early.
     """
 
     def __init__(self) -> None:
         self._repairs: dict[int, Callable[[bytes], bytes | None]] = {}
 
     def request(self, frame: bytes) -> bytes:
-        """Return the request to send to the mock in place of the client's request ``frame``.
+        """Return the request to send to the mock broker in place of the client's request ``frame``.
 
-        A frame consists of int16 api_key, int16 api_version, int32 correlation_id and the rest.
+        A request consists of int16 api_key, int16 api_version, int32 correlation_id and the rest.
         """
         api_key, api_version, correlation_id = struct.unpack_from(">hhi", frame)
         if api_key == _API_VERSIONS and api_version >= _FLEXIBLE_API_VERSIONS:
@@ -55,7 +55,10 @@ class Repairs:
         return frame
 
     def response(self, frame: bytes) -> bytes | None:
-        """Return the response to send to the client in place of ``frame``. Return None if nothing is to be sent."""
+        """Return the response to send to the client in place of the mock broker's response ``frame``.
+
+        Return None if the client must not get a response, because it has sent Produce with acks=0.
+        """
         (correlation_id,) = struct.unpack_from(">i", frame)
         repair = self._repairs.pop(correlation_id, None)
         return frame if repair is None else repair(frame)
@@ -111,7 +114,7 @@ def produce_acks(frame: bytes) -> int:
 
 
 async def serve(*, mock_port: int) -> asyncio.Server:
-    """Listen on a free loopback port and relay each connection to the mock."""
+    """Listen on a free loopback port, and relay each connection to the mock broker at ``mock_port``."""
     # asyncio keeps only weak references to tasks. Without this set the task of a closed client could be collected.
     relays: set[asyncio.Task[None] | None] = set()
 

@@ -1,7 +1,8 @@
-"""Runs the demo's child processes. A guard ends each of them when the demo ends, even if the demo is killed by SIGKILL.
+"""Runs the demo's child processes, so that they end with the demo even if it is killed by SIGKILL.
 
-A guard is a process that runs this module: ``python -m … PROGRAM ARGUMENT…``. The guard's standard input is a pipe from
-the demo. However the demo ends, the kernel then closes the pipe, and the guard ends the program.
+Each child process runs under a guard. This is a process that runs this module: ``python -m … PROGRAM ARGUMENT…``. The
+guard's standard input is a pipe from the demo. However the demo ends, the kernel then closes the pipe, and the guard
+ends the program.
 """
 
 from __future__ import annotations
@@ -28,7 +29,10 @@ _TAIL_LINES: Final = 5
 
 
 class Child:
-    """A program that runs under a guard. The file ``log`` receives the program's standard error."""
+    """A program that runs as a child process of the demo, under a guard that ends the program when the demo ends.
+
+    The program's standard error is written to the file ``log``.
+    """
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, *, log: Path) -> None:
         self._name = name
@@ -54,7 +58,7 @@ class Child:
         raise AssertionError("fail_when_ended returns only by raising")
 
     async def fail_when_ended(self) -> None:
-        """Wait until the program ends, then raise ``DemoError``, because the program should not end before the demo."""
+        """Wait until the program ends, then raise ``DemoError``. The program should run as long as the demo does."""
         if self._process.stdout is not None:
             while await self._process.stdout.read(4_096):  # a full pipe would block the program
                 pass
@@ -62,7 +66,10 @@ class Child:
         raise DemoError(f"{self._name} ended with exit status {status}{self._tail()}")
 
     async def stop(self) -> None:
-        """Make the guard stop the program, and wait for the guard to end. If that takes too long, kill the guard."""
+        """Stop the program through its guard, the parent process, and wait until the guard has ended.
+
+        If this takes too long, the guard is killed.
+        """
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -80,7 +87,10 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
-    """Run ``python ARGUMENTS…`` under a guard, and stop it at the end of the ``async with`` block."""
+    """Run ``python ARGUMENTS…`` as a child process until the end of the ``async with`` block, or of the demo.
+
+    ``name`` is the name of the program in error messages. Its standard error is written to the file ``log``.
+    """
     python = (sys.executable, "-P")  # imports nothing from the working directory
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
@@ -109,7 +119,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def guard(command: list[str]) -> int:
-    """Run ``command`` until it ends or standard input is closed.
+    """Run ``command`` until it ends. End it as soon as standard input is closed, which shows that the demo has ended.
 
     Return the exit status of the command, or 128 + n if signal n ended it.
     """

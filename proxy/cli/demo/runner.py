@@ -36,7 +36,7 @@ _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 
 @dataclass(slots=True)
 class _MeasuredClient:
-    """A client of the demo: its name, its quota and its measurements so far."""
+    """The producer or consumer of the demo: its name, its quota, and what has been measured about it so far."""
 
     name: str
     client_id: str
@@ -46,7 +46,11 @@ class _MeasuredClient:
     throttle_time_ms: float = 0.0
 
     def rate(self, *, now_s: float) -> float:
-        """Return the rate in bytes per second. Raises MeasurementError if there was too little traffic."""
+        """Return the rate at which this client sends or receives, in bytes per second.
+
+        Raises:
+            MeasurementError: There was too little traffic.
+        """
         if self.shaping is Shaping.SAMPLED:
             return measure.sampled_rate(self.flow, quota_bytes_per_second=self.quota)
         return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
@@ -72,7 +76,11 @@ class _MeasuredClient:
         )
 
     def outcome(self, *, now_s: float) -> Outcome:
-        """Return the final result of this client. Raises MeasurementError if there was too little traffic."""
+        """Return the final result of this client.
+
+        Raises:
+            MeasurementError: There was too little traffic.
+        """
         return Outcome(
             quota_bytes_per_second=self.quota,
             measured_bytes_per_second=round(self.rate(now_s=now_s), 1),
@@ -82,9 +90,9 @@ class _MeasuredClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """The result for one client, as ``--json`` prints it.
+    """The demo's result for the producer or the consumer. ``--json`` prints these fields.
 
-    The throttle time is the sum over all requests of the client.
+    ``throttle_time_ms`` is the sum over all requests of the client.
     """
 
     quota_bytes_per_second: int
@@ -93,7 +101,7 @@ class Outcome:
 
     @property
     def is_within_tolerance(self) -> bool:
-        """Whether the measured rate is close enough to the quota."""
+        """Whether the measured rate differs from the quota by at most 5 %."""
         difference = abs(self.measured_bytes_per_second - self.quota_bytes_per_second)
         return difference <= workload.TOLERANCE * self.quota_bytes_per_second
 
@@ -160,14 +168,14 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` and ``others`` concurrently until ``show`` ends, then cancel the others.
+    """Run ``show`` and ``others`` concurrently until ``show`` ends. Then cancel ``others``.
 
     Return the result of ``show``.
 
-    If any of them fails, all are cancelled.
+    If a coroutine raises an error, all of them are cancelled.
 
     Raises:
-        DemoError: One of them failed with a DemoError or KafkaError. Other errors are raised in an exception group.
+        DemoError: A coroutine raised a DemoError or KafkaError. Other errors are raised in an exception group.
     """
     try:
         async with asyncio.TaskGroup() as group:
@@ -185,9 +193,9 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
 
 
 async def _show(options: Options, measured: Sequence[_MeasuredClient], display: Display, *, metrics: str) -> float:
-    """Update the display until the demo is over.
+    """Update the display of the demo's progress until the demo is over.
 
-    Return the time of the last update, at which the rates are measured.
+    Return the time of the last update, at which the rates of the clients are measured.
     """
     started_s = await _first_bytes(measured)
     planned_s = options.planned_seconds
@@ -217,7 +225,7 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
 
 
 def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
-    """Return whether the rate of each client can be computed. Also return True if the demo has waited long enough."""
+    """Return whether the demo may end: the rate of each client can be computed, or the demo has waited long enough."""
     limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
     if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
         return True
@@ -225,7 +233,7 @@ def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elaps
 
 
 def fetch_metrics(url: str) -> str:
-    """Return the text of the proxy's ``/metrics``. The call blocks.
+    """Return the text of the proxy's Prometheus metrics at ``url``. The call blocks.
 
     Raises:
         DemoError: The proxy does not answer.
@@ -239,7 +247,7 @@ def fetch_metrics(url: str) -> str:
 
 
 def throttle_time_ms(metrics: str, *, client_id: str) -> float:
-    """Return a client's total throttle time from the text of ``/metrics``, or 0 if the client does not appear there."""
+    """Return a client's total throttle time from the text of the proxy's metrics, or 0 if the client is not in them."""
     return sum(
         sample.value * 1_000
         for family in text_string_to_metric_families(metrics)

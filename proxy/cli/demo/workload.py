@@ -1,4 +1,4 @@
-"""Defines the options of the demo, and computes the duration and the sizes of records from them. Does no I/O."""
+"""Defines the options of the demo, and computes its duration and the sizes of its records from them. Does no I/O."""
 
 from __future__ import annotations
 
@@ -50,21 +50,26 @@ class Options:
 
     @property
     def planned_seconds(self) -> int:
-        """The duration of the demo. With sampled shaping it is long enough for a cycle of burst and silence."""
+        """How long the demo is to run, in seconds.
+
+        With sampled shaping, the proxy measures rates in Kafka's windows, so that a burst and some seconds of silence
+        alternate. The demo then runs at least as long as one such cycle takes.
+        """
         return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
-    """Return the size of a record's value, so that 40 requests of one record use up what ``rate`` allows in a second.
+    """Return how large the value of each record is to be, in bytes.
 
-    ``overhead_bytes`` is what Kafka charges for a request or response in addition to the value.
+    The size is such that 40 requests with one record each use up what ``rate`` allows in a second. ``overhead_bytes``
+    is what Kafka charges for each request or response in addition to the value.
     """
     return max(rate // _REQUESTS_PER_SECOND - overhead_bytes, 1)
 
 
 def preload_records(value_bytes: int) -> int:
-    """Return how many records of this size to write to the consumer's topic.
+    """Return how many records with values of ``value_bytes`` the broker writes to the consumer's topic at its start.
 
-    They must fit into the mock's partition.
+    The number is limited, because the mock broker deletes old records of a large partition.
     """
     return max(1, min(_PRELOAD_RECORDS, _PRELOAD_BYTES // (value_bytes + 100)))

@@ -1,4 +1,4 @@
-"""Explains the quotas of a client: which rule applies, at which level of precedence, and why other rules do not.
+"""Explains the quotas of a client: which rule sets each limit, with which precedence, and why other rules do not apply.
 
 * ``model``    contains the data classes for an explanation
 * ``resolve``  computes an explanation with the code that runs in the proxy

@@ -1,6 +1,7 @@
-"""Formats an explanation of a client's quotas as text.
+"""Formats the explanation of a client's quotas as text.
 
-The text may have hints on how to see rules and priorities that ``explain`` has not read.
+The text may contain hints on how to see what the command ``explain`` has not read: rules in a topic or at the brokers,
+and the client's priority in fair call queues.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +21,10 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if throttle times have no upper bound."""
+    """Yield the lines of text that explain a client's quotas.
+
+    ``max_throttle_time_ms`` is the longest time for which one request is throttled, or None if there is no bound.
+    """
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:
@@ -113,10 +117,9 @@ def _amount(key: str, limit: float | None) -> str:
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
-    """Yield lines about each source of rules that ``explain`` does not read, and say how to see its rules.
+    """Yield lines about rules in a topic or at the brokers, which ``explain`` does not read, and about how to see them.
 
-    Such a source is a topic or the brokers. ``known_last`` is the directory with a copy of the rules in the store's
-    topic, if there is one.
+    ``known_last`` is the directory from which a local copy of the topic was read, or None if none was read.
     """
     if config.store is not None and config.store.topic is not None:
         known = (
@@ -138,7 +141,10 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
 
 
 def queue_hints(config: ProxyConfig) -> Iterator[str]:
-    """Yield a line on how to see the client's priority in fair call queues, if any listener has such a queue."""
+    """Yield a line on how to see the client's priority in fair call queues, in which requests wait for a broker.
+
+    Yield nothing if no listener has such a queue.
+    """
     how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
     names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
     if names:

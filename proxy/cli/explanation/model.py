@@ -10,7 +10,7 @@ from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AtListener:
-    """How one listener enforces the client's limit."""
+    """How one listener of the proxy enforces a client's limit of one kind of quota."""
 
     listener: str
     enforcement: Enforcement | None  # None for an inter-broker listener, which has no limits
@@ -20,7 +20,7 @@ class AtListener:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherRule:
-    """A rule that matches the client but does not apply, and the reason."""
+    """A rule for the client that does not apply, and the reason why."""
 
     rule: QuotaRule | IpRule
     level: Level | None  # None for a rule of an address
@@ -29,9 +29,10 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Which limit applies to the client for one kind of quota, and which rule sets it.
+    """Which limit applies to a client for one kind of quota, such as ``producer_byte_rate``, and which rule sets it.
 
-    If no limit applies, ``rule`` is None, and ``why`` may give the reason.
+    If no limit applies, ``rule`` is None. ``why`` then gives the reason if the user is a broker, and is empty
+    otherwise.
     """
 
     key: str  # the key of the quota, which is Kafka's or the proxy's own
@@ -48,7 +49,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpVerdict:
-    """The limit on new connections from an IP address. ``rule`` is None if nothing limits the address."""
+    """Which limit applies to new connections from an IP address, and which rule sets it.
+
+    If no limit applies, ``rule`` is None.
+    """
 
     ip: str
     rule: IpRule | None
@@ -59,7 +63,7 @@ class IpVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """The rules from the configuration file and its store, as they apply at one instant."""
+    """The rules of the configuration file and the quotas that clients have set, as they apply at one instant."""
 
     config: ProxyConfig  # the configuration, with its quotas replaced by the rules that apply
     kafka_sources: Mapping[str, str]  # FILE:LINE of each key under ``kafka``

@@ -199,29 +199,36 @@ class TopicRules:
 
     @property
     def is_unsettled(self) -> bool:
-        """Whether ``changes`` may return more changed rules."""
+        """Whether there are entities whose rule may have changed, so that ``changes`` must be called again."""
         return bool(self._touched)
 
     @property
     def rules(self) -> int:
-        """The number of entities that have a rule or settings in the topic."""
+        """The number of entities for which the topic contains a whole rule or the values of single quota keys."""
         return len(self._now.rules)
 
     @property
     def shares(self) -> int:
-        """The number of entities for which the topic gives this proxy a share of the quota, in force or not."""
+        """The number of entities for which the topic gives this proxy a share of the quota.
+
+        Shares are counted even if they do not apply, because no news record of the topic has renewed them in time.
+        """
         return len(self._now.shares)
 
     @property
     def news_heard_ms(self) -> int | None:
-        """The monotonic time at which a news record last renewed the shares, or None before the first."""
+        """The monotonic time from which the lease of the shares of quotas is counted, or None if it never began.
+
+        The lease begins again with each news record. It is counted from a time shortly before the proxy read the
+        record.
+        """
         return self._now.news_heard_ms
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
-        """Return rules that have changed, for at most ``most`` entities, or for all if ``most`` is None.
+        """Return the changed rules that were not returned yet, by entity. The value None stands for a removed rule.
 
-        In the result, None stands for a removed rule. Entities that have a rule in the configuration file are left out.
-        ``in_force`` is updated.
+        One call checks at most ``most`` entities, or all if ``most`` is None. Entities that have a rule in the
+        configuration file are left out. ``in_force`` is updated.
         """
         found: dict[Entity, QuotaRule | None] = {}
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
@@ -245,7 +252,7 @@ class TopicRules:
         return found
 
     def take_back(self, entities: Iterable[Entity]) -> None:
-        """Make ``changes`` return the rules of these entities again. Call this if the rules could not be applied."""
+        """Let ``changes`` return the rules of these entities once more. Call this if the proxy failed to apply them."""
         for entity in entities:
             self._touched[entity] = None
             self._unapplied.add(entity)
@@ -253,7 +260,7 @@ class TopicRules:
     # -- within --
 
     def _limits_in_force(self, entity: Entity) -> EntityLimits | None:
-        """Return the limits that the topic sets for an entity and that apply now, or None if there are none."""
+        """Return the limits of an entity that follow from the topic and apply now, or None if there are none."""
         rule = self._now.rules.limits(entity)
         if rule is not None and rule.terms is not None:
             rule = None
@@ -331,7 +338,10 @@ class TopicRules:
 
 
 def _entity(user: EntityName, client_id: EntityName) -> Entity:
-    """Return the entity with these names. Long names are shortened, as in the tables of rules."""
+    """Return the entity with the given names of a user and a client-id.
+
+    Names that are too long for the tables of rules are shortened in the same way as in these tables.
+    """
     return (
         bounded(user) if isinstance(user, str) else user,
         bounded(client_id) if isinstance(client_id, str) else client_id,
