@@ -223,11 +223,14 @@ class BrokerCluster:
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """The upstreams of all known brokers and of the bootstrap servers."""
+        """The addresses at which the proxy reaches the known brokers and the bootstrap servers of this cluster."""
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with a node id or None."""
+        """Yield the quotas of each broker, of each bootstrap server, and of the bootstrap ports.
+
+        Each is preceded by the node id of the broker to which the quotas belong, or by None if the node id is unknown.
+        """
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
@@ -247,7 +250,7 @@ class BrokerCluster:
         return added
 
     def set_shaping(self, shaping: Shaping | None) -> None:
-        """Set the method by which rates are measured, for all brokers and for those that join later."""
+        """Set the method by which rates are measured at all brokers of the cluster, including those that join later."""
         self.shaping = shaping
         for upstream in self.upstreams:
             upstream.shaping = shaping
@@ -259,13 +262,17 @@ class BrokerCluster:
             listener.close()
 
     def bootstrap(self, turn: int) -> Upstream:
-        """Return a bootstrap server. Successive values of ``turn`` select the servers in turn."""
+        """Return one of the bootstrap servers.
+
+        ``turn`` is a counter: consecutive numbers select the servers in rotation.
+        """
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
-        """Return the upstream of a broker; create it if it is new.
+        """Return the ``Upstream`` through which the proxy reaches the broker with this node id. Create it if it is new.
 
-        The upstream of a broker that has left is kept, so that its clients' usage still counts if the broker rejoins.
+        The ``Upstream`` of a broker that has left the cluster is kept, so that the usage of the broker's clients still
+        counts if the broker returns.
         """
         upstream = self.brokers.get(node_id)
         if upstream is None:

@@ -41,7 +41,7 @@ def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
     """Decode a Metadata response, which starts with its size, from the broker at ``peer``.
 
     Raises:
-        ProtocolError: If the bytes are not such a response.
+        ProtocolError: If the bytes are not a Metadata response.
     """
     found = metadata.find_brokers(frame, 0, _VERSION)
     if found is None:

@@ -1,7 +1,7 @@
-"""Runs one client's connection: two transports, one timer, and a session.
+"""Runs one client's connection: the transports to the client and to the broker, one timer, and a session.
 
-The session makes the decisions, and this module does the I/O. While one side cannot be written to, the other side is
-not read.
+The session decides what is forwarded, changed or delayed, and this module does the I/O. While the broker cannot be
+written to, the client is not read, and while the client cannot be written to, the broker is not read.
 
 A throttled client is read until it sends its next request, so that the loss of the client is noticed. After that
 request, the client is not read until the throttle time is over. Meanwhile the server polls the client's socket, because
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class ClientConnection(asyncio.Protocol):
-    """Serves one client, with a session, the client's transport, and, after the first request, one to the broker."""
+    """Serves one client: passes its bytes to a ``Session``, and dials the broker when the first request arrives."""
 
     __slots__ = (
         "_dial", "_flow_to_broker", "_flow_to_client", "_half_closed", "_has_client_ended", "_state", "_timer",
@@ -101,7 +101,7 @@ class ClientConnection(asyncio.Protocol):
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes of the client to the session, and forward what the session does not hold back."""
+        """Let the session process bytes from the client, then write what it has ready for the broker and the client."""
         state = self._state
         started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
@@ -173,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
         self.close(cause)
 
     def broker_received(self, data: bytes) -> None:
-        """Pass bytes of the broker to the session, and forward what the session does not hold back."""
+        """Let the session process bytes from the broker, then write what it has ready for the client and the broker."""
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         state = self._state
@@ -208,7 +208,7 @@ class ClientConnection(asyncio.Protocol):
 
     @isolated
     def take_turn(self) -> None:
-        """Resume the request that waited, because its turn in a queue has come or the proxy's answer to it is ready."""
+        """Resume the waiting request: a quota or the fair call queue lets it go on, or the proxy's answer is ready."""
         if not self.is_closed:
             self._run(self.session.resume, "client")
             self.update_reading()
@@ -228,7 +228,7 @@ class ClientConnection(asyncio.Protocol):
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Call a method of the session, then ``flush``. If it raises a protocol error of ``sender``, close instead."""
+        """Call a method of the session, then ``flush``. If ``sender`` has violated Kafka's protocol, close instead."""
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
@@ -238,14 +238,14 @@ class ClientConnection(asyncio.Protocol):
             self.flush(now_ms)
 
     def _now_ms(self) -> int:
-        """Give the session the current time, and return it in ms. Call this before every other call of the session."""
+        """Give the session the current time, which each call of its methods needs, and return the time in ms."""
         now_ns = self._state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write what the session has for the client and the broker. Dial the broker first if necessary.
+        """Write the bytes that the session has ready for the client and for the broker.
 
-        Then pause or resume reading, set the timer, and close the connection if it has ended.
+        This may dial the broker, pause or resume reading, set the timer, and close the connection if it has ended.
         """
         state, transports = self._state, self.transports
         if state.to_broker:
@@ -304,7 +304,7 @@ class ClientConnection(asyncio.Protocol):
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
-        """If every request is answered, close the connection, or only the proxy's side if the client's is open."""
+        """If all requests are answered, close the connection, or half-close it while the client may still send."""
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")
@@ -319,7 +319,7 @@ class ClientConnection(asyncio.Protocol):
             self.transports.update_reading(reads_client=True, reads_broker=self.transports.reads_broker)
 
     def close(self, cause: str) -> None:
-        """Close both sides after writing what is left. Count the disconnect under ``cause``. May be called again."""
+        """Close both transports after writing their buffers. Count ``cause`` as the reason. May be called again."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -367,7 +367,7 @@ class ClientConnection(asyncio.Protocol):
                 self.counted.leave()
 
     def _close_on(self, error: ProtocolError, sender: str) -> None:
-        """Close the connection because ``sender`` violated Kafka's protocol. Earlier requests are still forwarded."""
+        """Forward earlier requests, and close the connection: its ``sender`` has violated Kafka's protocol."""
         self.listener.counters.protocol_error(error.reason)
         self.listener.log_closed(self.peer, error.reason, f"its {sender} sent: {error}")
         if self._state.to_broker and self.transports.broker is not None:
@@ -393,7 +393,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 def _cause(side: str, error: Exception | None) -> str:
-    """Return the cause under which to count the loss of the transport to ``side``."""
+    """Return the cause to count for a lost transport. ``side`` is "client", or "upstream" for the broker."""
     if error is None:
         return f"{side}_closed"
     # uvloop closes the transport of a callback that raises.

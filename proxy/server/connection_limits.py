@@ -76,7 +76,10 @@ class CountedConnection:
         self.source: tuple[str, int] | None = None
 
     def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
-        """Count the connection for the client's address. Return False if that has ``maximum`` connections already."""
+        """Count the connection for the client's IP address, and return True.
+
+        If ``maximum`` connections from this address are open already, return False and do not count the connection.
+        """
         if self._count is None or not self._count._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source
@@ -90,7 +93,7 @@ class CountedConnection:
 
 
 def spread() -> Iterator[float]:
-    """Yield numbers between 0 and 1 without end. However many are drawn, they are spread evenly (golden ratio)."""
+    """Yield numbers between 0 and 1 without end. After any number of them, they are spread evenly (golden ratio)."""
     number = 0.0
     while True:
         number = (number + _GOLDEN_RATIO) % 1.0
@@ -100,6 +103,7 @@ def spread() -> Iterator[float]:
 class TimeLimits:
     """Compares the age and the idle time of one connection with the time limits of its listener.
 
+    These are the login timeout, the idle timeout, and the maximum age. The connection is checked from time to time, and
     ``active_ms`` is the time of the last check that found the connection in use.
     """
 
@@ -110,7 +114,10 @@ class TimeLimits:
         self.started_ms = self.active_ms = started_ms
 
     def passed(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> str | None:
-        """Return the name of a time limit that the connection has exceeded; None if it has exceeded none."""
+        """Return which time limit the connection has exceeded: the login timeout, the idle timeout, or the maximum age.
+
+        Return None if the connection has exceeded none of them.
+        """
         age_ms = now_ms - self.started_ms
         if not is_past_login and _is_over(age_ms, listener.login_timeout_ms):
             return LOGIN_TIMEOUT
@@ -141,7 +148,7 @@ def _is_over(time_ms: int, limit_ms: int | None) -> bool:
 
 
 class TimerWheel(Generic[_T]):
-    """Holds items until they are due, with one slot for each second."""
+    """Holds items until the time that was given for each. The items of the same second form a slot."""
 
     __slots__ = ("_due", "_next")
 
@@ -150,19 +157,25 @@ class TimerWheel(Generic[_T]):
         self._next = now_ms // _SLOT_MS
 
     def add(self, item: _T, at_ms: int) -> int:
-        """Make ``item`` due at ``at_ms`` or up to a second later. Return its slot, which ``discard`` needs."""
+        """Store ``item``. From the time ``at_ms``, or up to a second later, ``take`` returns it.
+
+        Return the number of the item's slot, which ``discard`` needs.
+        """
         slot = max(-(-at_ms // _SLOT_MS), self._next)
         self._due.setdefault(slot, set()).add(item)
         return slot
 
     def discard(self, item: _T, slot: int) -> None:
-        """Remove ``item`` from a slot, if it is in that slot."""
+        """Remove ``item``, unless ``take`` has returned it already.
+
+        ``slot`` is what ``add`` has returned for the item.
+        """
         due = self._due.get(slot)
         if due is not None:
             due.discard(item)
 
     def take(self, *, now_ms: int) -> list[_T]:
-        """Remove and return all items that are due."""
+        """Remove and return all items whose time has come."""
         taken: list[_T] = []
         now = now_ms // _SLOT_MS
         for slot in range(self._next, now + 1):
@@ -172,9 +185,10 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Return the largest holders of memory, so that the others together hold at most ``max_buffered_bytes``.
+    """Choose the holders of memory that must free it, the largest first.
 
-    ``held`` contains pairs of a size in bytes and a holder.
+    The holders that are not returned hold at most ``max_buffered_bytes`` together. ``held`` contains pairs of a size in
+    bytes and a holder.
     """
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []

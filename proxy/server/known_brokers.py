@@ -1,4 +1,4 @@
-"""Keeps all brokers behind the proxy, and the routes that lead from listeners to them."""
+"""Keeps all brokers behind the proxy, and to which of them each listener forwards its clients."""
 
 from collections.abc import Iterable, Mapping
 from typing import cast
@@ -21,13 +21,13 @@ from kafka_quota_proxy.proxy.usage.meter import MeteredBroker
 
 
 class KnownBrokers:
-    """All brokers that listeners lead to. Listeners in front of the same broker share its quotas.
+    """All brokers to which the listeners forward their clients. Listeners in front of the same broker share its quotas.
 
     Attributes:
-        single: The upstreams of the listeners that have the key ``upstream``, by address.
-        clusters: The clusters of the other listeners, by the set of their ``bootstrap_servers``.
+        single: The brokers that listeners name with the key ``upstream``, by address. Each is an ``Upstream``.
+        clusters: The clusters that listeners name with the key ``cluster``, by the set of their ``bootstrap_servers``.
         entrances: For each listener, the object that creates the protocols of its new connections.
-        registry: Keeps all upstreams, grouped by the broker to which they lead.
+        registry: Keeps all addresses at which brokers are reached, grouped by broker.
     """
 
     def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
@@ -78,9 +78,12 @@ class KnownBrokers:
         return upstream
 
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
-        """Apply a reloaded file. ``changed`` contains the changed rules, or is None if any rule may have changed.
+        """Apply a reloaded configuration file to all listeners and to the quotas of all brokers.
 
-        ``listeners`` contains the listeners of the file by name, and ``config`` is the configuration in force.
+        Args:
+            listeners: The listeners in the file, by name.
+            changed: What has changed in the quota rules, or None if any rule may have changed.
+            config: The configuration in force: the file, with the quota rules that come from elsewhere.
         """
         for listener, entrance in self.entrances.items():
             settings = listeners.get(listener.name)
@@ -110,11 +113,14 @@ class KnownBrokers:
             quotas.rules_changed(changed)
 
     async def probe(self, upstream: Upstream, source: str | None) -> None:
-        """Probe a broker regularly until cancelled. ``source`` is the address of this machine to dial from, or None."""
+        """Connect to a broker every two seconds until cancelled, to find out whether it can be reached.
+
+        ``source`` is the address of this machine to dial from, or None if the system may choose it.
+        """
         await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
-        """Cancel all queries that identify brokers."""
+        """Cancel the queries by which the proxy finds out which brokers it is connected to."""
         self._finder.close()
 
     def _on_moved(self, upstream: Upstream) -> None:
@@ -127,7 +133,7 @@ class KnownBrokers:
 
     @property
     def upstreams(self) -> list[Upstream]:
-        """All known upstreams. Several upstreams may lead to one broker."""
+        """All addresses at which the proxy reaches brokers. Several of them may lead to the same broker."""
         return [*self.single.values(), *(one for cluster in self.clusters.values() for one in cluster.upstreams)]
 
     @property
@@ -138,7 +144,11 @@ class KnownBrokers:
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """Each broker's quotas with the address of its first upstream; those of bootstrap ports as ``bootstrap``."""
+        """The quotas of each broker, with the name of the broker: the address at which the proxy reaches it.
+
+        If there are several addresses, the name is the first. The quotas of each cluster's bootstrap ports have the
+        name ``bootstrap``.
+        """
         clusters = tuple(self.clusters.values())
         upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
         names = _first_names(upstreams)
@@ -148,11 +158,11 @@ class KnownBrokers:
 
     @property
     def queues_by_name(self) -> list[tuple[str, BrokerQueue]]:
-        """The fair call queue of each broker that has one, with the address of the broker's first upstream."""
+        """The fair call queue of each broker that has one, with the first address at which it is reached."""
         return [(name, one.queue) for one, name in _first_names(self.upstreams).items() if one.queue is not None]
 
     def upstreams_of(self, listener: ListenerState) -> list[Upstream]:
-        """Return the upstreams that a listener leads to now."""
+        """Return the ``Upstream`` objects of the brokers to which a listener forwards its clients now."""
         return list(dict.fromkeys(route.upstream for route in self.entrances[listener].all_routes()))
 
     def metered(self) -> Iterable[MeteredBroker]:
@@ -183,7 +193,10 @@ class KnownBrokers:
         return found.values()
 
     def is_reachable(self) -> bool:
-        """Whether every broker in ``single`` can be reached, and at least one broker of each cluster."""
+        """Whether enough brokers can be reached for all listeners to work.
+
+        These are every broker that a listener names with the key ``upstream``, and at least one broker of each cluster.
+        """
         clusters = self.clusters.values()
         return all(one.is_reachable for one in self.single.values()) and all(one.is_reachable for one in clusters)
 
@@ -196,7 +209,10 @@ def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:
 
 
 def node_ids(config: ProxyConfig) -> dict[Address, int | None]:
-    """Return the node id that the configuration file gives for each ``upstream``, or None."""
+    """Return the node ids that the configuration file gives for brokers, by the address in the key ``upstream``.
+
+    A node id that the file does not give is None.
+    """
     found: dict[Address, int | None] = {}
     for listener in config.listeners:
         if listener.upstream is not None:

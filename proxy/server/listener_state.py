@@ -32,8 +32,10 @@ class ListenerState:
 
     Attributes:
         settings: The listener's section of the configuration file. A reload replaces ``settings`` and ``policy``.
+        policy: The settings that the proxy needs while it serves a client of this listener.
         handshake: Returns the protocol of a new TLS connection (``TlsHandshakes.new_protocol``); None for plaintext.
-        priorities: The users' levels in the fair call queue; None if the listener does not use the queue.
+        priorities: The priority levels of the listener's users in the fair call queue; None if the listener does not
+            use the queue.
         open_count: Counts each connection from the time it is accepted until its transport is closed.
         broker_count: How many connections to brokers are open.
     """
@@ -74,15 +76,15 @@ class ListenerState:
     def new_protocol(
         self, accept: Callable[[], "ClientConnection"], abandon: Callable[[], None]
     ) -> asyncio.BaseProtocol:
-        """Return the protocol of a new connection, from ``accept`` or for a TLS handshake.
+        """Return the protocol for a new connection from a client.
 
-        With TLS, ``accept`` is called after the handshake, or ``abandon`` if the handshake fails. Without TLS,
-        ``accept`` is called at once.
+        Without TLS, ``accept`` is called at once and returns the protocol. With TLS, the protocol first does the
+        handshake. When this has ended, ``accept`` is called, or ``abandon`` if the handshake has failed.
         """
         return accept() if self.handshake is None else self.handshake(accept, abandon)
 
     def may_warn(self, cause: str) -> bool:
-        """Return whether to log this cause as a warning now. Each cause is logged at most once in ten seconds."""
+        """Return whether to log a warning with this cause now. Each cause is logged at most once in ten seconds."""
         now_ns = monotonic_ns()
         if now_ns < self._next_warning_ns.get(cause, 0):
             return False

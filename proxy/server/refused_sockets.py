@@ -11,9 +11,9 @@ MAX_KEPT: Final = 500
 
 
 class RefusedSockets:
-    """The sockets of one listener's refused clients, at most ``MAX_KEPT``.
+    """Keeps the sockets of one listener's refused clients open for a time. It keeps at most ``MAX_KEPT`` sockets.
 
-    ``hurried`` counts those that were closed early, to make room for others.
+    ``hurried`` counts the sockets that were closed before their time was over, to make room for newer ones.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,7 @@
-"""Applies the limits on replication, and runs the watcher that reads the cluster's own limits and its topic ids."""
+"""Applies the limits on replication traffic, from the configuration file or from the cluster's own configs.
+
+It also runs the ``ReplicationWatcher``, which reads these configs and the topic ids from the cluster.
+"""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -34,7 +37,10 @@ class ReplicationLimits:
         self.watch(replication)
 
     def watch(self, replication: Replication | None) -> None:
-        """Start, update or stop the watcher, depending on the section ``replication`` of the configuration file."""
+        """Start, update or stop polling the cluster, as the section ``replication`` of the configuration requires.
+
+        A ``ReplicationWatcher`` polls the cluster for its replication throttles and topic ids.
+        """
         if replication is None or not (replication.admin_client.bootstrap_servers or self._fallback):
             self.stop()
         elif self.watcher is not None:
@@ -45,14 +51,14 @@ class ReplicationLimits:
             self._watching = self._start(self.watcher.run)
 
     def stop(self) -> None:
-        """Stop the watcher, and forget what it has read."""
+        """Stop polling the cluster for replication throttles, and enforce none that were read from the cluster."""
         if self._watching is not None:
             self._watching.cancel()
             self.see(ClusterView())
         self.watcher = self._watching = None
 
     def see(self, view: ClusterView) -> None:
-        """Apply the state of the cluster that the watcher has read."""
+        """Apply the cluster's replication throttles, topic ids and reassignments, which were read from the cluster."""
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
     def metered(self) -> Iterator[MeteredReplicas]:

@@ -1,4 +1,4 @@
-"""Defines a route, which leads from a listener to one broker."""
+"""Defines a route: the state that all connections from one listener to one broker share."""
 
 import asyncio
 
@@ -15,7 +15,8 @@ from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 class Route:
     """Holds the state that all connections from one listener to one broker share.
 
-    ``addresses`` replaces the brokers' addresses in responses to clients. If it is None, responses are not changed.
+    ``addresses`` contains the proxy's addresses, which replace those of the brokers in responses to clients. If it is
+    None, addresses in responses are not changed.
     """
 
     __slots__ = ("context", "listener", "upstream")
@@ -31,7 +32,11 @@ class Route:
         self._attach_queue()
 
     def all_routes(self) -> list["Route"]:
-        """Return a list of this route only. ``ClusterListener.all_routes`` returns several routes."""
+        """Return a list that contains only this object.
+
+        A listener in front of a single broker has one route. ``ClusterListener``, which has several, offers the same
+        method.
+        """
         return [self]
 
     def arrivals(self) -> ListenerQuota:
@@ -39,7 +44,7 @@ class Route:
         return self.context.quotas.arrivals.listener(self.listener.name)
 
     def follow_listener(self) -> None:
-        """Apply the listener's policy and queue settings, which a reload has replaced."""
+        """Apply the listener's settings, including those of the fair call queue, after a reload has replaced them."""
         self.context.policy = self.listener.policy
         self._attach_queue()
 
@@ -56,7 +61,10 @@ class Route:
             self.context.quotas.renew()
 
     def follow_broker(self) -> None:
-        """Switch to the quotas and the queue of the broker to which the upstream has now been assigned."""
+        """Switch to the quotas and the queue of another broker.
+
+        This is called when it turns out that the address of this route leads to another ``Broker`` than assumed.
+        """
         broker, context = self.upstream.broker, self.context
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
         broker.quotas.lines.wake = _wake_soon
@@ -69,5 +77,5 @@ class Route:
 
 
 def _wake_soon(waiter: Waiter) -> None:
-    """Let a waiting connection take its turn once the running callback, which serves another connection, has ended."""
+    """Let a waiting connection resume its request once the running callback of another connection has ended."""
     asyncio.get_running_loop().call_soon(waiter.take_turn)

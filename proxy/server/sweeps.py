@@ -1,4 +1,8 @@
-"""Does the server's periodic work: time limits, memory, paused clients, the throttle log, and unused buckets."""
+"""Does the server's periodic work.
+
+It checks connections' time limits, the use of memory, and whether throttled clients are still connected. It also logs
+which clients are throttled, and removes buckets, in which usage is counted, if they are no longer used.
+"""
 
 import asyncio
 import logging
@@ -28,7 +32,7 @@ _PAGE_BYTES: Final = resource.getpagesize()
 
 
 class Sweeps:
-    """Does the periodic work on all listeners and all quotas.
+    """Does the server's periodic work on the connections of all listeners and the quotas of all brokers.
 
     ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers.
     """
@@ -45,7 +49,11 @@ class Sweeps:
         self._throttle_log = ThrottleLog()
 
     async def sweep(self) -> None:
-        """Once a second, check time limits, memory and paused clients, and log which clients are throttled."""
+        """Once a second, check all listeners' connections, and log which clients are throttled.
+
+        Connections are checked for time limits and for the memory they hold. Clients that are not read while they are
+        throttled are checked for whether they are still connected.
+        """
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000
@@ -62,9 +70,9 @@ class Sweeps:
             attempt(self._bound_buffers)
 
     def _bound_buffers(self) -> None:
-        """If the process uses more memory than ``max_buffered``, close the connections that hold the most.
+        """If the process uses at least ``max_buffered`` memory, close the connections that hold the most.
 
-        The others together then hold at most ``max_buffered``.
+        As many are closed as needed for the remaining ones to hold at most ``max_buffered`` together.
         """
         maximum_bytes = self._config().max_buffered_bytes
         if resident_bytes() < maximum_bytes:
@@ -79,7 +87,10 @@ class Sweeps:
             attempt(connection.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
-        """Every half minute, remove unused buckets from the quotas of all brokers."""
+        """Every half minute, remove the buckets of all brokers' quotas that have not been used for some time.
+
+        A bucket counts the usage of one user, one client-id or both together.
+        """
         while True:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             for quotas in self._quotas():
@@ -92,7 +103,7 @@ async def _expire_buckets_of(quotas: BrokerQuotas) -> None:
 
 
 def _log_unknown_users(listener: ListenerState) -> None:
-    """Warn once for each SASL mechanism that does not show the user's name."""
+    """Warn once for each SASL mechanism whose logins do not show the user's name to the proxy."""
     while listener.counters.newly_unknown:
         log.warning(
             "listener %s: a client has logged in by SASL mechanism %s, which does not show the user's name: such "
@@ -102,7 +113,10 @@ def _log_unknown_users(listener: ListenerState) -> None:
 
 
 def _abort_lost_clients(listener: ListenerState) -> None:
-    """Abort paused clients that have gone. The event loop does not notice their loss while reading is paused."""
+    """Close the connections of clients that have disconnected while the proxy was not reading from them.
+
+    The proxy does not read from a throttled client, and the event loop does not report a disconnection meanwhile.
+    """
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):

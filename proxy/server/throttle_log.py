@@ -23,7 +23,7 @@ class ThrottleLog:
         self._logged_ms: dict[Bucket, int] = {}
 
     def write(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
-        """Log each throttled bucket that was not logged within the last minute."""
+        """Log the clients in ``throttled``, which are given by their buckets, unless logged within the last minute."""
         skipped = 0
         for bucket in throttled:
             if now_ms - self._logged_ms.get(bucket, -_AGAIN_AFTER_MS) < _AGAIN_AFTER_MS:
@@ -48,7 +48,10 @@ class ThrottleLog:
 
 
 def describe(bucket: Bucket, *, now_ms: int) -> str:
-    """Return one line about a throttled bucket: the client, its rate, the rule, and how long it was throttled."""
+    """Return one line about a throttled client: its names, rate and quota rule, and how long it was throttled.
+
+    ``bucket`` holds the usage of the client under the quota.
+    """
     rule = bucket.rule
     where = (
         f"{rule.source or 'a rule'} (level {bucket.level.number}, {bucket.level.says})"

@@ -1,1 +1,1 @@
-"""TLS for clients and for brokers: contexts, the transport, and the principal of a client's certificate."""
+"""TLS for clients and brokers: contexts (``ssl``), the transport, and the user (principal) of a client certificate."""

@@ -1,7 +1,8 @@
 """Builds TLS contexts for clients and brokers from certificate and key files, and rebuilds them when the files change.
 
 A handshake keeps the context with which it began. OpenSSL's defaults apply to session tickets, ciphers and groups, and
-no ALPN is offered, as in Kafka. Files are polled with ``os.stat``, for the reasons that ``config_reloader`` gives.
+no ALPN is offered, as in Kafka. Files are polled with ``os.stat``, because a notification by the system would miss a
+rename over a file, and the swapped symbolic links of a Kubernetes Secret.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def client_side_context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
-    """Return a TLS context for connections to brokers. Each must pass the broker's host as ``server_hostname``.
+    """Return a TLS context for connections to brokers.
+
+    Each connection must pass the broker's host name as ``server_hostname``.
 
     Raises:
         TlsFileError: If one of the files in ``tls`` cannot be used.
@@ -84,10 +87,10 @@ def _trust(context: ssl.SSLContext, *, key: str, ca: str) -> None:
 
 
 class TlsContext:
-    """A TLS context for clients or for brokers that can be rebuilt when its certificate or key files change."""
+    """Holds an ``SSLContext`` for clients or for brokers, and replaces it when its certificate or key files change."""
 
     def __init__(self, tls: ClientTls | UpstreamTls) -> None:
-        """Build the first context. Raises TlsFileError if a file cannot be used."""
+        """Build an ``SSLContext`` from the files that ``tls`` names. Raises TlsFileError if a file cannot be used."""
         self.settings = tls
         self.last_reload_successful = True
         self.expires_at: datetime | None = None  # of the proxy's certificate; None without one
@@ -103,10 +106,10 @@ class TlsContext:
         return self._context
 
     def have_files_changed(self) -> bool:
-        """Return whether the files have changed since they were last read. Call this regularly.
+        """Return whether the certificate and key files have changed since they were last read. Call this regularly.
 
-        A change is reported only if the files have stayed the same since the previous call, because a certificate and
-        its key are replaced one after the other.
+        The result is True only if the files have also stayed the same since the previous call, because a certificate
+        and its key are replaced one after the other.
         """
         stat = self._stat_all()
         has_settled = stat == self._last_stat
@@ -130,7 +133,10 @@ class TlsContext:
         return True
 
     def reload(self, *, now: datetime) -> None:
-        """Rebuild the context, and log the outcome. Run this in a thread, because it reads files."""
+        """Build a new ``SSLContext`` if the certificate or key files have changed, and log the outcome.
+
+        If a file cannot be used, the old ``SSLContext`` stays in force. Run this in a thread, because it reads files.
+        """
         try:
             is_new = self.rebuild(now=now)
         except TlsFileError as error:
@@ -182,7 +188,7 @@ async def _reload_if_changed(context: TlsContext) -> None:
 
 
 def client_fault(error: Exception) -> str:
-    """Return the name under which metrics count a client's failed TLS handshake, such as ``tls_timeout``."""
+    """Return the cause of a client's failed TLS handshake as metrics name it, for example ``tls_timeout``."""
     match error:
         case ProtocolError():
             return f"tls_{error.reason}"
