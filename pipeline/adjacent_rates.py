@@ -1,8 +1,8 @@
 """Adds to each usage record the rates of the same client's adjacent records, right before and right after it.
 
-A replay uses these rates to guess when in its interval a record's bytes were sent. The records of all clients of a
-bucket arrive in the order of their start times. So the rate after a record is known once the client's next record has
-arrived, or once all later records start too late to be adjacent.
+A replay of the log uses these rates to guess when in its interval a record's bytes were sent. The records of all
+clients that share a bucket (one quota) arrive in the order of their start times. So the rate after a record is known
+once the client's next record has arrived, or once all later records start too late to be adjacent.
 
 This module needs no Spark.
 """
@@ -23,23 +23,27 @@ _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
 class AdjacentRates:
-    """Takes the records of one bucket in the order of ``start_ms``, and adds the adjacent rates to each."""
+    """Takes the usage records of one bucket in the order of ``start_ms``, and adds the adjacent rates to each record.
+
+    The adjacent rates are the rates of the same client's records right before and right after a record.
+    """
 
     def __init__(self) -> None:
         self._kept = np.empty((_NUMBERS, 0), np.int64)
         self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add records, and return the earliest ones for which both rates are now known.
+        """Add usage records, and return the earliest ones whose adjacent rates are both known by now.
 
-        ``client`` contains, for each record, the number of its client.
+        The adjacent rates are the rates of the same client's records right before and right after a record. Each
+        argument is an array with one element for each record. ``client`` contains integers that identify clients.
         """
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
         return self._known(is_end=False)
 
     def rest(self) -> Rows:
-        """Return the remaining records. Called once all records have been added."""
+        """Return the records that were added but not returned yet. Must be called after all records have been added."""
         return self._known(is_end=True)
 
     def _known(self, *, is_end: bool) -> Rows:

@@ -1,4 +1,4 @@
-"""The proxy. Each folder is one part of it.
+"""The proxy, which forwards Kafka requests to brokers and enforces quotas. Each folder has one task.
 
 * ``quota``          computes which quotas a request is charged to, and how long its client waits
 * ``session``        decides what is forwarded on one client's connection, and when

@@ -74,7 +74,10 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. ``arguments`` defaults to those of the process."""
+    """Run the command that the arguments name, and return its exit status.
+
+    ``arguments`` defaults to the command-line arguments of this process.
+    """
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))
@@ -106,9 +109,10 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser for the whole command line. Only the command ``chosen`` has its own arguments in it.
+    """Return the parser for the whole command line.
 
-    The other commands have only their help texts, so that their modules need not be imported.
+    Only the command ``chosen`` gets its own arguments. The other commands get only their help texts, so that their
+    modules need not be imported.
     """
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,

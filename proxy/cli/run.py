@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT, then let pending requests finish. Return the exit status.
+    """Run the proxy until SIGTERM or SIGINT, then let pending requests finish, and return the exit status.
 
     A second signal closes the remaining connections at once.
     """
@@ -71,7 +71,10 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _print_errors(errors: BaseExceptionGroup[StartError], file: Path) -> None:
-    """Print each error with the file and line of the key that it is about, in the format of the ``check`` command."""
+    """Print each error that prevented the proxy from starting, in the format of the ``check`` command.
+
+    An error begins with the configuration file and the line of the key that the error is about.
+    """
     for error in errors.exceptions:
         if isinstance(error, StartError):
             sys.stderr.write(f"{located(file, error.location, str(error))}\n")
@@ -101,7 +104,7 @@ def _raise_file_limit() -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc keep freed memory instead of returning it to the kernel.
+    """Make glibc keep freed memory instead of returning it to the kernel, because requesting it again costs CPU time.
 
     With frames of 1 MiB this saves a quarter of the CPU time.
     """

@@ -19,7 +19,7 @@ def audit_log_fault(config: ProxyConfig) -> str | None:
 def usage_log_fault(config: ProxyConfig) -> str | None:
     """Return why the usage log cannot be written, or None if it can.
 
-    The proxy starts without it, and tries again later.
+    The proxy starts even if the usage log cannot be written, and tries again later.
     """
     files = config.usage_log.files if config.usage_log else None
     return directory_fault(Path(files.directory)) if files else None

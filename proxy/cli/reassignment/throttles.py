@@ -158,9 +158,10 @@ def split_throttles(
 
 
 def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a warning for each follower that fetches in bursts.
+    """Yield a warning for each follower that fetches in bursts while replicas are being copied to it.
 
-    A follower does so if its first responses, at its throttle, take longer than the window of its quota (KIP-73).
+    A follower fetches in bursts if its first responses take longer, at the rate of its throttle, than the window over
+    which Kafka measures replication quotas (KIP-73).
     """
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}
     follower_rates = {limit.holder.follower: limit.rate for limit in limits if _is_kafkas(limit, Side.FOLLOWER)}
@@ -191,14 +192,17 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
 def first_responses_ms(
     *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
 ) -> float | None:
-    """Return how long a follower's first responses take at its throttle, or None if it has no throttle.
+    """Return how long a follower's first responses take at its throttle, in ms, or None if it has no throttle.
 
-    The first responses of all leaders arrive before any of their bytes are counted. If they take longer than the
-    quota's window, they exceed the throttle, and each window begins with a burst. ``leaders`` is the number of leaders
-    that the follower fetches from, and ``response_bytes`` the size of each response. ``follower_rate`` is the throttle
-    for all leaders together, and ``leader_rate`` the throttle for each leader.
+    The first responses of all leaders arrive before any of their bytes are counted. If they take longer than the window
+    over which Kafka measures replication quotas, they exceed the throttle, and each window begins with a burst. This
+    follows question 5 of KIP-73, with the follower's throttle instead of its network speed.
 
-    Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
+    Args:
+        leaders: The number of leaders that the follower fetches from.
+        response_bytes: The size of each response.
+        leader_rate: The throttle of each leader, or None if there is none.
+        follower_rate: The throttle of the follower, for all leaders together, or None if there is none.
     """
     rates = [
         rate for rate in (None if leader_rate is None else leader_rate * leaders, follower_rate) if rate is not None
@@ -239,7 +243,10 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield the throttle of each path in the configuration file that applies to any of the moves."""
+    """Yield those throttles of the configuration file's ``paths`` that apply to the copying of any of these replicas.
+
+    Each path limits the traffic from certain leaders to certain followers, which it names by node id or rack.
+    """
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:
@@ -261,7 +268,7 @@ def _fits(path: ReplicationPath, leader: int, follower: int, racks: Mapping[int,
 
 
 def _ends(path: ReplicationPath) -> str:
-    """Return words for the two ends of a path, such as "from broker 1 to rack b"."""
+    """Return words for the two ends between which a path limits replication, as "from broker 1 to rack b"."""
     ends = ((path.leader, path.leader_rack), (path.follower, path.follower_rack))
     words = [
         " of ".join(

@@ -38,10 +38,10 @@ class Clock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Holds what the operator chose: when to report, and which questions to answer.
+    """Holds what the operator wants to know about a reassignment, and when to report.
 
-    ``throttle`` and ``by`` are these questions: when would the reassignment end with this throttle, and which throttle
-    would end it by this time?
+    ``throttle`` asks when the reassignment would end with this throttle. ``by`` asks which throttle would end it by
+    this time. Each is None if the operator did not ask.
     """
 
     first_ms: int  # the time before the first report
@@ -53,9 +53,9 @@ class Plan:
 
 
 class Watcher:
-    """Reads the cluster's state repeatedly and shows reports, until the reassignment has ended.
+    """Reads the state of a cluster's reassignments repeatedly and shows reports, until all reassignments have ended.
 
-    ``read`` returns the cluster's state. It raises one of ``failures`` if the cluster is unreachable.
+    ``read`` returns the state. It raises one of the exceptions ``failures`` if the cluster is unreachable.
     """
 
     def __init__(
@@ -79,14 +79,16 @@ class Watcher:
 
     @property
     def status(self) -> int:
-        """The exit status so far: 1 if the last report says "never ends", otherwise 0."""
+        """The exit status as of the last report: 1 if it says that the reassignment never ends, otherwise 0."""
         return 1 if self._verdict is Verdict.TOO_LOW else 0
 
     def run(self) -> int:
-        """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
+        """Show reports until the reassignment ends, or only one if the operator asked for one. Return the exit status.
 
-        Raises ReadingError or one of ``failures`` if the cluster cannot be read. After a first successful read, a watch
-        that continues tries again for a minute before it gives up.
+        The exit status is 0 if the reassignment has ended or will end, and 1 if it never ends or was cancelled.
+
+        Raises ReadingError or one of ``failures`` if the cluster cannot be read. If reports are shown until the end, a
+        reading that fails after the first is tried again for a minute before the error is raised.
         """
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
@@ -129,7 +131,13 @@ class Watcher:
         return 0
 
     def _read_patiently(self, *, has_begun: bool) -> ClusterSnapshot:
-        """Return the cluster's state. Once a watch has begun, retry for a minute before raising an error."""
+        """Return the state of the cluster's reassignments.
+
+        Args:
+            has_begun: Whether the state has been read before. If it has, and reports are shown until the end, a reading
+                that
+            fails is tried again for a minute before the error is raised. Otherwise the error is raised at once.
+        """
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:
             try:
