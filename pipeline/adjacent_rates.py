@@ -67,7 +67,10 @@ class AdjacentRates:
 
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the rates before and after each record, and whether the record is the latest of its client."""
+    """Return the rates of the adjacent records before and after each usage record, and whether a later record follows.
+
+    The last array is True for a record if ``kept`` contains no later record of the same client.
+    """
     client = kept[_CLIENT]
     order = np.argsort(client, kind="stable") if (client[1:] != client[:-1]).any() else np.arange(len(client))
     starts_ms, client, intervals_ms, amounts = kept[: _AMOUNT + 1, order]

@@ -2,8 +2,9 @@
 
 The functions take and return DataFrames and do no I/O.
 
-A record counts in the window in which it starts. Each bucket has at most one alert per window. Its level is ``over``
-or, if the bucket is not over its limit, ``near``. The alert is final when the window closes.
+A bucket counts the use of one quota. A record counts in the window in which it starts. Each bucket has at most one
+alert per window. The alert's column ``level`` is ``over`` if the bucket is over its limit, otherwise ``near``. The
+alert is final when the window closes.
 
 Alerts contain only maxima and sums of integers, so the same records give exactly the same alert in any order and in any
 batches. Exactly-once delivery relies on this.
@@ -31,9 +32,9 @@ _IN_MILLISECONDS: Final = ("request",)
 def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
     """Add the column ``is_ahead``, which is true for records that start more than ``late_ms`` after ``now``.
 
-    If the clock of one proxy is a day fast, its records would move the watermark of the stream a day ahead, and the
-    records of all other proxies would be too late. For ``now``, a stream should pass ``current_timestamp()``, which
-    stays the same if a batch is repeated.
+    Such records must be left out: if the clock of one proxy is a day fast, its records would move the watermark of the
+    stream a day ahead, and the records of all other proxies would be too late. A stream should pass
+    ``current_timestamp()`` as ``now``, because this time stays the same if a batch is repeated.
     """
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
@@ -41,24 +42,24 @@ def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
 def once(records: DataFrame, *, late_ms: int) -> DataFrame:
     """Drop duplicate and late records, and add each record's start as the timestamp ``time``, which is its event time.
 
-    The time is one of the columns that are compared, so Spark can forget a record once the watermark has passed its
-    time. ``dropDuplicatesWithinWatermark`` would remember the record twice as long.
+    Duplicates are found by comparing columns, and ``time`` is one of these columns. So Spark can forget a record once
+    the watermark has passed its event time. ``dropDuplicatesWithinWatermark`` would remember the record twice as long.
     """
     timed = records.select(*COLUMNS, F.timestamp_millis("start_ms").alias(TIME))
     return timed.withWatermark(TIME, f"{late_ms} milliseconds").dropDuplicates([*IDENTITY, TIME])
 
 
 def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
-    """Return an alert for each bucket and window in which the bucket was over its limit or near it.
+    """Return an alert for each bucket (one quota) and window of time in which the bucket was over its limit or near it.
 
     ``records`` is the result of ``once``. Windows are aligned to the epoch. The allowed amount is the limit per second
     times the length of the window, or times the sum of the records' intervals if that is longer. If the limit changed,
     the highest limit applies.
 
-    The level is ``over`` if the amount exceeds the allowed amount, or if requests were throttled. At a proxy that does
-    not enforce the limit, requests that it would have throttled count too. The level is ``near`` if the amount exceeds
-    the fraction ``near`` of the allowed amount. The column ``use`` is the amount divided by the allowed amount, or null
-    without a limit.
+    The column ``level`` says how severe the alert is. It is ``over`` if the amount exceeds the allowed amount, or if
+    requests were throttled. At a proxy that does not enforce the limit, requests that it would have throttled count
+    too. It is ``near`` if the amount exceeds the fraction ``near`` of the allowed amount. The column ``use`` is the
+    amount divided by the allowed amount, or null without a limit.
     """
     is_limited = F.col("limit").isNotNull()
     window = F.window(TIME, f"{window_ms} milliseconds").alias("window")
@@ -91,7 +92,8 @@ def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:
 def encoded(found: DataFrame) -> DataFrame:
     """Return alerts as Kafka records, with ``key`` and ``value`` in compact JSON and ``start_ms`` as the timestamp.
 
-    The key identifies the bucket, so that all its alerts are in one partition, in the order of their windows.
+    The key identifies the bucket (the quota) that an alert is about. So all alerts about a bucket are in one partition,
+    in the order of their windows.
     """
     every = {"ignoreNullFields": "false"}
     key, value = F.to_json(F.struct(*ALERT_KEY), every), F.to_json(F.struct(*ALERT), every)

@@ -1,4 +1,4 @@
-"""Declares the arguments of each command. Does not import Spark, so that ``--help`` is fast."""
+"""Declares the command-line arguments of each command. Does not import Spark, so that ``--help`` is fast."""
 
 import argparse
 import re
@@ -14,7 +14,7 @@ _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
-    """Declare the arguments of ``command``."""
+    """Declare the command-line arguments of the command with the name ``command``."""
     if command != "simulate":
         parser.add_argument("--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log")
     if command not in ("alerts", "balance", "rebalance"):

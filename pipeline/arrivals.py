@@ -1,4 +1,6 @@
-"""Splits a bucket's usage records into parts, and gives each part an arrival time, for a replay of the usage log.
+"""Splits the usage records of one bucket (one quota) into parts, and gives each part an arrival time.
+
+A replay of the usage log charges these parts one after the other.
 
 This module needs no Spark, does no I/O and reads no clock.
 
@@ -39,10 +41,10 @@ _MOST_PARTS: Final = 1 << 20
 
 
 class Rows(NamedTuple):
-    """Holds the columns of one bucket's records, ordered by ``start_ms``.
+    """Holds the columns of one bucket's usage records, ordered by ``start_ms``.
 
-    ``before`` and ``after`` are the rates of the same client's adjacent records. A rate is 0 if there is no adjacent
-    record, and infinite if it is unknown.
+    ``before`` and ``after`` are the rates of the same client's records right before and right after each record. A rate
+    is 0 if there is no such record, and infinite if it is not known whether there is one.
     """
 
     start_ms: Whole
@@ -54,7 +56,7 @@ class Rows(NamedTuple):
 
 
 class Parts(NamedTuple):
-    """Holds the arrival time and the amount of each part, ordered by time."""
+    """Holds the arrival times and the amounts of the parts into which usage records were split, ordered by time."""
 
     at_ms: Whole
     amount: Amounts
@@ -64,12 +66,15 @@ NO_PARTS: Final = Parts(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
-    """Return the number of parts into which each record is split, at least 1."""
+    """Return the number of parts into which each usage record is split for a replay, at least 1."""
     return np.maximum(1, np.minimum(requests, np.maximum(LEAST_PARTS, interval_ms // 1_000)))
 
 
 def parts(rows: Rows) -> Parts:
-    """Split records into parts, in the order of arrival. The parts of a record add up to its amount."""
+    """Split usage records into parts, and return the parts of all records in the order of arrival.
+
+    The amounts of a record's parts add up to the amount of the record.
+    """
     counts = parts_of(rows.requests, rows.interval_ms)
     amount: Amounts = rows.amount
     if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
@@ -105,9 +110,11 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Guess the arrival time of each part from the adjacent rates, in milliseconds from the start of the interval.
+    """Guess when each part of a usage record arrived, in milliseconds from the start of the record's interval.
 
-    ``middle`` is the fraction of the record's amount that arrives before the middle of the part.
+    Args:
+        rows: For each part, the record that it belongs to. The guess uses the rates of the adjacent records.
+        middle: For each part, the fraction of the record's amount that arrives before the middle of the part.
     """
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
@@ -129,9 +136,10 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 
 
 class ArrivalQueue:
-    """Takes records in the order of ``start_ms``, and returns their parts in the order of arrival.
+    """Splits one bucket's usage records into parts, and returns the parts in the order of arrival.
 
-    The intervals of the records may overlap. ``active_ms`` is the time covered by any of them so far.
+    Records must be added in the order of ``start_ms``, and their intervals may overlap. ``active_ms`` is the total time
+    that is covered by the interval of at least one of the records added so far.
     """
 
     def __init__(self) -> None:
@@ -140,7 +148,7 @@ class ArrivalQueue:
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
-        """Add records, and return the parts that are due: those that no part of a later record can precede."""
+        """Add usage records, and return the parts that arrive before any part of a record that may be added later."""
         if not len(rows.start_ms):
             return []
         self._add_active_time(rows)
@@ -149,7 +157,7 @@ class ArrivalQueue:
         return [self._due(Rows._make(column[first:last] for column in rows)) for first, last in pairwise(cuts)]
 
     def rest(self) -> Parts:
-        """Return the remaining parts. Called once all records have been added."""
+        """Return the parts that were not returned yet. Must be called after all records have been added."""
         due, self._waiting = self._waiting, NO_PARTS
         return due
 

@@ -1,8 +1,8 @@
 """Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum. Does no I/O.
 
-Each of n proxies gets ``floor`` * L / n of a limit L, and a part of the rest in proportion to its demand. Shares are
-rounded down to whole bytes, so their sum never exceeds L. If an entity is not in the log, each proxy gets an even share
-of its limit, L / n.
+A proxy's demand is the amount that it charged to the limit's bucket. Each of n proxies gets ``floor`` * L / n of a
+limit L, and a part of the rest in proportion to its demand. These shares are rounded down to whole bytes, so their sum
+never exceeds L. If an entity is not in the usage log, each proxy gets an even share of its limit, L / n.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,10 @@ _DEFAULT_USER: Final = 6
 
 
 class Share(NamedTuple):
-    """One proxy's share of the limit of a bucket, in bytes per second."""
+    """The part of one quota's limit that one proxy may use, in bytes per second.
+
+    ``kind``, ``user`` and ``client_id`` identify the quota.
+    """
 
     proxy: str
     kind: str
@@ -33,10 +36,14 @@ class Share(NamedTuple):
 
 
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
-    """Return, for each proxy and each bucket with a limit, the ``amount`` charged to the bucket and its ``limit``.
+    """Return how much of each quota with a limit was used at each proxy, in the column ``amount``, and its ``limit``.
 
-    Only the last ``last_ms`` milliseconds of the log count, or the whole log if that is None. Buckets that no rule can
-    name, such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
+    Quotas that no rule can name, such as ``<shared>``, are left out.
+
+    Args:
+        records: The usage records.
+        entities: The result of ``whatif.resolved``, which says which limit applies to each user and client-id.
+        last_ms: Use only the last ``last_ms`` milliseconds of the log, or the whole log if this is None.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -52,9 +59,9 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 
 
 def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return what each bucket with a limit has used at each of ``proxies``, and how much it was throttled there.
+    """Return how much of each quota with a limit was used and throttled at each of ``proxies``.
 
-    ``rows`` is the result of ``parsing.parsed``. Buckets that several clients share are left out.
+    ``rows`` is the result of ``parsing.parsed``. Quotas that several users or client-ids share are left out.
     """
     records = rows.where(
         F.col("fault").isNull()
@@ -73,10 +80,13 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 
 
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
-    """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
+    """Divide a limit over proxies by demand, and return the part of each proxy in bytes per second, at least 1.
 
-    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. A proxy that is missing from ``demands`` has
-    used nothing.
+    Args:
+        limit: The limit of the whole cluster, in bytes per second.
+        demands: The amount used at each proxy. A proxy that is missing has used nothing.
+        proxies: All proxies.
+        floor: The guaranteed fraction of an even part, from 0 to 1.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -85,7 +95,10 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
 
 
 def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Divide the limit of each bucket, and return all shares. ``rows`` are those that ``demand`` returned."""
+    """Divide the limit of each quota over the proxies, and return the parts of all limits.
+
+    Each row is one that ``demand`` returned. ``floor`` is the guaranteed fraction of an even part, from 0 to 1.
+    """
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -100,11 +113,18 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return the rules of one proxy, with its computed shares, and with even shares of all other limits.
+    """Return the quota rules that one proxy needs to enforce its parts of the cluster's limits.
 
-    A computed share keeps the enforcement and shaping of the rule whose limit it is a part of. An entity has only one
-    rule for produce and fetch together. So the entity keeps its even share if these settings differ from those of its
-    rule for the other kind.
+    If a limit has no computed part in ``given``, the proxy gets an even part of it. A computed part keeps the
+    enforcement and shaping of the rule with the whole limit. But an entity has only one rule for produce and fetch
+    together. If the produce and fetch limits of an entity come from rules that differ in enforcement or shaping, the
+    entity keeps its even part.
+
+    Args:
+        proxy: The proxy that the rules are for.
+        given: The computed parts of limits, for all proxies.
+        rules: The rules with the limits of the whole cluster.
+        proxies: The number of proxies.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -123,7 +143,10 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
 
 
 def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
-    """Return the rules that limit bytes, keyed by user and client-id, with an even share in place of each byte rate."""
+    """Return the rules that limit bytes, keyed by user and client-id.
+
+    Each byte rate in these rules is divided by the number of proxies.
+    """
     found = {}
     for rule in rules:
         even = {key: _even(rule.limits[key], proxies) for key in BYTE_RATES if key in rule.limits}
@@ -133,10 +156,10 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 
 
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
-    """Return the rules that set a share.
+    """Return the rules that set a proxy's part of one limit.
 
-    The first names the user and client-id of the share. If the limit is that of the default user, this rule would
-    override the default user's rules for client-ids, so copies of them for this user follow.
+    The first rule names the user and client-id of the part. If the limit is that of the default user, this rule would
+    override the default user's rules for client-ids. In this case copies of those rules, which name this user, follow.
     """
     found = table.resolve(user=share.user, client_id=share.client_id)
     key = _RATE_KEYS[share.kind]

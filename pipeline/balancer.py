@@ -3,8 +3,9 @@
 This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
 their shares, and ``leases`` changes shares so that their sum never exceeds a limit.
 
-By default, a common rule gives each proxy an even share of a limit. A bucket receives shares of its own when it is
-throttled at a proxy. It keeps them until even shares have been enough at all proxies for a while.
+A share is the part of a limit that one proxy may use, and a bucket counts the use of one quota. By default, a common
+rule gives each proxy an even share of a limit. A bucket receives shares of its own when a proxy throttles its clients.
+It keeps them until even shares have been enough at all proxies for a while.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,9 +33,10 @@ _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """Identifies the bucket of a limit by its kind and entity.
+    """Identifies a quota with a limit, whose use is counted in one bucket, by its kind and entity.
 
-    A name is ``""`` if the rule of the limit does not distinguish users (or client-ids).
+    ``user`` is ``""`` if the rule with the limit does not distinguish users, and ``client_id`` is ``""`` if the rule
+    does not distinguish client-ids.
     """
 
     kind: str
@@ -43,7 +45,7 @@ class Bucket(NamedTuple):
 
 
 class Use(NamedTuple):
-    """Holds how much of one bucket was used at one proxy, summed over a batch of usage records."""
+    """Holds how much of one quota was used at one proxy, summed over a batch of usage records."""
 
     proxy: str
     bucket: Bucket
@@ -52,7 +54,10 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The settings that determine how large shares are and how long they last."""
+    """The settings of a ``Balancer``, which divides limits into one share for each proxy.
+
+    They determine how large the shares are and how long they last.
+    """
 
     lease_ms: int  # how long a share applies after a proxy has received a publication
     delay_ms: int  # the longest time until a publication reaches a proxy; see ``leases``
@@ -62,14 +67,17 @@ class Terms:
 
 
 class Moved(NamedTuple):
-    """The new shares of a bucket, keyed by proxy. ``shares`` is empty if the bucket returns to the common rule."""
+    """The changed division of a quota's limit: the share of each proxy, in bytes per second.
+
+    ``shares`` is empty if the common rule, which gives each proxy an even share, applies again.
+    """
 
     bucket: Bucket
     shares: Mapping[str, int]
 
 
 class Publication(NamedTuple):
-    """Contains the records to write to the quota topic, and the changed shares that these records publish."""
+    """The changed shares of limits, and the records for the quota topic from which the proxies read these shares."""
 
     records: Sequence[QuotaRecord]
     moved: Sequence[Moved]
@@ -77,7 +85,7 @@ class Publication(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _BucketState:
-    """Holds what is known of one bucket: its limit, its demand at each proxy, and its shares."""
+    """What a ``Balancer`` knows of one quota: the limit, the demand at each proxy, and the share of each proxy."""
 
     limit: int
     demands: dict[str, DemandTracker] = field(default_factory=dict)
@@ -88,7 +96,10 @@ class _BucketState:
 
 
 class Balancer:
-    """Divides the limits of one cluster's quotas over its proxies. Each proxy must have exactly one broker."""
+    """Divides the limits of one cluster's quotas into one share for each proxy, according to the use at each proxy.
+
+    Each proxy must serve exactly one broker.
+    """
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -112,7 +123,10 @@ class Balancer:
         ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add the use since the last call. A bucket that is missing from ``uses`` was not used."""
+        """Add how much of each quota was used at each proxy since the last call.
+
+        A quota that is missing from ``uses`` was not used. ``now_ms`` is the current time in milliseconds.
+        """
         self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
@@ -126,9 +140,9 @@ class Balancer:
             known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
-        """Adjust the shares to the demand, and return the records that publish the changes.
+        """Adjust each proxy's shares of the limits to the demand, and return the records that publish the changes.
 
-        The topic must have acknowledged the previous publication.
+        May be called only after the quota topic has acknowledged the records of the previous call.
         """
         self.turned_away = 0
         # While the log is late, its earlier records do not expire.
@@ -143,7 +157,7 @@ class Balancer:
         return Publication(self._records(moved), moved)
 
     def _limit(self, bucket: Bucket) -> int | None:
-        """Return the limit of a bucket, or None if there is none, or if it cannot be divided into shares."""
+        """Return the limit of a quota in bytes per second, or None if it has none or if the limit cannot be divided."""
         found = self._tables[bucket.kind].resolve(user=bucket.user, client_id=bucket.client_id)
         if (
             found.limit is None
@@ -181,9 +195,10 @@ class Balancer:
         known.goal = known.leases.shares
 
     def _move(self, known: _BucketState, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
-        """Adjust each proxy's share of a bucket's limit to the demand, or end shares that are no longer needed.
+        """Adjust each proxy's share of one limit to the demand.
 
-        Return whether the shares changed.
+        If even shares have been enough for long, end the shares, so that each proxy uses an even share again. Return
+        whether a share has changed.
         """
         if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
