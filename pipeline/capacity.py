@@ -38,9 +38,9 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaK
 
 
 def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the produce and fetch records, with the rate of each in the column ``rate``.
+    """Return the produce and fetch records, with the rate of each record in bytes per second in the column ``rate``.
 
-    An unknown broker becomes -1, because joins skip nulls.
+    An unknown broker becomes -1, because later joins on the column ``broker`` would skip records with a null.
     """
     interval_ms = F.greatest("interval_ms", F.lit(100))
     rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
@@ -49,11 +49,11 @@ def byte_usage(records: DataFrame) -> DataFrame:
 
 
 def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
-    """For each bucket, return the peak, median, mean and ``percentile`` of its rates, and its demand.
+    """For each entity on each broker, return the peak, median, mean and ``percentile`` of its rates.
 
-    ``percentile`` is from 50 to 100. The demand has the columns ``whatif.DEMAND``. Rates are counted in a histogram
-    with logarithmic bins, so the percentiles may be up to 1.1 % too high, but do not depend on the order of the
-    records.
+    ``percentile`` is from 50 to 100. The result also has the columns ``whatif.DEMAND``, which a replay of the log
+    needs. Rates are counted in a histogram with logarithmic bins. So the percentiles may be up to 1.1 % too high, but
+    do not depend on the order of the records.
     """
     bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
     bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
@@ -82,7 +82,7 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
 
 
 def _at(percentile: float) -> Column:
-    """Return the Spark aggregation that reads a percentile of the rates from the histogram."""
+    """Return the Spark aggregation that reads the given percentile from a histogram of rates."""
     wanted = F.ceil(F.col("of") * (percentile / 100) - 1e-9)
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 
@@ -90,8 +90,8 @@ def _at(percentile: float) -> Column:
 def entities(buckets: DataFrame) -> DataFrame:
     """For each entity, return the highest median, percentile and peak of its rates on any single broker.
 
-    They determine the limit, because Kafka applies a quota on each broker separately. Also returns the entity's total
-    amount on all brokers.
+    These values determine the limit to suggest, because Kafka applies a quota on each broker separately. The result
+    also contains the entity's total amount on all brokers.
     """
     return buckets.groupBy(*ENTITY).agg(
         *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
@@ -102,10 +102,16 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A suggested limit for one kind of request of one entity, and the rates that it is based on.
+    """A suggested limit on the bytes that one entity may produce or fetch, and the rates that the limit is based on.
 
-    ``limit`` is in bytes per second, or None if no rule can limit the entity. ``why`` is a remark, and may be empty.
-    ``raises`` is the number of lower limits that were tried before.
+    Attributes:
+        kind: "produce" or "fetch".
+        percentile: The percentile of the entity's rates that the user chose, in bytes per second.
+        peak: The highest rate of the entity.
+        part: The greatest number of bytes that a replay of the log may send for the entity at one instant.
+        limit: The suggested limit in bytes per second, or None if no rule can limit the entity.
+        why: A remark on the limit, which may be empty.
+        raises: How many lower limits were considered before this one.
     """
 
     kind: str
@@ -120,20 +126,23 @@ class Suggestion(NamedTuple):
 
     @property
     def never_waits(self) -> int:
-        """A limit, with three significant digits, under which a replay never throttles the entity."""
+        """A limit with three significant digits, so high that a replay of the log never throttles the entity."""
         # With 11 windows of one second, the amount that counts arrived within 12 s and is divided by at least 10 s. One
         # part more may count at either end, since the arrival times of parts are a guess.
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
 
     def ladder(self) -> list["Suggestion"]:
-        """Return this suggestion and the higher ones to try if it throttles for too long, in ascending order."""
+        """Return this suggestion, followed by the suggestions with higher limits to try, in ascending order.
+
+        The higher limits are for the case that a lower one would throttle the entity for too long.
+        """
         steps = [self]
         while (higher := steps[-1].raised()).limit != steps[-1].limit:
             steps.append(higher)
         return steps
 
     def raised(self) -> "Suggestion":
-        """Return this suggestion with the next higher limit to try."""
+        """Return this suggestion with the next higher limit to try, or with the same limit if it is the highest."""
         limit = self.limit or LEAST_LIMIT
         most = max(self.never_waits, limit)
         higher = most if self.raises + 1 >= RAISES else min(rounded_up(limit * _RAISE), most)
@@ -143,9 +152,9 @@ class Suggestion(NamedTuple):
 
 
 def suggestion(entity: Row, *, headroom: float) -> Suggestion:
-    """Return the first limit to try for an entity: the percentile of its rates times ``headroom``.
+    """Return the first limit to try for an entity: the chosen percentile of its rates times ``headroom``.
 
-    ``entity`` is a row of ``entities``. The limit is None if no rule can be made for the entity.
+    ``entity`` is a row of the result of ``entities``. The limit is None if no quota rule can be made for the entity.
     """
     kind, user, client_id = entity["kind"], entity["user"], entity["client_id"]
     numbers = (int(entity["percentile"]), int(entity["peak"]), int(entity["part"]))
@@ -170,7 +179,7 @@ def rounded_up(rate: float) -> int:
 
 
 def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
-    """Return a quota rule and a comment for each entity with a suggested limit, sorted by user and client-id."""
+    """Return a quota rule and its comment for each entity with a suggested limit, sorted by user and client-id."""
     limits: dict[tuple[str, str], dict[str, float]] = {}
     words: dict[tuple[str, str], list[str]] = {}
     for one in suggestions:
@@ -193,9 +202,9 @@ def config_of(suggestions: Iterable[Suggestion]) -> ProxyConfig:
 
 
 def ramp(one: Suggestion, steps: int) -> list[int]:
-    """Return the limits of a ramp, by which an operator can tighten a limit step by step.
+    """Return a series of falling limits, by which an operator can tighten a limit in ``steps`` steps.
 
-    The ramp leads down from a limit that never throttles to the suggested limit, each time by the same factor. It is
+    The series leads down to the suggested limit from a limit that never throttles, each time by the same factor. It is
     empty if there is no suggested limit.
     """
     if one.limit is None:
@@ -206,16 +215,17 @@ def ramp(one: Suggestion, steps: int) -> list[int]:
 
 
 def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return, for each step of a ramp, the suggestions with the limits of that step.
+    """Return, for each of ``steps`` steps, the limits that all entities have in this step.
 
-    Entities without a suggested limit are left out.
+    From step to step each limit falls, and in the last step it is the suggested limit. Entities without a suggested
+    limit are left out.
     """
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
 
 
 def minutes(usage: DataFrame) -> DataFrame:
-    """For each bucket and minute, return the amount, the highest rate and the longest interval."""
+    """For each entity on each broker and each minute, return the amount, the highest rate and the longest interval."""
     minute = start_of(60_000).alias("start_ms")
     return usage.groupBy(*BUCKET, minute).agg(
         F.sum("amount").alias("amount"), F.max("rate").alias("rate"), F.max("interval_ms").alias("interval_ms")
@@ -223,7 +233,7 @@ def minutes(usage: DataFrame) -> DataFrame:
 
 
 def seasons(usage: DataFrame) -> DataFrame:
-    """For each kind, weekday (0 is Monday) and hour (UTC), return the mean of the total rate of all entities."""
+    """Return the mean total rate of all entities by kind (produce or fetch), weekday (0 is Monday) and hour (UTC)."""
     hours = usage.groupBy("kind", start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
     # The epoch began on a Thursday.
     weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
@@ -234,8 +244,7 @@ def seasons(usage: DataFrame) -> DataFrame:
 def hourly(usage: DataFrame) -> DataFrame:
     """For each entity and hour, return its mean rate and its highest rate.
 
-    The mean is that of the entity's total rate across all brokers. The highest rate is the highest on any single
-    broker.
+    The mean rate is the sum over all brokers. The highest rate is the highest on any single broker.
     """
     return usage.groupBy(*ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
@@ -247,8 +256,8 @@ def growth(hours: DataFrame) -> DataFrame:
 
     This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day is represented by the mean
     rate in its busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart,
-    divided by the median rate. Only the last 90 days count, and the result is null if they have fewer than five such
-    pairs.
+    divided by the median rate. Only the last 90 days count. The growth is null if these days contain fewer than five
+    such pairs.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
     days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
@@ -265,7 +274,10 @@ def growth(hours: DataFrame) -> DataFrame:
 
 
 def brokers(usage: DataFrame) -> DataFrame:
-    """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute."""
+    """For each broker and kind (produce or fetch), return the total amount and the rate in the busiest minute.
+
+    Both are sums over all entities.
+    """
     minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
     # A record longer than a minute counts in the minute of its start. Its amount is divided by its whole length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
@@ -284,10 +296,14 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """For each broker and kind, compare the sum of all limits with the broker's capacity, which is null if unknown.
+    """For each broker and kind (produce or fetch), compare the sum of all limits with the broker's capacity.
 
-    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the columns of
-    ``ENTITY``, and ``limit``. ``capacities`` contains bytes per second, keyed by broker and kind.
+    Args:
+        used: The result of ``brokers``.
+        buckets: The result of ``percentiles``.
+        limits: The limit of each entity in the column ``limit``, with the columns ``ENTITY`` that identify the entity.
+        capacities: The known capacities in bytes per second, keyed by broker and kind. An unknown capacity becomes
+            null.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")

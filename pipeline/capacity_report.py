@@ -37,12 +37,18 @@ def capacity_page(
     notes: Sequence[str],
     percentile: float,
 ) -> str:
-    """Return the HTML of report.html.
+    """Return the HTML of the file report.html.
 
-    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hourly`` for
-    these entities. ``throttled`` and ``growth`` contain each entity's outcome in the replay and its growth. ``seasons``
-    and ``brokers`` are the rows of ``capacity.seasons`` and ``capacity.oversubscription``. ``log`` is a sentence about
-    the usage log, and ``notes`` are sentences about its faults.
+    Args:
+        suggestions: The suggested limits. Those of the entities that use most come first.
+        top: The rows of ``capacity.hourly`` for the entities that use most.
+        seasons: The rows of ``capacity.seasons``.
+        brokers: The rows of ``capacity.oversubscription``.
+        throttled: What a replay of the log under the suggested limits found for each entity.
+        growth: The growth of each entity's rate in per cent per 30 days, or None if it is unknown.
+        log: A sentence about the usage log.
+        notes: Sentences about faults of the usage log.
+        percentile: The percentile of the rates that the limits are based on.
     """
     sections = [
         Section(
@@ -106,7 +112,10 @@ def _facts(
 
 
 def _which(count: int) -> str:
-    """Return a sentence that says which entities the table shows, and where to find the others."""
+    """Return a sentence for the report that says how many of the ``count`` entities its table shows.
+
+    The sentence also says in which files all entities are.
+    """
     shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
     return f"{shown} are in suggestions/, and as rules in quotas.yaml."
 
@@ -200,9 +209,9 @@ def _heat_maps(seasons: Sequence[Row]) -> str:
 
 
 def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
-    """Return words for the busiest hour of the week, and for the four consecutive hours that are quietest.
+    """Return words for the busiest hour of the week, and for the four consecutive hours with the lowest rates.
 
-    ``cells`` contains the rates by weekday (0 is Monday) and hour.
+    ``cells`` contains the rates, keyed by weekday (0 is Monday) and hour.
     """
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
     words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"

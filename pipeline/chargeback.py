@@ -24,7 +24,11 @@ _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_
 
 
 class Owner(NamedTuple):
-    """A line of owners.csv. It applies to times in [from_ms, until_ms). A name of None matches any name."""
+    """A line of owners.csv, which says who is billed for a user or client-id.
+
+    The line applies from ``from_ms`` until just before ``until_ms``, in ms since the epoch. A user or client-id of None
+    matches any.
+    """
 
     user: str | None
     client_id: str | None
@@ -34,12 +38,16 @@ class Owner(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The precedence of the line. If several lines match, the one with the lowest rank applies."""
+        """The precedence of this line of owners.csv. If several lines match, the one with the lowest rank applies."""
         return 2 * (self.user is None) + (self.client_id is None)
 
 
 class Handover(NamedTuple):
-    """A change of the owner of all users and client-ids that match. A name of None matches any name."""
+    """A change of the owner who is billed for some users and client-ids.
+
+    ``at_ms`` is the time of the change, in ms since the epoch. ``before`` and ``after`` are the owners before and after
+    it. A user or client-id of None matches any.
+    """
 
     user: str | None
     client_id: str | None
@@ -49,7 +57,11 @@ class Handover(NamedTuple):
 
 
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return each change of owner that occurs when a line begins or ends, ordered by time."""
+    """Return all changes of owner, ordered by time.
+
+    The owner of a user or client-id changes when a line of owners.csv begins or ceases to apply and another owner
+    results.
+    """
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
         by_names.setdefault((one.user, one.client_id), []).append(one)
@@ -72,9 +84,10 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 
 
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
-    """Return a message for each pair of lines that apply to the same names at the same time, which is a fault.
+    """Return a message for each pair of lines that apply to the same user and client-id at the same time.
 
-    ``owners`` contains each line with its place in the file (FILE:LINE).
+    Such a pair is a fault, because it is not clear who is billed. ``owners`` contains each line of owners.csv together
+    with its place, as FILE:LINE.
     """
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
@@ -94,7 +107,10 @@ def month_of(text: str) -> tuple[int, int]:
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the bytes produced and fetched by owner, user, client-id, kind, and the day on which the records start."""
+    """Return the bytes produced and fetched, grouped by owner, user, client-id, kind (produce or fetch) and day.
+
+    A record counts on the day on which it starts.
+    """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     # Owners are joined to sums by name and hour, which are far fewer than records.
     hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(
@@ -120,9 +136,10 @@ def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
-    """Return those ``changes`` of owner whose names have used bytes both before the change and after it.
+    """Return those changes of owner whose users and client-ids used bytes both before and after the change.
 
-    ``days`` is the result of ``charged``. The day of the change counts as after it. A name of null means any name.
+    The day of the change counts as after it. In the result, a user or client-id of null matches any. ``days`` is the
+    result of ``charged``.
     """
     rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
     listed = days.sparkSession.createDataFrame(
@@ -137,7 +154,7 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
 
 
 def bill(days: DataFrame, price: float) -> DataFrame:
-    """Return the bytes and the cost by owner and kind. ``price`` is the price of 10^9 bytes."""
+    """Return the bytes and the cost of each owner, by kind (produce or fetch). ``price`` is the price of 10^9 bytes."""
     cost = F.round(F.col("bytes") / 1e9 * price, 4)
     return days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).withColumn("cost", cost)
 
@@ -162,7 +179,7 @@ def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
 
 
 def steps_back(records: DataFrame) -> DataFrame:
-    """Return, for each proxy and day, the period that was logged twice because the clock stepped back."""
+    """Return, for each proxy and day, the period that was logged twice because the proxy's clock was set back."""
     spans = records.groupBy("proxy", "start_ms").agg(F.max(F.col("start_ms") + F.col("interval_ms")).alias("end_ms"))
     before = Window.partitionBy("proxy").orderBy("start_ms").rowsBetween(Window.unboundedPreceding, -1)
     again = spans.withColumn("covered_ms", F.max("end_ms").over(before)).where("start_ms < covered_ms")

@@ -1,4 +1,6 @@
-"""Manages the checkpoint directory of a stream: its id and settings, Spark's own checkpoint, and bad lines.
+"""Manages the checkpoint directory of a stream that reads the usage log.
+
+The directory holds the stream's id and settings, Spark's own checkpoint, and lines of the log that cannot be parsed.
 
 ::
 
