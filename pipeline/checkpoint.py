@@ -35,10 +35,10 @@ def spark_part(checkpoint: str) -> str:
 
 
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Return the id of the job that a checkpoint directory belongs to. A missing directory is created, with a new id.
+    """Return the id of the job that a checkpoint directory belongs to.
 
-    ``settings`` contains the settings that must stay the same as long as the job exists. Raises UsageError if the job
-    has other settings, or if the directory is not a checkpoint.
+    If the directory does not exist, it is created with a new id. Raises UsageError if the job has other settings than
+    ``settings``, which must stay the same as long as the job exists, or if the directory is not a checkpoint.
     """
     root = checkpoint.rstrip("/")
     path = f"{root}/{_FILE}"
@@ -61,9 +61,9 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
 
 
 def bad_lines() -> Column:
-    """Return a Spark aggregation over the rows of ``parsing.parsed`` that collects bad lines for the quarantine.
+    """Return a Spark aggregation over the rows of ``parsing.parsed`` that collects lines which could not be parsed.
 
-    Its value is the last ``LINES`` bad lines as JSON, or null if there are none.
+    Its value is the last ``LINES`` (a number) of these lines as JSON, or null if there are none.
     """
     place = F.struct("source", "position", "text")
     line = F.to_json(F.struct("source", F.col("position").alias("line"), "fault", "text"))
@@ -71,9 +71,9 @@ def bad_lines() -> Column:
 
 
 class Quarantine:
-    """Keeps the bad lines of a stream in a directory, with a file for each batch that had any.
+    """Keeps lines of the usage log that a stream could not parse, in a directory with a file for each batch.
 
-    The directory is created together with its first file.
+    Only the files of the last batches with such lines are kept. The directory is created together with its first file.
     """
 
     def __init__(self, files: Files, directory: str) -> None:
@@ -81,7 +81,10 @@ class Quarantine:
         self.directory = directory.rstrip("/")
 
     def keep(self, batch: int, lines: Iterable[str] | None) -> None:
-        """Write the bad lines of a batch, and delete the files of old batches."""
+        """Write the lines of a batch that could not be parsed, and keep only the newest ``BATCHES`` files.
+
+        If ``lines`` is None, the batch has no such lines, and nothing is done.
+        """
         if lines is None:
             return
         self._files.make_directory(self.directory)

@@ -1,1 +1,1 @@
-"""The commands of the command line, each in a module of its own. These modules contain little logic."""
+"""The commands of the command line, each in a module of its own. Most of the logic is in the package ``pipeline``."""

@@ -1,7 +1,8 @@
-"""``kafka-quota-pipeline alerts`` follows the usage log, and reports each bucket that is over a limit or near it.
+"""``kafka-quota-pipeline alerts`` follows the usage log, and reports each quota whose use is over its limit or near it.
 
-It runs until SIGTERM or Ctrl-C, or with ``--once`` until it has read the existing records. After a crash it continues
-from ``--checkpoint``. Without ``--to`` and ``--out`` it prints the alerts of new records, and keeps no checkpoint.
+The command runs until SIGTERM or Ctrl-C, or with ``--once`` until it has read the existing records. After a crash it
+continues from ``--checkpoint``. Without ``--to`` and ``--out`` it prints the alerts of new records, and keeps no
+checkpoint.
 """
 
 import argparse
@@ -44,7 +45,10 @@ _POLL_S: Final = 0.5
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the stream until it ends, and return the exit status."""
+    """Report the alerts until the user ends the stream, or has all existing records with ``--once``.
+
+    Return the exit status.
+    """
     _check(args)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
@@ -140,7 +144,10 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason."""
+    """Counts the lines that batches of a stream have read, and the alerts found in them.
+
+    Lines that were left out are counted by reason: bad (not parsed), ahead (in the future), late, or read twice.
+    """
 
     lines: int = 0
     alerts: int = 0
@@ -152,7 +159,7 @@ class _BatchCounts:
     ahead_one: str | None = None
 
     def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
-        """Add the counts from Spark's progress report on a batch."""
+        """Add the counts of a batch, which Spark's progress report contains."""
         observed = progress["observedMetrics"]
         if "read" in observed:
             read = observed["read"]
@@ -170,7 +177,10 @@ class _BatchCounts:
                 self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
     def words(self, when: str) -> str:
-        """Return the counts as a line of text that begins with ``when``."""
+        """Return the counts as a line of text.
+
+        The line begins with ``when``, which says what batch or time the counts are for.
+        """
         left_out = [
             (self.late, "too late"),
             (self.twice, "more than once"),
@@ -183,7 +193,7 @@ class _BatchCounts:
 
 
 class _Stream:
-    """Delivers the alerts of a Spark streaming query, batch by batch, and watches the query.
+    """Delivers the alerts of a Spark streaming query, batch by batch, and watches the query for errors.
 
     Spark calls ``deliver`` in a thread of its own, while ``run`` waits in the main thread.
     """
@@ -198,7 +208,10 @@ class _Stream:
         self._reported_until = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Deliver a batch of alerts. If the stream is ending, raise InterruptedError instead."""
+        """Deliver a batch of alerts to their destination.
+
+        If ``run`` is about to stop the query, deliver nothing and raise InterruptedError.
+        """
         with self._delivering:
             if self._is_ending:
                 raise InterruptedError

@@ -18,9 +18,9 @@ _FLOOR: Final = 0.1
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write OUT/PROXY/quotas.yaml for each proxy. With ``--follow``, publish shares continuously instead.
+    """Divide the limits once, and write the rules of each proxy to OUT/PROXY/quotas.yaml. Return the exit status.
 
-    Return the exit status.
+    With ``--follow``, write no files, but divide the limits continuously and publish the result to a Kafka topic.
     """
     if args.follow:
         return follow(args)

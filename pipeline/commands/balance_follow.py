@@ -2,8 +2,8 @@
 
 A Spark stream reads the usage log and adds up what was used at each proxy. From this, the process computes each proxy's
 share of the limits, and writes the shares to the quota topic, which the proxies read. A share has a lease: it expires
-unless later publications renew it. Nothing is stored. Demand is computed from the last seconds of the log, and a new
-process waits until all earlier leases have expired.
+unless the process publishes again before that. The process stores nothing: it computes the demand from the last seconds
+of the log. After a start it waits until all shares that an earlier process published have expired.
 """
 
 import argparse
@@ -59,7 +59,10 @@ _MOST_REPORTED: Final = 100
 
 
 def follow(args: argparse.Namespace) -> int:
-    """Publish shares until SIGTERM or Ctrl-C, and return the exit status."""
+    """Divide the limits, and publish each proxy's share of them every few seconds, until SIGTERM or Ctrl-C.
+
+    Return the exit status.
+    """
     _check(args)
     limits = read_quotas(args.limits)
     if any(rule.enforcement or rule.shaping for rule in limits.quotas):
@@ -114,14 +117,14 @@ def _terms(args: argparse.Namespace) -> Terms:
 
 
 def _delivery_ms(args: argparse.Namespace) -> int:
-    """Return how long writing a publication to the topic may take, in ms."""
+    """Return how long it may take to write all records of one publication of shares to the quota topic, in ms."""
     return int(args.lease) // 2
 
 
 def _latest_ms(args: argparse.Namespace) -> int:
-    """Return the longest allowed time between two publications, in ms.
+    """Return the longest allowed time between two publications of shares to the quota topic, in ms.
 
-    A new process waits longer than this before it publishes.
+    A process that is started waits longer than this before it publishes, to notice whether another one is publishing.
     """
     return int(args.lease) - _delivery_ms(args) + int(args.every)
 
@@ -131,9 +134,9 @@ def _now_ms() -> int:
 
 
 class _Stream:
-    """Reads the usage log as a Spark stream, and passes what was used at the proxies to the balancer, batch by batch.
+    """Reads the usage log as a Spark stream, and tells a ``Balancer`` what was used at each proxy, batch by batch.
 
-    Spark processes the batches in a thread of its own.
+    The ``Balancer`` divides the limits over the proxies. Spark processes the batches in a thread of its own.
     """
 
     def __init__(self, lines: DataFrame, balancer: Balancer, args: argparse.Namespace, end: Event) -> None:
@@ -157,9 +160,9 @@ class _Stream:
         self._query: StreamingQuery = writer.trigger(processingTime=f"{args.every} milliseconds").start()
 
     def check(self) -> None:
-        """Print messages about lines that the stream left out.
+        """Check that the stream still runs, and print messages about lines of the usage log that were left out.
 
-        Raises PipelineError if the stream has ended by itself.
+        Raises PipelineError if the stream has ended although it was not stopped.
         """
         try:
             is_active, error = self._query.isActive, self._query.exception()
@@ -186,7 +189,7 @@ class _Stream:
             self._query.stop()
 
     def words(self) -> str:
-        """Return a text with the number of lines that were read, and with the number of bad ones among them."""
+        """Return a text with the number of lines that were read, and the number of those that could not be parsed."""
         return f"{self._lines:,} lines" + (f", {self._bad:,} of them bad" if self._bad else "")
 
     def _counted(self, rows: DataFrame) -> DataFrame:
@@ -209,7 +212,10 @@ class _Stream:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
     def _check_brokers(self, found: Sequence[Row]) -> None:
-        """Raise PipelineError if a proxy serves several brokers, because its share would apply to each of them."""
+        """Raise PipelineError if a proxy serves several brokers.
+
+        Each proxy applies its share of a limit on each broker, so with several brokers the sum would exceed the limit.
+        """
         for row in found:
             for broker in (row["broker"], row["other_broker"]):
                 if broker is None:  # unknown so far
@@ -271,9 +277,17 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until all leases from an earlier process have expired.
+    """Wait until all shares that an earlier process published have expired.
 
-    Raises PipelineError if that process still publishes.
+    Args:
+        quotas: The quota topic.
+        found: What the topic contained at the start.
+        args: The command-line arguments.
+        until_s: The time of a monotonic clock at which the topic was read. The wait begins at this time.
+        end: An event that ends the wait early.
+        stream: The stream that reads the usage log. It is checked for errors meanwhile.
+
+    Raises PipelineError if the earlier process still publishes.
     """
     if found.lease_ms is None and not found.shares:
         return
@@ -291,9 +305,10 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares at the interval ``--every``, until ``end`` is set.
+    """Publish the changed shares of limits at the interval ``--every``, until ``end`` is set.
 
-    Each publication contains a ``News`` record, which renews the leases of all shares.
+    A share expires after a while (its lease). Each publication ends with a ``News`` record, at which the proxies renew
+    the leases of all shares. ``found`` is what the quota topic contained at the start.
     """
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
@@ -334,7 +349,8 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
     """Yield the records to publish first.
 
-    They set the common rules, and remove shares and rules of an earlier process.
+    They set the common rules, which give each proxy an even share of each limit, and remove the shares and the outdated
+    rules of an earlier process.
     """
     for share in found.shares:
         yield replace(share, limits={})
@@ -359,5 +375,8 @@ def _report(publication: Publication, balancer: Balancer) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return a name in a form that is safe to print on a terminal, because clients choose their own names."""
+    """Return a user name, client-id or other name in a form that is safe to print on a terminal.
+
+    Clients choose such names themselves, so they may contain control characters.
+    """
     return text if text.isprintable() else repr(text)

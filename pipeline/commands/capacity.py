@@ -71,7 +71,8 @@ def _replayed(
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
     """Replay the log under all limits to try, and choose the lowest acceptable limit of each entity.
 
-    Return the suggestions with the chosen limits, and the outcomes under these limits, keyed by entity.
+    A limit is acceptable if it throttles the entity for only a small part of the time. Return the suggestions with the
+    chosen limits, and what the replay found under these limits, keyed by kind, user and client-id.
     """
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
@@ -94,10 +95,10 @@ def _replayed(
 
 
 def _worst(by_bucket: DataFrame) -> DataFrame:
-    """Return the outcome of the replay for each entity and limit, from its outcomes on the separate brokers.
+    """Return what the replay found for each entity and limit, from what it found on the separate brokers.
 
-    The share of throttled time and the longest delay are the highest on any broker. The other columns are sums over all
-    brokers.
+    The fraction of throttled time and the longest delay are the highest on any broker. The other columns are sums over
+    all brokers.
     """
     names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
     summed = ("throttle_time_ms", "throttled_requests", "delayed_amount")
@@ -157,7 +158,7 @@ def _write(
 
 
 def _waits(spark: SparkSession, happened: dict[tuple[str, str, str], dict[str, Any]]) -> DataFrame:
-    """Return a row for each entity, with the time for which it would have been throttled under its limit."""
+    """Return a row for each entity that says for how long its suggested limit would have throttled it."""
     rows = [
         (*names, row["throttle_time_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
         for names, row in happened.items()
@@ -174,7 +175,7 @@ def _unlimited(suggested: list[Suggestion]) -> list[str]:
 
 
 def quotas_text(suggested: list[Suggestion], args: argparse.Namespace) -> str:
-    """Return the text of quotas.yaml."""
+    """Return the text of the file quotas.yaml, which contains a quota rule for each suggested limit."""
     head = [
         f"Suggested by kafka-quota-pipeline capacity --percentile {args.percentile:g} --headroom {args.headroom:g}.",
         "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp/ has steps.",
@@ -184,7 +185,10 @@ def quotas_text(suggested: list[Suggestion], args: argparse.Namespace) -> str:
 
 
 def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> str:
-    """Return the text of ramp/step-NUMBER.yaml."""
+    """Return the text of the file ramp/step-NUMBER.yaml, which contains the limits of one step.
+
+    The steps lower the limits little by little to the suggested ones.
+    """
     head = [
         f"Step {number} of {args.ramp_steps} of the ramp to the limits of quotas.yaml.",
         "Bytes per second, for each broker by itself.",
@@ -193,7 +197,10 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:
-    """Return a configuration whose only setting is the shaping (how rates are measured) that the replay used."""
+    """Return a proxy configuration whose only setting is ``shaping``, which says how rates are measured.
+
+    The value is the one that the replay of the log used.
+    """
     return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
 
 

@@ -65,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
 def _notes(
     records: DataFrame, days: DataFrame, month: tuple[int, int] | None, lines: list[Owner], output: Output
 ) -> list[str]:
-    """Write the oddities of the log (missing hours, clock steps, owner changes) as tables.
+    """Write tables of the log's oddities: hours without records, clocks that were set back, and changes of owner.
 
     Return the first rows of each table as sentences.
     """

@@ -1,4 +1,4 @@
-"""Provides what all commands share: the Spark session, the output, reading the log, and progress on stderr."""
+"""Provides what all commands share: starting Spark, writing results, reading the usage log, and progress on stderr."""
 
 import argparse
 import contextlib
