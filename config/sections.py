@@ -113,7 +113,7 @@ class Section:
 
 
 class SectionReader:
-    """Reads a configuration file section by section, according to the tables of keys.
+    """Reads a configuration file according to a ``Section``, which describes the keys at the top level of the file.
 
     ``faults`` contains the errors that the reader has found.
     """
@@ -125,7 +125,7 @@ class SectionReader:
         self._directory = Path(document.file).parent
 
     def read(self) -> Any:  # noqa: ANN401 - what the root's ``build`` makes
-        """Return the object that the root section builds from the file, or None if there are errors."""
+        """Return the object that the top-level section builds from the file, or None if there are errors."""
         return self._section(self._root, self._document.data, ())
 
     def _section(self, section: Section, given: object, location: _Location) -> object:

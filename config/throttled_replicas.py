@@ -29,7 +29,10 @@ _HELP: Final = 'write "*" for all, or PARTITION:BROKER,PARTITION:BROKER, such as
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """The throttled replicas of one topic: all its replicas, or those of some partitions on some brokers."""
+    """The replicas of one topic to which a replication throttle applies.
+
+    They are all replicas of the topic, or the replicas of some partitions on some brokers.
+    """
 
     is_all: bool
     partitions: Mapping[int, frozenset[int]]  # by node id of the broker; empty if ``is_all``

@@ -33,7 +33,7 @@ def read_token(path: str | Path) -> str:
 
 
 def check_token_file(file: UncheckedFile, directory: Path) -> None:
-    """Report if the file ``admin.quotas_token_file`` has no valid token, or if every user of the machine can read it.
+    """Report if the file that ``admin.quotas_token_file`` names has no valid token, or can be read by every local user.
 
     A relative path starts from ``directory``.
     """

@@ -68,8 +68,14 @@ def parse_rate(value: str | float) -> float:
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
     """Return a number without a unit, above 0 and at most the largest int32.
 
-    If ``allows_0``, the number may also be 0. ``kind`` names the quantity in error messages, such as "a percentage",
-    and ``example`` is a valid value for them. Raises UnitError if ``value`` is not such a number.
+    Args:
+        value: The number, or text that contains it.
+        kind: What error messages call the quantity, such as "a percentage".
+        example: A valid value for ``kind``, for error messages.
+        allows_0: Whether the number may also be 0.
+
+    Raises:
+        UnitError: If ``value`` is not such a number.
     """
     number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
     if number > INT32_MAX:

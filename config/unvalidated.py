@@ -31,15 +31,18 @@ class UncheckedFile:
         self.faults: list[Fault] = []
 
     def error(self, location: Location, message: str) -> None:
-        """Report an error at a key. The proxy cannot use a configuration with errors."""
+        """Report an error at the key to which the path ``location`` leads.
+
+        The proxy cannot use a configuration with errors.
+        """
         self.faults.append(fault_at(self.document, location, message))
 
     def warn(self, location: Location, message: str) -> None:
-        """Report a warning at a key. The configuration can still be used."""
+        """Report a warning at the key to which the path ``location`` leads. The configuration can still be used."""
         self.faults.append(fault_at(self.document, location, message, Severity.WARNING))
 
     def line(self, location: Location) -> int:
-        """Return the line number of a key in the file."""
+        """Return the number of the line with the key to which the path ``location`` leads."""
         return self.document.line(location)
 
     def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:

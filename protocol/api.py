@@ -37,7 +37,7 @@ class ApiKey(IntEnum):
         first_throttle_time: int = NEVER,
         first_client_throttle: int = NEVER,
     ) -> "ApiKey":
-        """Make a member from its api_key and the attributes of its versions."""
+        """Make a member from its api_key and from the attributes that describe the versions of the API."""
         api = int.__new__(cls, key)
         api._value_ = key
         api.highest_version = highest_version

@@ -123,7 +123,10 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
 
 
 def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | None:
-    """Read a cluster id. Returns None if it is null, empty or longer than ``MAX_CLUSTER_ID_BYTES``."""
+    """Read the cluster id, which is a string, at ``offset``.
+
+    Returns None if the string is null, empty or longer than ``MAX_CLUSTER_ID_BYTES``.
+    """
     end = skip_compact_string(data, offset) if is_compact else skip_string(data, offset)
     _, begin = read_uvarint(data, offset) if is_compact else read_int16(data, offset)
     value = bytes(data[begin:end])

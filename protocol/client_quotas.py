@@ -71,7 +71,10 @@ class DescribeRequest(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One entity in a DescribeClientQuotas response, and its limits as pairs of key and value."""
+    """One entity (such as a user or a client-id) in a DescribeClientQuotas response.
+
+    ``values`` contains the limits of the entity as pairs of quota key and value.
+    """
 
     entity: EntityParts
     values: tuple[tuple[str, float], ...]
@@ -87,14 +90,14 @@ class DescribeResponse(NamedTuple):
 
 
 class Op(NamedTuple):
-    """A change to one limit of an entity. A ``value`` of None removes the limit."""
+    """A change to one limit of an entity (such as a user or a client-id). A ``value`` of None removes the limit."""
 
     key: str
     value: float | None
 
 
 class Alteration(NamedTuple):
-    """The changes that an AlterClientQuotas request makes to the limits of one entity."""
+    """The changes that an AlterClientQuotas request makes to the limits of one entity, such as a user."""
 
     entity: EntityParts
     ops: tuple[Op, ...]
@@ -110,7 +113,7 @@ class AlterRequest(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """The result of one alteration in an AlterClientQuotas response. An error_code of 0 means success."""
+    """The result for one entity in an AlterClientQuotas response. An error_code of 0 means success."""
 
     error_code: int
     error_message: str | None

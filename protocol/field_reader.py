@@ -49,11 +49,11 @@ class FieldReader:
         self._most_elements = self._elements_left = most_elements
 
     def skip(self, size_bytes: int) -> None:
-        """Step over a field of fixed size."""
+        """Step over a field of ``size_bytes`` bytes."""
         self.at = skip(self.data, self.at, size_bytes)
 
     def raw(self, size_bytes: int) -> bytes:
-        """Read a field of fixed size as bytes."""
+        """Read a field of ``size_bytes`` bytes, and return these bytes."""
         begin = self.at
         self.skip(size_bytes)
         return bytes(self.data[begin : self.at])

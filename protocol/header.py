@@ -4,7 +4,8 @@
               string client_id (header v1+; never compact), tags (header v2) | body
     response  int32 size | int32 correlation_id, tags (header v1) | body
 
-``size`` is the number of bytes that follow: header and body. Kafka charges exactly this number for a Produce request.
+``size`` is the number of bytes that follow: header and body. For a Produce request, Kafka counts exactly this number
+towards the client's quota.
 
 Source: RequestHeader.json, ResponseHeader.json and ``NetworkReceive`` in Apache Kafka.
 """

@@ -160,9 +160,9 @@ class EndpointHider:
         self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the response, beginning with its size field.
+        """Take the next bytes of the response, and return the bytes to forward to the client now.
 
-        Return the bytes to forward to the client now.
+        The response begins with the size field of its frame.
         """
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
@@ -392,7 +392,7 @@ def _uvarint_of(value: int, size_bytes: int) -> bytes:
 
 
 def _padding(size_bytes: int) -> bytes:
-    """Encode the size and the value of a tag of zeroes, which together have ``size_bytes`` (two or more)."""
+    """Encode the size field and the value (all zeroes) of a tag, in ``size_bytes`` bytes together, at least two."""
     size_of_size = next(size for size in (1, 2, 3, 4, 5) if len(write_uvarint(size_bytes - size)) <= size)
     size = size_bytes - size_of_size
     return _uvarint_of(size, size_of_size) + bytes(size)  # the size needs padding for e.g. 127 zeroes in 129 bytes

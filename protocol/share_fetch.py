@@ -1,5 +1,7 @@
 """Reads the limits of a ShareFetch request (key 78, KIP-932), and computes the charge for its response.
 
+The charge is the number of bytes of the response that count towards a quota.
+
     request    string group_id, string member_id, int32 share_session_epoch, int32 max_wait_ms, int32 min_bytes,
                int32 max_bytes, [v1+ int32 max_records, int32 batch_size]
                [v2+ int8 share_acquire_mode, bool is_renew_ack]
