@@ -1,18 +1,18 @@
 """Decides which requests one broker gets now, which wait in a queue, and which are refused.
 
-A slot allows a connection to have a request at the broker. A ticket is a connection's place in the queue. A lane is a
-queue with slots of its own. The methods of ``Dispatcher`` move a ticket through these states:
+A slot is the right to have one request at the broker. A ticket is a connection's place in the queue. Each connection
+has one ticket, with which it asks for a slot for its oldest unanswered request. The methods of ``Dispatcher`` change
+the state of a ticket:
 
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
           └─> a refusal              └─> park ──> done
 
-Each connection has one ticket, with which it asks for a slot for its oldest unanswered request. A freed slot goes to
-the next waiting ticket at once. ``granted`` returns the tickets that received a slot after waiting, so that the caller
-can wake their connections.
+A freed slot goes to the first waiting ticket at once. ``granted`` returns the tickets that received a slot after
+waiting, so that the caller can wake their connections.
 
-Control requests are heartbeats, offset commits and the like. They have a lane of their own, so that they do not wait
-behind other requests. Within this lane, users take turns.
+Control requests are heartbeats, offset commits and the like. They have a queue and slots of their own, so that they do
+not wait behind other requests. In their queue, users take turns.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,11 @@ _NO_BOUND: Final = 2**31 - 1
 
 
 class State(Enum):
-    """What a ticket is doing: it has no request, waits for a slot, has a slot, or has given its slot back early."""
+    """What a connection's request is doing at the queue of a broker.
+
+    A request needs a slot, which is the right to be at the broker. There is no request yet, or the request waits for a
+    slot, has a slot, or has given its slot back before the broker has answered it.
+    """
 
     IDLE = auto()  # it has no request
     WAITING = auto()  # it is queued, or waits for room in the queue
@@ -44,10 +48,17 @@ _WAITING: Final = State.WAITING
 class Ticket:
     """A connection's place in the queue of one broker, used for each of the connection's requests in turn.
 
-    The caller sets these attributes, but only while the ticket is idle: ``owner`` (whatever the caller needs to find
-    the connection again), ``identity`` (the user or client that takes turns with others), ``level`` (the priority
-    level) and ``is_control``. The dispatcher sets ``arrived_us`` (the time of the last ``ask``), ``started_us`` (the
-    time at which the ticket received its slot) and ``state``.
+    The caller may change ``owner``, ``identity``, ``level`` and ``is_control`` only while the connection has no request
+    in the queue or at the broker. A slot is the right to have a request at the broker.
+
+    Attributes:
+        owner: Whatever the caller needs to find the connection again.
+        identity: The user or client that takes turns with others.
+        level: The priority level of the requests. 0 is the highest.
+        is_control: Whether the request is a control request, such as a heartbeat, which waits in a queue of its own.
+        arrived_us: The time at which the last request asked for a slot.
+        started_us: The time at which the last request received its slot.
+        state: Whether there is a request, and whether it waits or has a slot.
     """
 
     __slots__ = ("arrived_us", "identity", "is_control", "level", "owner", "started_us", "state")
@@ -63,7 +74,7 @@ class Ticket:
 
 
 class Answer(Enum):
-    """The dispatcher's answer to a ticket that asks for a slot."""
+    """What happens to a request that asks to be forwarded to the broker: it runs, waits in the queue, or is refused."""
 
     RUN = auto()  # the request has a slot
     WAIT = auto()  # the request waits until `granted` returns its ticket; the connection is not read meanwhile
@@ -83,13 +94,15 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatcherOptions:
-    """The settings of a ``Dispatcher``.
+    """The settings of a ``Dispatcher``, which decides when each request may be forwarded to one broker.
 
     Attributes:
         queue: The settings of the queue for all requests that are not control requests.
-        is_backoff_enabled: Whether a request that finds no room in the queue is refused. Otherwise it waits.
-        disconnects_when_slow: Whether a refusal because of slow responses also closes the connection, as in Hadoop.
-        control_slots: How many control requests may be at the broker at a time.
+        is_backoff_enabled: Whether a request is refused if the queue is full or responses are slow. Otherwise it waits.
+        disconnects_when_slow: Whether a refusal because of slow responses may also close the connection, as Hadoop's
+            fair call queue does.
+        control_slots: How many control requests (heartbeats, offset commits and the like) may be at the broker at a
+            time.
     """
 
     queue: QueueOptions = field(default_factory=QueueOptions)
@@ -99,9 +112,12 @@ class DispatcherOptions:
 
 
 class Lane:
-    """A queue of tickets with its own slots.
+    """A queue of connections that wait to send a request to the broker, and a limit on the requests at the broker.
 
-    ``limit`` says how many slots there are, and ``in_flight`` how many are in use.
+    Attributes:
+        queue: The waiting connections, as tickets.
+        limit: The limit on how many requests from this queue may be at the broker at a time.
+        in_flight: How many requests from this queue count towards the limit now.
     """
 
     __slots__ = ("in_flight", "limit", "queue")
@@ -113,9 +129,10 @@ class Lane:
 
 
 class Dispatcher:
-    """Gives the slots of one broker to tickets.
+    """Decides when each connection may forward a request to one broker, which has a limited number of slots.
 
-    ``normal`` is the lane of all requests that are not control requests.
+    A slot is the right to have a request at the broker. ``normal`` contains the queue and the slots for all requests
+    except control requests (heartbeats, offset commits and the like).
     """
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
@@ -131,39 +148,46 @@ class Dispatcher:
 
     @property
     def queue(self) -> CallQueue[Ticket]:
-        """The queue of the normal lane. Callers must not change it."""
+        """The queue of all requests that are not control requests. Callers must not change it."""
         return self.normal.queue
 
     @property
     def control_queue(self) -> CallQueue[Ticket]:
-        """The queue of the control lane. Callers must not change it."""
+        """The queue of control requests, such as heartbeats and offset commits. Callers must not change it."""
         return self._control.queue
 
     @property
     def in_flight(self) -> int:
-        """The number of slots in use in the normal lane."""
+        """How many requests hold a slot at the broker now, not counting control requests."""
         return self.normal.in_flight
 
     @property
     def control_in_flight(self) -> int:
-        """The number of slots in use in the control lane."""
+        """How many control requests, such as heartbeats and offset commits, hold a slot at the broker now."""
         return self._control.in_flight
 
     @property
     def limit(self) -> int:
-        """The number of slots of the normal lane, in use or free."""
+        """How many requests may hold a slot at the broker at a time, not counting control requests."""
         return self.normal.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
-        """Ask for a slot for an idle ticket.
+        """Ask for a slot, which is the right to have a request at the broker.
 
-        If ``is_slow`` says that responses to requests of the ticket's level are slow, the request is refused.
-        Otherwise, the ticket receives a free slot at once. If no slot is free, the ticket waits in the queue, or its
-        request is refused if the queue has no room. No request is refused if backoff is disabled, if ``may_refuse`` is
-        False, or if it is a control request: such a request receives a slot or waits.
+        If a slot is free, the ticket (the connection's place in the queue) receives the slot at once. Otherwise, the
+        ticket waits in the queue, or its request is refused if the queue has no room. A request may also be refused
+        because of slow responses, even if a slot is free.
+
+        Args:
+            ticket: The ticket of a connection that has no other request in the queue or at the broker.
+            now_us: The time.
+            is_slow: Whether responses to requests of the ticket's priority level are slow. If True, the request is
+                refused.
+            may_refuse: Whether this request may be refused. If it is False, if backoff is disabled, or if the request
+                is a control request, the request receives a slot or waits.
 
         Raises:
-            ValueError: If the ticket is not idle.
+            ValueError: If the connection already has a request in the queue or at the broker.
         """
         if ticket.state is not _IDLE:
             raise ValueError(f"a ticket in state {ticket.state.name} cannot enter the queue")
@@ -188,10 +212,19 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """End the request of a running or parked ticket. If the ticket has a slot, the next ticket receives the slot.
+        """End the request of a ticket. If it holds a slot, the slot goes to the first waiting ticket.
 
-        Returns True if the caller must call ``granted``. ``is_sample`` says whether an adaptive limit may learn from
-        the time for which the ticket had its slot.
+        A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue.
+
+        Args:
+            ticket: The ticket of a connection whose request has been forwarded.
+            now_us: The time.
+            is_sample: Whether an adaptive limit on the number of slots may take the time for which the ticket had its
+                slot into account.
+
+        Returns:
+            True if waiting tickets have received slots. The caller must then call ``granted`` and wake their
+                connections.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
@@ -206,9 +239,10 @@ class Dispatcher:
         return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
-        """Give the slot of a running ticket to the next waiting ticket before the broker has answered the request.
+        """Give a slot back before the broker has answered the request. The first waiting ticket receives the slot.
 
-        Returns True if the caller must call ``granted``.
+        A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue. Return
+        True if waiting tickets have received slots: the caller must then call ``granted`` and wake their connections.
         """
         if ticket.state is not _RUNNING:
             return bool(self._granted)
@@ -216,11 +250,11 @@ class Dispatcher:
         return self._free(self._lane(ticket), ticket, now_us)
 
     def leave(self, ticket: Ticket, now_us: int) -> bool:
-        """Drop the request of a ticket in any state.
+        """Drop the request of a ticket (a connection's place in the queue), whether it waits or holds a slot.
 
-        If the ticket has a slot, the next waiting ticket receives the slot. Do not call this while the broker works on
-        the request, because the broker would then have more requests than slots. Returns True if the caller must call
-        ``granted``.
+        If the ticket holds a slot, the first waiting ticket receives the slot. Do not call this while the broker works
+        on the request, because the broker would then have more requests than slots. Return True if waiting tickets have
+        received slots: the caller must then call ``granted`` and wake their connections.
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
@@ -230,7 +264,10 @@ class Dispatcher:
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
-        """Return the tickets that waited and have received a slot since the last call, in order of receipt."""
+        """Return the tickets that waited and have received a slot since the last call, in order of receipt.
+
+        A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue.
+        """
         if not self._granted:
             return []
         granted = list(self._granted)
@@ -238,9 +275,9 @@ class Dispatcher:
         return granted
 
     def update(self, options: DispatcherOptions, limit: Limit, now_us: int) -> None:
-        """Apply new settings and a new limit on slots.
+        """Apply new settings, and a new limit on how many requests may be at the broker at a time.
 
-        Waiting tickets stay queued, unless there is now a free slot for them.
+        Waiting requests stay queued, except those that the new limit allows to be at the broker now.
         """
         if options.queue != self.options.queue:
             queue = CallQueue[Ticket](options.queue)
@@ -275,7 +312,10 @@ class Dispatcher:
         return bool(self._granted)
 
     def _fill(self, lane: Lane, now_us: int) -> None:
-        """Give the free slots of a lane to its waiting tickets, in the order of the lane's queue."""
+        """Give free slots to waiting tickets of a lane, in the order of its queue.
+
+        A lane is a queue with slots of its own. A slot is the right to have a request at the broker.
+        """
         poll, granted, slots = lane.queue.poll, self._granted, lane.limit.limit
         while lane.in_flight < slots and (ticket := poll()) is not None:
             lane.in_flight += 1

@@ -1,18 +1,23 @@
-"""Decides which priority level of a queue is served next, by weights.
+"""Decides from which priority level of a queue the next request is taken, according to the weight of each level.
 
-Source: ``WeightedRoundRobinMultiplexer`` of Hadoop.
+Source: ``WeightedRoundRobinMultiplexer`` of Hadoop's fair call queue.
 """
 
 from collections.abc import Sequence
 
 
 def default_weights(levels: int) -> tuple[int, ...]:
-    """Return the weights 2^(n-1), ..., 2, 1, which give each level twice as many turns as the level after it."""
+    """Return the weights 2^(n-1), ..., 2, 1 of n priority levels.
+
+    Each level's weight is twice that of the level after it, so twice as many of its requests are taken from the queue.
+    """
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 
 
 class WeightedRoundRobinMultiplexer:
-    """Gives turns to the levels in cycles: ``weights[0]`` turns to level 0, then ``weights[1]`` to level 1, and so on.
+    """Chooses in cycles from which priority level the next request is taken.
+
+    In each cycle, level 0 is chosen ``weights[0]`` times, then level 1 ``weights[1]`` times, and so on.
 
     Raises:
         ValueError: If there is no level, there are not as many weights as levels, or a weight is below 1.
@@ -32,7 +37,7 @@ class WeightedRoundRobinMultiplexer:
         self._left = self.weights[0]
 
     def next(self) -> int:
-        """Return the level that is served now, and move on to the next turn."""
+        """Return the priority level from which the next request is taken. Each call advances the cycle by one step."""
         current = self._current
         self._left -= 1
         if not self._left:

@@ -1,4 +1,8 @@
-"""Builds the parts of the fair call queue from the ``fair_call_queue`` section of the configuration file."""
+"""Turns the ``fair_call_queue`` section of the configuration file into the objects that the fair call queue uses.
+
+These are the options of the queue and of the scheduler that assigns priority levels, the limit on requests at a broker,
+and the functions that compute who pays for a request, and how much.
+"""
 
 from functools import lru_cache
 from math import inf
@@ -36,7 +40,7 @@ _REMEMBERED: Final = 10_000
 
 
 def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
-    """Return the options for the dispatcher of each broker."""
+    """Return the options for the dispatchers, which decide when each request may be forwarded to a broker."""
     is_hadoop = settings.mode is FairCallQueueMode.HADOOP
     is_fair = settings.callqueue_impl is CallQueueImpl.FAIR
     goes_first = settings.capacity_remainder is CapacityRemainder.FIRST
@@ -54,7 +58,10 @@ def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
 
 
 def decay_options(settings: FairCallQueue) -> DecayOptions:
-    """Return the options for the decay scheduler of a listener, which assigns users to priority levels."""
+    """Return the options for the decay scheduler of a listener, which assigns users to priority levels.
+
+    A user's level depends on the cost of the user's recent requests. Older costs decay.
+    """
     is_decay = settings.scheduler_impl is SchedulerImpl.DECAY
     return DecayOptions(
         levels=settings.levels,
@@ -85,9 +92,10 @@ def limit(settings: FairCallQueue) -> Limit:
 def identities(settings: FairCallQueue) -> Identify:
     """Return the function that determines the identity to which the cost of a request is charged.
 
-    An identity is a user, a user with a client-id, or whatever a function that the operator has configured returns.
-    Principals that the configuration folds into one user share an identity. Without such a function, a client without a
-    login is identified by its client-id and its host, because it may claim any client-id.
+    An identity is a user, a user with a client-id, or whatever a function of the operator returns, if the configuration
+    names one. If the configuration maps several principals to one user, they share an identity. Unless the operator has
+    such a function, a client without a login is identified by its client-id and its host, because it may claim any
+    client-id.
 
     Raises:
         ValueError: If the configuration names a function that cannot be imported.
@@ -110,7 +118,7 @@ def identities(settings: FairCallQueue) -> Identify:
 
 
 def cost(settings: FairCallQueue) -> CostModel:
-    """Return the model that computes the cost of a request, by which users are compared."""
+    """Return the model that computes what a request costs. Users with high total costs get a low priority."""
     match settings.cost_provider:
         case CostProvider.DEFAULT:
             return RequestCount(0 if settings.mode is FairCallQueueMode.HADOOP else 1)

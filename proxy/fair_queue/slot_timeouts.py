@@ -1,23 +1,25 @@
-"""Takes a slot back from a request that has no response by its deadline, so that other requests can use the slot.
+"""Takes a slot back from a request that has no response by its deadline, so that another request can use the slot.
 
-Such a request is probably not being worked on. For example, the broker holds back a fetch until there is data.
+A slot is the right to have a request at the broker. A request without a response by its deadline is probably not being
+worked on. For example, the broker holds back a fetch until there is data.
 """
 
 from typing import Protocol
 
 
 class SlotHolder(Protocol):
-    """A connection that has a slot at a broker, and must give it back when its deadline has passed."""
+    """A connection that holds a slot (the right to have a request at a broker) until a deadline."""
 
     def park(self, now_us: int) -> None:
-        """Give the slot back before the response arrives."""
+        """Give back the slot, the right to have a request at the broker, before the response arrives."""
 
 
 class SlotTimeouts:
     """The deadlines by which the connections to one broker must give their slots back.
 
-    The caller must call ``park_due`` at the time ``soonest_us``, unless that is None. There may be nothing to do at
-    that time, because removing a deadline leaves ``soonest_us`` unchanged.
+    A slot is the right to have a request at the broker. ``soonest_us`` is the time at which the caller must call
+    ``park_due``, or None if there is no deadline. At that time, no deadline may have passed yet, because removing a
+    deadline leaves ``soonest_us`` unchanged.
     """
 
     __slots__ = ("_at_us", "soonest_us")
@@ -27,11 +29,15 @@ class SlotTimeouts:
         self.soonest_us: int | None = None
 
     def __len__(self) -> int:
-        """Return the number of slots that have a deadline."""
+        """Return how many connections have a deadline by which they must give back their slot at the broker."""
         return len(self._at_us)
 
     def add(self, holder: SlotHolder, at_us: int) -> bool:
-        """Set or replace the deadline of ``holder``. Returns whether it is now the soonest deadline."""
+        """Set the deadline by which a connection must give back its slot (the right to have a request at the broker).
+
+        An earlier deadline of ``holder``, the connection, is replaced. Return whether ``at_us`` is now the soonest of
+        all deadlines.
+        """
         self._at_us[holder] = at_us
         is_soonest = self.soonest_us is None or at_us < self.soonest_us
         if is_soonest:
@@ -39,11 +45,13 @@ class SlotTimeouts:
         return is_soonest
 
     def discard(self, holder: SlotHolder) -> None:
-        """Remove the deadline of ``holder``, if it has one."""
+        """Remove the deadline by which a connection must give back its slot, if there is one."""
         self._at_us.pop(holder, None)
 
     def park_due(self, now_us: int) -> int | None:
-        """Take back each slot whose deadline has passed.
+        """Take back the slot of each connection whose deadline has passed.
+
+        A slot is the right to have a request at the broker.
 
         Return the soonest remaining deadline, or None if there is none.
         """

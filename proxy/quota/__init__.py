@@ -15,13 +15,13 @@ Rules:
 Arithmetic:
 
 * ``rate`` measures rates over sampled windows, as Kafka does
-* ``token_bucket`` limits a rate if the configuration says ``shaping: paced``
+* ``token_bucket`` limits a rate, instead of ``rate``, for quotas with the setting ``shaping: paced``
 * ``throttle`` computes how long a client must wait, from a rate, a limit and a window
 * ``request_time`` estimates how much thread time a request costs a broker
 
 State of one broker:
 
-* ``broker`` contains the quotas of all kinds, and finds the user that each principal counts as
+* ``broker`` contains the quotas of all kinds, and finds the user whose quotas apply to each principal
 * ``client_quota_manager`` contains the buckets of one kind of quota, such as produced bytes per second
 * ``bucket_table`` keeps the number of buckets bounded
 * ``shared_buckets`` contains buckets that several clients share while the table of buckets is full
@@ -30,7 +30,7 @@ State of one broker:
 * ``entity_usage`` counts the usage of a bucket
 * ``kafka_rates`` measures what Kafka would measure, where Kafka has one bucket for several of the proxy's buckets
 * ``sanitize`` writes user names as Kafka writes them in its metrics
-* ``line`` holds waiting requests
+* ``line`` holds the requests that wait until their bucket is within its limit
 * ``connections`` limits how fast connections are created
 * ``open_connections`` limits how many connections are open
 * ``mutation`` decides which topics a client may create, extend or delete

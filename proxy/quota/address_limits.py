@@ -37,16 +37,16 @@ class AddressLimits:
         self.update(rules)
 
     def update(self, rules: Iterable[IpRule]) -> None:
-        """Replace all rules."""
+        """Replace all limits on the rate of new connections by those of ``rules``."""
         limits = {rule.ip: rule.connection_creation_rate for rule in rules}
         self._default = limits.pop(DEFAULT, UNLIMITED_RATE)
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
     def change(self, changes: IpChanges) -> dict[str, bool]:
-        """Add, replace or remove some of the rules.
+        """Set or remove the limits of some IP addresses. All other limits stay as they are.
 
-        Return True for each address that now has a rule of its own but had none, and False for each address that lost
-        its rule.
+        Return a dictionary that has an entry for each address that had no limit of its own and has one now (True), and
+        for each address that lost its own limit (False). The default limit has no entry.
         """
         named: dict[str, bool] = {}
         for ip, rule in changes.items():
@@ -64,7 +64,7 @@ class AddressLimits:
 
     @property
     def has_any(self) -> bool:
-        """Whether any address has a limit."""
+        """Whether there is any limit, on a single address or as the default for all addresses."""
         return bool(self._limits) or self._default < UNLIMITED_RATE
 
     def __iter__(self) -> Iterator[str]:
@@ -74,10 +74,16 @@ class AddressLimits:
         return host in self._limits
 
     def of(self, host: str) -> float:
-        """Return the limit of an address, or ``UNLIMITED_RATE`` if no rule applies."""
+        """Return the limit of an address in new connections per second, or ``UNLIMITED_RATE`` if it has none.
+
+        An address without a limit of its own has the default limit, if there is one.
+        """
         return self._limits.get(host, self._default)
 
     def rules(self) -> list[tuple[str, float]]:
-        """Return each rule as an address and its limit. The address of the default rule is ``<default>``."""
+        """Return each limit as a pair of an address and its new connections per second.
+
+        The default limit for all other addresses has ``<default>`` as its address.
+        """
         default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
         return [*self._limits.items(), *default]

@@ -54,16 +54,20 @@ class PrincipalRules:
 
 
 class BrokerQuotas:
-    """The quotas of users and client-ids at one broker.
+    """The quotas of users and client-ids at one broker, and the limits on connections to this broker.
+
+    A bucket measures and limits the usage of one user, one client-id, or both together, for one kind of quota.
 
     Args:
-        config: The settings.
-        shaping: How limits apply (to sampled windows or a token bucket), or None for the setting of ``config``.
-        rules: The rules, which other brokers may share. By default these are the rules of ``config``.
+        config: The configuration of the proxy.
+        shaping: Whether limits apply to sampled windows, as in Kafka, or to a token bucket. None stands for the
+            ``shaping`` of ``config``.
+        rules: The limits of users, client-ids and addresses, which other brokers may share. By default these are the
+            rules of ``config``.
 
     Attributes:
         generation: A counter that increases whenever connections must look up their buckets again.
-        lines: All the lines in which requests wait for their buckets.
+        lines: All the lines in which requests wait until their bucket is within its limit.
         limits_requests: Whether any rule limits the thread time or the number of requests.
         request_time_scale: The factor for estimates of thread time (see ``request_time.charged_ns``).
         num_partitions: How many partitions a new topic has if its request asks for the broker's default.
@@ -87,21 +91,21 @@ class BrokerQuotas:
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
-        """The managers of all kinds of quota. Each manages the buckets of one kind."""
+        """The managers of this broker's buckets, one for each kind of quota, such as ``producer_byte_rate``."""
         return self._managers.values()
 
     @property
     def produce(self) -> ClientQuotaManager:
-        """The manager of the buckets for ``producer_byte_rate``."""
+        """The manager of the buckets that limit produced bytes at this broker (``producer_byte_rate``)."""
         return self._managers[QuotaKind.PRODUCE]
 
     @property
     def fetch(self) -> ClientQuotaManager:
-        """The manager of the buckets for ``consumer_byte_rate``."""
+        """The manager of the buckets that limit fetched bytes at this broker (``consumer_byte_rate``)."""
         return self._managers[QuotaKind.FETCH]
 
     def manager(self, kind: QuotaKind) -> ClientQuotaManager:
-        """Return the manager of the buckets of one kind of quota."""
+        """Return the manager of this broker's buckets for one kind of quota, such as ``producer_byte_rate``."""
         return self._managers[kind]
 
     def limits(self, kind: QuotaKind) -> bool:
@@ -111,9 +115,13 @@ class BrokerQuotas:
     def update(
         self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
     ) -> None:
-        """Apply new settings and changed rules. The recorded usage is kept.
+        """Apply a new configuration of the proxy, and changed rules. The recorded usage is kept.
 
-        ``shaping`` has the same meaning as in the constructor. If ``changed`` is None, any rule may have changed.
+        Args:
+            config: The new configuration.
+            shaping: Whether limits apply to sampled windows or to a token bucket. None stands for the ``shaping`` of
+                ``config``.
+            changed: The rules that have changed. If it is None, any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -139,7 +147,10 @@ class BrokerQuotas:
         )
 
     def rules_changed(self, changed: RuleTableChanges) -> None:
-        """Apply rules that have changed in ``rules``, from the next request on."""
+        """Apply changed limits from the next request on.
+
+        The shared rule tables (``self.rules``) already contain them.
+        """
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
@@ -152,7 +163,7 @@ class BrokerQuotas:
     def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
         """Take over the usage and counts of ``other``, which belongs to the same broker and is no longer used.
 
-        Connections may still hold buckets of ``other``. What they charge to these buckets counts here.
+        Connections may still charge buckets of ``other``. Such charges count in the quotas of this object.
         """
         for kind, manager in self._managers.items():
             manager.absorb(other.manager(kind), now_ms=now_ms)
@@ -161,16 +172,19 @@ class BrokerQuotas:
         self.renew(beyond=other.generation)
 
     def renew(self, *, beyond: int = 0) -> None:
-        """Make every connection look up its buckets again, and wake all waiting requests.
+        """Make every connection look up the buckets that it charges again, and wake all waiting requests.
 
-        Connections look up their buckets when ``generation`` changes. If some connections used another ``BrokerQuotas``
-        until now, pass its generation as ``beyond``: the new generation is higher than both.
+        Connections look up their buckets when they see a new ``generation`` number. If some connections used another
+        ``BrokerQuotas`` until now, pass its generation as ``beyond``: the new generation is higher than both.
         """
         self.generation = max(self.generation, beyond) + 1
         self.lines.wake_all()
 
     def line(self, bucket: Bucket) -> Line:
-        """Return the line of requests that wait for ``bucket``. The first call creates it."""
+        """Return the line of requests that wait until ``bucket`` is within its limit.
+
+        The first call creates the line.
+        """
         if bucket.line is None:
             bucket.line = Line(self.lines)
         return bucket.line
@@ -183,7 +197,10 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the buckets to which requests of this client are charged, one for each kind in ``BUCKET_KINDS``."""
+        """Return the buckets to which requests of this client are charged, one for each kind in ``BUCKET_KINDS``.
+
+        A bucket measures and limits usage for one kind of quota. Each caller that keeps a bucket must ``hold`` it.
+        """
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
@@ -191,7 +208,8 @@ class BrokerQuotas:
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
         """Return the bucket that requests of this client are charged to for one kind of quota.
 
-        A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
+        A caller that keeps the bucket must call ``hold``. When ``generation`` changes, the caller must look up the
+        bucket again, because another bucket may apply.
         """
         user, is_exempt = self._principals.charged_user(principal)
         bucket = self._managers[kind].bucket(
@@ -201,14 +219,17 @@ class BrokerQuotas:
         return bucket
 
     def hold(self, bucket: Bucket) -> None:
-        """Count one more connection that keeps ``bucket`` and charges it without a look-up.
+        """Count one more connection that keeps ``bucket`` and charges it without looking it up again.
 
-        A held bucket is not evicted.
+        A bucket that any connection keeps is not removed to make room for other buckets.
         """
         bucket.holders += 1
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Undo one ``hold`` of ``bucket``. Each connection that called ``hold`` must call this once."""
+        """Note that a connection no longer keeps ``bucket``.
+
+        Each connection that called ``hold`` must call this once.
+        """
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
@@ -239,9 +260,9 @@ class BrokerQuotas:
         return self.limits(QuotaKind.REQUEST) or self.limits(QuotaKind.REQUEST_RATE)
 
     def _max_throttle_time_ms(self, config: ProxyConfig, kind: QuotaKind) -> int | None:
-        """Return the longest throttle time that a response may tell a client, or None if there is no bound.
+        """Return the longest throttle time that a response may contain, or None if there is no bound.
 
-        For quotas on request time, the bound is at most one window, as in Kafka.
+        For quotas on request time, the bound is at most the length of one quota window, as in Kafka.
         """
         most_ms = config.max_throttle_time_ms
         if kind is not QuotaKind.REQUEST:
@@ -250,9 +271,10 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return how limits of this kind apply, and the milliseconds of unused quota that an idle client may save up.
+        """Return how limits of this kind of quota apply, and for how many ms an idle client saves up unused quota.
 
-        Limits on controller mutations always apply to a token bucket, as in Kafka.
+        Limits apply to sampled windows or to a token bucket, as configured. Limits on controller mutations always apply
+        to a token bucket, as in Kafka.
         """
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka
@@ -260,10 +282,10 @@ class BrokerQuotas:
         return self._own_shaping or config.shaping, config.burst_ms
 
     def _windows(self, kafka: KafkaSettings, kind: QuotaKind) -> KafkaSettings:
-        """Return the settings for the windows in which usage of this kind is measured.
+        """Return the settings for the windows in which the usage of this kind of quota is measured.
 
-        They are those of ``kafka``, except for controller mutations: these are limited by a token bucket, and their
-        rate is only a metric, so it is measured in the windows of Kafka's metrics.
+        These are the settings in ``kafka``, except for controller mutations. Mutations are limited by a token bucket.
+        Their rate is only a metric, so it is measured in the windows of Kafka's metrics.
         """
         if kind is not QuotaKind.MUTATION:
             return kafka

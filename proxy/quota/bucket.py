@@ -24,16 +24,18 @@ _UNBOUNDED: Final = bucket_bounds(
 class Bucket(EntityUsage):
     """The usage of one entity (a user, a client-id, or both) for one kind of quota, and the limit on this usage.
 
-    The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota is paced. Usage over
-    the limit is also recorded. Clients then owe the excess until enough time has passed.
+    The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota's ``shaping`` is
+    ``paced``. Usage over the limit is also recorded. Clients then owe the excess until enough time has passed.
 
     Attributes:
-        enforcement: The enforcement that the rule sets. None means that the listener's setting applies.
-        generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
+        rule: The rule that sets the limit, or None.
+        enforcement: What the rule says about enforcing its limit. None means that the listener's setting applies.
+        generation: The number of the rule change after which the limit was last set, or -1 if it has not been set yet.
         in_flight: The sum of the expected charges of all requests that the broker has not answered.
-        silent_until_ms: No request is forwarded before this time.
-        line: The line of waiting requests. It is None until the first request waits.
-        absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
+        silent_until_ms: The time before which no request is forwarded.
+        line: The line of requests that wait until the usage is within the limit. None until the first request waits.
+        absorbed_by: Another bucket that has taken over the usage of this one, or None. All later charges go to that
+            bucket.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
@@ -65,14 +67,17 @@ class Bucket(EntityUsage):
         max_throttle_time_ms: int,
         now_ms: int,
     ) -> None:
-        """Change how the bucket applies its limit. The recorded usage is kept, and clients still owe the same amount.
+        """Change how the limit of the bucket applies.
+
+        The recorded usage is kept, and clients still owe the same amount.
 
         Args:
             room: The amount that the limit allows in the shortest window over which a rate is measured.
-            burst_ms: For how many milliseconds an idle client saves up unused quota, or None if the quota is not paced.
-            pacer_ms: For how many milliseconds an idle client saves up unused quota in the token bucket that spreads
-                fetches over time, or None if there is no such token bucket. With sampled windows alone, clients could
-                fetch a window's worth of bytes at once.
+            burst_ms: For how many ms an idle client saves up unused quota in the token bucket that applies the limit,
+                or None if the limit applies to sampled windows.
+            pacer_ms: For how many ms an idle client saves up unused quota in a second token bucket, which spreads
+                fetches over time, or None if there is none. With sampled windows alone, clients could fetch a window's
+                worth of bytes at once.
             longest_wait_ms: The longest wait that ``charge`` returns.
             max_throttle_time_ms: The longest throttle time that a response tells a client.
             now_ms: The time.
@@ -104,7 +109,7 @@ class Bucket(EntityUsage):
         return tokens
 
     def _wait_ms(self, now_ms: int) -> int:
-        """Return for how many ms clients must wait until the usage is within the limit, up to the longest wait."""
+        """Return for how many ms clients must wait until the usage is within the limit, at most the longest wait."""
         limit = self.limit
         if self._tokens is not None:
             tokens = self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms)
@@ -116,7 +121,7 @@ class Bucket(EntityUsage):
         return min(wait_ms, self._bounds.longest_wait_ms)
 
     def charge(self, amount: int, *, now_ms: int) -> int:
-        """Charge ``amount`` to the bucket.
+        """Add ``amount`` to the recorded usage of the bucket, in bytes or in the unit of another kind of quota.
 
         Return for how many ms clients must wait, or 0 if the usage is within the limit.
 
@@ -165,9 +170,9 @@ class Bucket(EntityUsage):
             self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
-        """Return whether ``amount``, and all requests in flight, can be charged without exceeding the limit.
+        """Return whether ``amount`` can be charged now without exceeding the limit. Changes nothing.
 
-        Changes nothing.
+        The expected charges of all requests that the broker has not answered yet count as used.
         """
         if self.absorbed_by is not None:
             return self.absorbed_by.has_room(amount, now_ms=now_ms)
@@ -181,23 +186,25 @@ class Bucket(EntityUsage):
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Hold back all requests that this bucket pays for, from any connection, for ``wait_ms`` from now on."""
+        """Forward no request that is charged to this bucket, from any connection, for ``wait_ms`` from now on."""
         if self.absorbed_by is not None:
             self.absorbed_by.silence(wait_ms, now_ms=now_ms)
             return
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
     def throttled(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count a request whose response tells the client to wait ``wait_ms``."""
+        """Add to the throttling metrics a request whose response tells the client to wait ``wait_ms``."""
         if self.absorbed_by is not None:
             self.absorbed_by.throttled(wait_ms, now_ms=now_ms)
             return
         self.throttling.count(wait_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
-        """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.
+        """Count the waits that enforcement would have caused.
 
-        Call this after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
+        Only for a bucket whose limit is observed but not enforced.
+
+        Call this after ``charge`` has returned ``wait_ms`` for a request that the broker took ``took_ms`` to answer.
         """
         if self.absorbed_by is not None:
             self.absorbed_by.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
@@ -221,17 +228,20 @@ class Bucket(EntityUsage):
         return self._bounds.max_throttle_time_ms
 
     def reserve(self, amount: int, *, now_ms: int) -> None:
-        """Reserve the amount that will probably be charged for a forwarded request. ``settle`` ends the reservation.
+        """Set aside the amount that will probably be charged for a request that is now forwarded.
 
-        A reservation delays other requests for no longer than a charge of this amount would. So a request that is never
-        answered does not block its bucket for ever.
+        ``settle`` ends the reservation. A reservation delays other requests for no longer than a charge of this amount
+        would. So a request that is never answered does not block the bucket for ever.
         """
         from_ms = max(self._reserved_until_ms, now_ms) if self.in_flight else now_ms
         self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
         self.in_flight += amount
 
     def settle(self, amount: int) -> None:
-        """End the reservation of ``amount`` for a request that was answered, or that will never be answered."""
+        """End the reservation that ``reserve`` made for a request. The request was answered, or will never be answered.
+
+        ``amount`` must be the amount that was reserved.
+        """
         self.in_flight -= amount
         if self.in_flight and self.is_limited:
             self._reserved_until_ms -= amount * 1_000 / self.limit
@@ -239,9 +249,9 @@ class Bucket(EntityUsage):
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.
 
-        Clients must owe nothing, and the limit must allow this request in addition to all requests in flight. A request
-        larger than the limit allows is forwarded if no other is in flight. Later requests then wait until its amount is
-        paid.
+        The usage must be within the limit, and the limit must allow this request in addition to all requests that the
+        broker has not answered. If there are no unanswered requests, even a request larger than the limit allows is
+        forwarded. Later requests then wait until the usage is within the limit again.
         """
         if now_ms < self.silent_until_ms:
             return False
@@ -252,7 +262,7 @@ class Bucket(EntityUsage):
         return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)
 
     def free_at_ms(self, *, now_ms: int) -> int:
-        """Return the earliest time when a waiting request may be forwarded. Changes nothing."""
+        """Return the earliest time at which a request that waits for this bucket may be forwarded. Changes nothing."""
         at_ms = float(self.silent_until_ms)
         if self._pacer is not None:
             tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -262,9 +272,10 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate for how many more ms a request will wait in the line of this bucket.
+        """Estimate for how many more ms a request will wait in the line of requests that wait for this bucket.
 
-        The request is the one in ``place``, or a new one at the end of the line if ``place`` is None.
+        ``place`` is the place of the request in the line. If it is None, estimate this for a new request at the end of
+        the line.
         """
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
@@ -279,23 +290,29 @@ class Bucket(EntityUsage):
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
     def spread_wait_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms a client within its limit must wait to spread its fetches evenly. Changes nothing."""
+        """Return for how many ms a client within its limit must wait before its next fetch. Changes nothing.
+
+        The wait spreads the client's fetches evenly over time. It is 0 if the bucket does not spread fetches.
+        """
         if self._pacer is None:
             return 0
         tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
         return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit), self._bounds.longest_wait_ms)
 
     def fetch_bytes(self, most_bytes: int) -> int:
-        """Return the expected size of the response to a connection's first fetch, which asks for ``most_bytes``.
+        """Return the expected size of the response to the first fetch of a connection, which asks for ``most_bytes``.
 
         A broker may return a batch larger than ``most_bytes``. So the result is at least the mean size of recent
-        responses.
+        responses, or ``max_fetch_bytes`` if there are none.
         """
         mean_bytes = self.line.mean_amount if self.line is not None else 0.0
         return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
 
     def fetch_room(self, *, now_ms: int) -> float:
-        """Return how many more bytes the limit allows, less those reserved for fetches in flight. May be negative."""
+        """Return how many more bytes may be fetched now within the limit. May be negative.
+
+        The expected bytes of fetches that the broker has not answered yet count as fetched.
+        """
         tokens = self._tokens
         if tokens is not None:
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
@@ -309,10 +326,11 @@ class Bucket(EntityUsage):
     def fetch_cap(self, room: float) -> int:
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
 
-        A fetch may ask for ``BucketBounds.least_fetch`` even if the limit is used up. Otherwise a client that fetches
-        single batches would get less than its quota. No fetch may ask for more than the connection's share of the bytes
-        that the limit allows at once, because the broker may answer the fetches of all connections at the same moment.
-        While requests wait in the line, the result is 1, for which a broker sends a single batch.
+        Even if the limit is used up, a fetch may ask for the bytes that the limit allows in 50 ms. Otherwise a client
+        that fetches single batches would get less than its quota. The bytes that the limit allows at once are divided
+        evenly among the connections of the bucket, and no fetch may ask for more than that, because the broker may
+        answer the fetches of all connections at the same moment. While requests wait in line for this bucket, the
+        result is 1, for which a broker sends a single batch.
         """
         if self.line:
             return 1  # Brokers send a single batch whole. They may cut off the last of several, which wastes its bytes.
@@ -327,32 +345,38 @@ class Bucket(EntityUsage):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the bucket may still be charged without a look-up: it has a holder or requests in flight."""
+        """Whether the bucket may still be charged.
+
+        It may be if a connection keeps it, or if the broker has not answered a request that will be charged to it.
+        """
         return self.holders > 0 or self.in_flight > 0
 
     @property
     def shaping(self) -> Shaping:
-        """How the limit applies: to sampled windows, or to a token bucket."""
+        """Whether the limit applies to sampled windows, as in Kafka, or to a token bucket."""
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket of a paced quota, or else the one that spreads fetches over time.
+        """The token bucket that applies the limit, or else the token bucket that spreads fetches over time.
 
-        None if the bucket has neither.
+        None if there is neither.
         """
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
-        """Return the tokens of a paced bucket, or None if it is not paced. A negative number is what clients owe."""
+        """Return the tokens that are left if a token bucket applies the limit, or None if sampled windows do.
+
+        A negative number is the amount that clients owe.
+        """
         tokens = self._tokens  # Read only once, because a scrape of the metrics runs in another thread.
         return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
 
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
         """Return the time until which clients may owe an amount, or a past time if they owe nothing. Changes nothing.
 
-        ``has_new_rules`` means that the limit may become lower at the next look-up. The result is then the time until
-        which any of the recorded usage counts.
+        ``has_new_rules`` means that rules have changed since the limit was set, so the limit may become lower. The
+        result is then the time at which the last of the recorded usage stops counting.
         """
         tokens = self._tokens
         if tokens is None:
@@ -365,10 +389,11 @@ class Bucket(EntityUsage):
         return max(until_ms, self.silent_until_ms)
 
     def absorb(self, other: "Bucket", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, a bucket with the same tags at the same broker.
+        """Take over the usage of ``other``, a bucket for the same user and client-id at the same broker.
 
-        Requests in flight in ``other`` are charged to this bucket when they are answered. The caller must configure
-        this bucket again, so that the time for which clients must wait is computed from the usage of both buckets.
+        Requests that were charged to ``other`` and are not answered yet are charged to this bucket later. The caller
+        must call ``configure`` on this bucket again, so that the time for which clients must wait is computed from the
+        usage of both buckets.
         """
         for own, others in ((self._tokens, other._tokens), (self._pacer, other._pacer)):  # noqa: SLF001 - same class
             if own is not None and others is not None:

@@ -15,9 +15,9 @@ class BucketBounds:
 
     Attributes:
         max_fetch: The most bytes that one fetch may ask for.
-        fetch_share: The most bytes that all connections of the bucket together may ask for at a time.
+        fetch_share: The most bytes that the fetches of all the bucket's connections together may ask for at a time.
         least_fetch: The number of bytes that a fetch may ask for even if the limit is used up.
-        longest_wait_ms: The longest wait that a charge returns.
+        longest_wait_ms: The longest wait that a charge to the bucket may return.
         max_throttle_time_ms: The longest throttle time that a response tells a client.
     """
 
@@ -32,11 +32,16 @@ class BucketBounds:
 def bucket_bounds(
     limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
 ) -> BucketBounds:
-    """Return the bounds that follow from ``limit``.
+    """Return the bounds for a bucket with this ``limit``, which is in units per second.
 
-    Buckets with the same limit share one object, which saves a tenth of their memory. ``room`` is the amount that the
-    limit allows at once. ``saved_ms`` is for how many milliseconds an idle client saves up unused quota. If
-    ``saved_ms`` is None, the client saves up ``room``.
+    Buckets with the same arguments share one object, which saves a tenth of their memory.
+
+    Args:
+        limit: The limit per second.
+        room: The amount that the limit allows at once.
+        saved_ms: For how many ms an idle client saves up unused quota. If it is None, the client saves up ``room``.
+        longest_wait_ms: The longest wait that a charge to the bucket may return.
+        max_throttle_time_ms: The longest throttle time that a response tells a client.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

@@ -26,7 +26,7 @@ _RECHECKED_AT_ONCE: Final = 8
 
 
 class TableEntry(Protocol):
-    """What the table needs to know about a bucket, or about anything else that is kept in such a table."""
+    """The attributes that an object must have to be kept in a ``BucketTable``, as buckets are."""
 
     tags: Tags
     holders: int  # the number of connections that may charge the bucket without a look-up
@@ -39,15 +39,16 @@ _T = TypeVar("_T", bound=TableEntry)
 
 
 class BucketTable(Generic[_T]):
-    """A bounded table of buckets, with their tags as keys.
+    """A bounded table of buckets, each under the user and client-id that it belongs to (its tags).
 
-    Anything with the attributes of ``TableEntry`` is a bucket here.
+    The table may also contain other objects than buckets, if they have the attributes of ``TableEntry``. A bucket has a
+    rule of its own if a rule names exactly its tags, without ``<default>``.
 
     Args:
         max_buckets: The most buckets that the table contains, not counting buckets with rules of their own.
         owes_until_ms: Called with a bucket and the time. Returns the time until which clients owe an amount to the
             bucket, or a past time if they owe nothing.
-        is_named: Returns whether the bucket with these tags has a rule of its own.
+        is_named: Called with the tags of a bucket. Returns whether the bucket has a rule of its own.
         on_removed: Called with each bucket that leaves the table.
     """
 
@@ -82,23 +83,23 @@ class BucketTable(Generic[_T]):
         return iter(list(self._by_tags.values()))
 
     def get(self, tags: Tags) -> _T | None:
-        """Return the bucket with these tags, or None."""
+        """Return the bucket for the user and client-id in ``tags``, or None if the table has no such bucket."""
         return self._by_tags.get(tags)
 
     def add(self, bucket: _T) -> None:
-        """Add ``bucket``. Call ``make_room`` first, unless the bucket has a rule of its own."""
+        """Add ``bucket``. Call ``make_room`` first, unless the bucket has a rule of its own (without ``<default>``)."""
         bucket.is_listed = True
         self._by_tags[bucket.tags] = bucket
         self._named += self._is_named(bucket.tags)
         self._idle[bucket] = None
 
     def remove(self, bucket: _T) -> None:
-        """Remove ``bucket`` from the table, and pass it to ``on_removed``."""
+        """Remove ``bucket`` from the table, and call the function ``on_removed`` (set in the constructor) with it."""
         self._idle.pop(bucket, None)
         self._unlist(bucket)
 
     def release(self, bucket: _T, *, now_ms: int) -> None:
-        """Remove one holder of ``bucket``. A bucket without holders may be evicted."""
+        """Note that a connection no longer keeps ``bucket``. A bucket that no connection keeps may be evicted."""
         bucket.holders -= 1
         if bucket.holders or bucket.is_parked or self._by_tags.get(bucket.tags) is not bucket:
             return  # the last condition means that the bucket was removed, or that it belongs to another broker
@@ -116,14 +117,17 @@ class BucketTable(Generic[_T]):
         return any(evicted)
 
     def recount_named(self, named: Iterable[Tags]) -> None:
-        """Count again how many buckets of the table have rules of their own.
+        """Count again how many buckets of the table have rules of their own, which are rules without ``<default>``.
 
-        ``named`` contains the tags of all such rules.
+        ``named`` contains the tags (user and client-id) of all such rules.
         """
         self._named = sum(tags in self._by_tags for tags in named)
 
     def count_named(self, tags: Tags, *, is_named: bool) -> None:
-        """Note that the bucket with these tags gained a rule of its own, or lost it if ``is_named`` is False."""
+        """Note that a bucket gained a rule of its own (without ``<default>``), or lost it if ``is_named`` is False.
+
+        ``tags`` are the user and client-id of the bucket. Does nothing if the table has no such bucket.
+        """
         if tags in self._by_tags:
             self._named += 1 if is_named else -1
 
