@@ -1,6 +1,7 @@
-"""Finds the damaged files of a usage log, and says what is wrong with each. ``usage_reader`` lists them in quarantine.
+"""Finds the damaged files of a usage log, and says what is wrong with each.
 
-Spark's workers examine local .gz files. The driver examines other .gz files, which it reads through Hadoop. Each
+The module ``usage_reader`` writes the result to the directory ``quarantine/``. Spark's workers examine local .gz files.
+The driver examines other .gz files, which it reads through Hadoop's file systems. Each
 damaged file is returned as a row with the columns ``FAULT``.
 """
 
@@ -31,7 +32,10 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row for each damaged local .gz file. The DataFrames have the columns ``path`` (a URI) and ``source``."""
+    """Yield a row for each damaged .gz file on a local disk. Spark's workers call this.
+
+    The given DataFrames list the files to examine. They have the columns ``path`` (a URI) and ``source``.
+    """
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -55,7 +59,10 @@ def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None,
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each damaged .gz file in ``paths``. These files are not local, and are read through Hadoop."""
+    """Return a row for each damaged .gz file in ``paths``.
+
+    The files may be in any file system that Hadoop can read, such as HDFS or an object store.
+    """
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
@@ -63,9 +70,9 @@ def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:
-    """Return what is wrong with a .gz file, or None if it is intact. ``pieces`` are the file's bytes.
+    """Return what is wrong with a .gz file, or None if it is intact.
 
-    A file may consist of several gzip members.
+    ``pieces`` yields the bytes of the file. A file may consist of several gzip members.
     """
     inflate = zlib.decompressobj(wbits=31)
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Delivers the alerts of a stream to files or to stdout. ``topic_delivery`` delivers them to a Kafka topic.
+"""Delivers the alerts of a stream to files or to stdout. The module ``topic_delivery`` writes them to a Kafka topic.
 
 Files and topics receive each alert exactly once. A stream numbers its batches, and after a crash it repeats the last
 batch with the same rows. A delivery writes a batch together with its number, in one atomic step, and skips a batch that
@@ -15,20 +15,21 @@ from kafka_quota_proxy.pipeline.files import Files
 
 
 class Delivery(ABC):
-    """A destination for the alerts of a stream."""
+    """A destination to which the alerts of a stream are written: files, stdout or a Kafka topic."""
 
     def begin(self) -> None:  # noqa: B027 - not every destination has something to begin
-        """Connect, and finish or undo what an earlier process has left unfinished.
+        """Connect to the destination, and finish or undo what an earlier process has left unfinished.
 
         Raises PipelineError if that fails.
         """
 
     @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write the alerts of a batch (``key``, ``value`` and ``start_ms``), unless the batch is written already.
+        """Write the alerts of a batch, unless an earlier process has already written the batch with this number.
 
-        In either case, all of ``rows`` must be evaluated, because that updates the state of the stream. Raises
-        PipelineError if the batch could not be written. Only a new process can then try again.
+        In either case, all of ``rows`` must be evaluated, because that updates the state of the stream. The columns are
+        ``key``, ``value`` and ``start_ms``. Raises PipelineError if the batch could not be written. Then this process
+        must not try again: only a new process can.
         """
 
     def end(self) -> None:  # noqa: B027
@@ -61,7 +62,11 @@ class FileDelivery(Delivery):
 
 
 class PrintDelivery(Delivery):
-    """Prints alerts to stdout as JSON Lines. It has no checkpoint, so a batch is never repeated."""
+    """Prints alerts to stdout as JSON Lines.
+
+    It is used for streams without a checkpoint, which never repeat a batch after a crash. So it need not recognize
+    repeated batches.
+    """
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Print the alerts of a batch, in the order of their windows."""
@@ -72,8 +77,8 @@ class PrintDelivery(Delivery):
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return the values in one partition, ordered by ``start_ms``.
+    """Return the column ``value`` in one partition, ordered by ``start_ms``.
 
-    A global sort would evaluate the stream's state twice.
+    The rows are sorted within the partition, because a global sort would evaluate the stream's state twice.
     """
     return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 
 class PipelineError(Exception):
-    """A command cannot continue. The message gives the reason and, where possible, a remedy."""
+    """Raised when a command cannot continue. The message gives the reason and, where possible, a remedy."""
 
 
 class UsageError(PipelineError):
-    """A command line argument is wrong."""
+    """Raised when an argument on the command line is wrong."""
 
 
 class InputError(PipelineError):

@@ -25,10 +25,10 @@ _FAILED: Final = "terminated with exception: "
 
 @contextmanager
 def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
-    """Yield the Spark session, and the ``Output`` to which a command writes its results.
+    """Yield the Spark session and the ``Output`` to which a command writes its results.
 
-    At the end of the block, the output becomes the directory ``--out``. It is deleted if ``--out`` is not given, or if
-    the command failed.
+    If ``--out`` is given and the command succeeds, the results become the directory ``--out`` at the end of the block.
+    Otherwise they are deleted.
     """
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
@@ -38,7 +38,10 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
-    """Read the usage log that ``--usage`` names, and report on stderr what was left out."""
+    """Read the usage log that ``--usage`` names.
+
+    Report on stderr which lines, files and directories were left out, and why.
+    """
     say(f"reading {args.usage}")
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for directory in usage.passed_over:
@@ -63,7 +66,10 @@ def say(words: str) -> None:
 
 @contextmanager
 def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> Iterator[None]:
-    """Write the progress of Spark's current step to stderr, unless Spark shows its own progress bar on a terminal."""
+    """While the block runs, write to stderr every ``every_s`` seconds how many of Spark's current tasks are done.
+
+    If stderr is a terminal, write nothing, because Spark shows its own progress bar there.
+    """
     if sys.stderr.isatty():
         yield
         return
@@ -103,9 +109,10 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def line_counts() -> list[Column]:
-    """Return Spark aggregations over the rows of ``parsing.parsed``, for messages about bad lines.
+    """Return Spark aggregations over the rows of ``parsing.parsed``, for messages about lines that could not be parsed.
 
-    They compute the number of lines, the number of bad lines, and one bad line as an example.
+    They compute the number of lines, the number of lines that could not be parsed, and one of these lines as an
+    example.
     """
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))

@@ -13,7 +13,7 @@ from kafka_quota_proxy.pipeline.report import duration, size
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the throttle that each broker needs for the reassignment to end within ``--window``.
+    """Print the throttle that each broker needs for the reassignment to end within the time ``--window``.
 
     Return the exit status: 1 if the reassignment never ends at the throttle of ``--throttle``, otherwise 0.
     """
@@ -62,7 +62,15 @@ def execute(args: argparse.Namespace) -> int:
 def _print(
     args: argparse.Namespace, found: Sequence[Load], forecast: "_Forecast", first: int | None, needed: float
 ) -> None:
-    """Print the forecast for each broker, the quietest hour, and the throttle with which the copying ends in time."""
+    """Print the forecast for each broker, the hour when clients use least, and the throttle that is needed.
+
+    Args:
+        args: The command-line arguments.
+        found: The data that each broker has to send or receive.
+        forecast: The forecast for a certain throttle.
+        first: The hour (UTC) from which clients use least, or None if it is unknown.
+        needed: The throttle with which the copying ends within ``--window``, in bytes per second.
+    """
     rate, write = forecast.rate, sys.stdout.write
     for load in found:
         write(f"{forecast.words(load)}\n")
@@ -87,7 +95,7 @@ def _whole_rate(rate: float) -> int:
 
 
 class _Forecast(NamedTuple):
-    """Forecasts what a throttle of ``rate`` means for each broker and its clients."""
+    """Forecasts how long each broker copies at a throttle of ``rate`` bytes/s, and what is left for its clients."""
 
     rate: float
     window_ms: int
@@ -95,7 +103,10 @@ class _Forecast(NamedTuple):
     capacities: Mapping[tuple[int, str], float]
 
     def words(self, load: Load) -> str:
-        """Return a sentence about one broker: how much it copies, how long that takes, and what is left for clients."""
+        """Return a sentence about one broker: how much it copies, how long that takes, and what is left for clients.
+
+        Left for clients is the part of the broker's capacity that neither the throttle nor their past use takes.
+        """
         time_ms = load.time_ms(self.rate)
         does = "sends" if load.side is Side.LEADER else "gets"
         ends = (
@@ -113,7 +124,7 @@ class _Forecast(NamedTuple):
         return f"{words}; leaves clients {size(left)}/s more than they use"
 
     def table(self, loads: Iterable[Load]) -> str:
-        """Return the text of brokers.csv."""
+        """Return the text of the file brokers.csv, with a line for each broker that sends or receives copied data."""
         lines = ["broker,side,left_bytes,incoming_byte_rate,needed_byte_rate,throttle,hours,left_for_clients"]
         for load in loads:
             time_ms, left = load.time_ms(self.rate), self._left_for_clients(load)
@@ -131,9 +142,10 @@ class _Forecast(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def _left_for_clients(self, load: Load) -> float | None:
-        """Return what the throttle and the clients' use leave of a broker's capacity, in bytes per second.
+        """Return how much of a broker's capacity neither the throttle nor its clients use, in bytes per second.
 
-        Returns None if the capacity is unknown.
+        The result is negative if the throttle and the clients need more than the capacity, and None if the capacity is
+        unknown.
         """
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)

@@ -8,7 +8,7 @@ from kafka_quota_proxy.pipeline.simulate import SimulatedCluster, simulated
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the log, with a directory for each day, and return the exit status."""
+    """Write the usage log, with a directory for each day, and return the exit status."""
     cluster = SimulatedCluster(
         entities=args.entities,
         brokers=args.brokers,

@@ -1,4 +1,4 @@
-"""``kafka-quota-pipeline whatif`` forecasts which buckets a set of proposed quotas would throttle, and for how long."""
+"""``kafka-quota-pipeline whatif`` forecasts which clients a set of proposed quotas would throttle, and for how long."""
 
 import argparse
 import sys
@@ -17,7 +17,7 @@ _SHOWN = 20
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Write the forecast by bucket and hour, and print which buckets would be throttled longest.
+    """Write tables that forecast the throttling by each proposed quota and hour, and print where it would last longest.
 
     Return the exit status.
     """
