@@ -1,4 +1,7 @@
-"""Reads, writes and renames files through Hadoop, in the same way on a local disk, HDFS and object stores."""
+"""Reads, writes and renames files through Hadoop's file system API, which Spark includes.
+
+So this works in the same way on a local disk, HDFS and object stores.
+"""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +10,10 @@ from pyspark.sql import SparkSession
 
 
 class Files:
-    """Gives access to the file systems that a Spark session can use. A path is a string with or without a scheme."""
+    """Gives access to the file systems that a Spark session can use.
+
+    A path is a string with or without a URI scheme.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no public API for it)
@@ -29,7 +35,7 @@ class Files:
         return int(fs.getFileStatus(at).getLen()) == 0
 
     def absolute(self, path: str) -> str:
-        """Return the absolute form of a path, with its scheme."""
+        """Return the absolute form of a path, with its URI scheme."""
         fs, at = self._at(path)
         return str(fs.makeQualified(at).toString())
 

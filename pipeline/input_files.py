@@ -1,6 +1,7 @@
 """Reads the input files of commands: capacities, owners, partition sizes and reassignment plans.
 
-If a file is faulty, each function raises an InputError that lists all its faults, each with its place as FILE:LINE.
+If a file is faulty, each function raises an InputError that lists all faults of the file. Each fault begins with the
+place where it is, as FILE:LINE.
 """
 
 import csv
@@ -24,20 +25,23 @@ _PLAN: Final = '{"version": 1, "partitions": [{"topic": …, "partition": …, "
 
 
 class _Line(NamedTuple):
-    """A line of a table: its place as FILE:LINE, and its values by column."""
+    """A line of a CSV file, or an element of a YAML list: where it is, as FILE:LINE, and its values by column."""
 
     where: str
     values: dict[str, str]
 
 
 class _Reader:
-    """Reads the values of a file, and collects its faults so that all of them are reported at once."""
+    """Parses the values of an input file, and collects messages about invalid values to report them all at once."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
 
     def value(self, line: _Line, column: str, read: Callable[[str], _T]) -> _T | None:
-        """Parse the value in a column with ``read``. If the value is invalid, add a fault and return None."""
+        """Parse the value in a column of a line with ``read``, and return the result.
+
+        If the value is invalid, add a message to the faults of the file and return None.
+        """
         try:
             return read(line.values[column])
         except (ValueError, UnitError) as error:
@@ -45,13 +49,16 @@ class _Reader:
             return None
 
     def end(self) -> None:
-        """Raise an InputError with all faults, if there are any."""
+        """Raise an InputError that lists all faults found in the file. Do nothing if there are none."""
         if self.faults:
             raise InputError(self.faults)
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Read each broker's capacity from a CSV or YAML file. Return bytes per second, keyed by node id and kind."""
+    """Read the capacity of each broker from a CSV or YAML file.
+
+    Return the capacities in bytes per second, keyed by node id and kind ("produce" or "fetch").
+    """
     columns = ("broker", *BYTE_KINDS)
     is_yaml = path.endswith((".yaml", ".yml"))
     reader = _Reader()
@@ -110,7 +117,7 @@ def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
 
 
 def partition_sizes(path: str) -> dict[tuple[str, int], Partition]:
-    """Read the sizes and replicas of partitions from a CSV file. Return them keyed by topic and partition number.
+    """Read the sizes and replicas of partitions from a CSV file, and return them keyed by topic and partition number.
 
     The column ``replicas`` contains node ids, with spaces between them.
     """
@@ -138,7 +145,10 @@ def _text_of(path: str) -> str:
 
 
 def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_Line]:
-    """Yield the lines of a CSV file after its header. Skips empty lines and lines that begin with #."""
+    """Yield the lines of a CSV file after its header. Empty lines and lines that begin with # are skipped.
+
+    Raises InputError if the file is faulty, such as if a column is missing or not in ``columns`` or ``optional``.
+    """
     reader = csv.reader(_text_of(path).splitlines(), skipinitialspace=True)
     rows = [(reader.line_num, [value.strip() for value in row]) for row in reader]
     rows = [(number, row) for number, row in rows if any(row) and not row[0].startswith("#")]
@@ -163,7 +173,10 @@ def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
-    """Yield the elements of a YAML list of mappings as lines of a table."""
+    """Yield the elements of a YAML list, as if each were a line of a CSV file. The keys of an element are the columns.
+
+    Raises InputError if the file is faulty, such as if an element has other keys than ``columns``.
+    """
     try:
         document = parse(_text_of(path), file=path)
     except ConfigError as error:

@@ -36,7 +36,7 @@ _SASL_UNDERSTOOD: Final = frozenset({"sasl.mechanism", "sasl.jaas.config"})
 
 
 class Setting(NamedTuple):
-    """The value of a property in the file, with its line number."""
+    """The value of one property in a file of Kafka client properties, with the number of its line."""
 
     value: str
     line: int
@@ -44,22 +44,22 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConfig:
-    """Holds the settings of a Kafka client, keyed by Kafka's names for them.
+    """Holds the properties that a file sets for a Kafka client, keyed by Kafka's names for them.
 
-    The values may be passwords, so ``repr`` hides them.
+    The values may be passwords, so ``repr`` hides them. ``file`` is the path of the file.
     """
 
     file: str = ""
     settings: Mapping[str, Setting] = field(default_factory=dict, repr=False)
 
     def spark_options(self) -> dict[str, str]:
-        """Return the settings as options for Spark's Kafka source."""
+        """Return the properties as options for Spark's Kafka source."""
         return {f"kafka.{key}": setting.value for key, setting in self.settings.items()}
 
     def client_keywords(self) -> dict[str, object]:
-        """Return the SASL and TLS settings as keyword arguments for aiokafka clients.
+        """Return the properties for SASL and TLS as keyword arguments for aiokafka clients.
 
-        Raises InputError if aiokafka does not support a setting, or if a file that a setting names cannot be used.
+        Raises InputError if aiokafka does not support a property, or if a file that a property names cannot be used.
         """
         protocol = self._value("security.protocol", "PLAINTEXT").upper()
         keywords: dict[str, object] = {"security_protocol": protocol}
@@ -127,7 +127,7 @@ class KafkaConfig:
 def read_kafka_config(path: str) -> KafkaConfig:
     """Read a file of Kafka client properties.
 
-    Raises InputError if the file is unreadable or faulty, or if it contains a setting that the program sets itself.
+    Raises InputError if the file is unreadable or faulty, or if it contains a property that the program sets itself.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

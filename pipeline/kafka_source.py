@@ -38,9 +38,17 @@ def topic(
 ) -> DataFrame:
     """Return the lines of the usage log in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
 
-    The place of a line is its partition and offset. With ``is_news_only``, the stream begins at the end of the topic,
-    and continues even if the topic has lost records. Raises UsageError if the address is wrong, or if Spark lacks its
-    Kafka connector.
+    For messages about bad lines, each line has its partition and offset. Raises UsageError if the address is wrong, or
+    if Spark lacks its Kafka connector.
+
+    Args:
+        spark: The Spark session.
+        usage: The address of the topic.
+        kafka: The properties of the Kafka client.
+        is_stream: Whether to return a stream, which also gets later lines. If not, return a batch.
+        is_news_only: Whether the stream begins at the end of the topic, and continues even if the topic has lost
+            records.
+        If not, it begins at the start of the topic, and fails if the topic has lost records.
     """
     servers, name = kafka_place(usage, "--usage")
     options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
@@ -79,7 +87,8 @@ def kafka_fault(stack: str) -> str | None:
 def kafka_place(place: str, argument: str) -> tuple[str, str]:
     """Split ``kafka://HOST:PORT/TOPIC`` into the servers (separated by commas) and the topic.
 
-    Raises UsageError, with the name of the command line ``argument``, if ``place`` is not such an address.
+    Raises UsageError if ``place`` is not such an address. The message begins with ``argument``, the command-line
+    argument that contains the address.
     """
     parts = urlsplit(place)
     name = parts.path.strip("/")

@@ -1,4 +1,7 @@
-"""Gives blocking callers access to a Kafka topic that this program writes. Its clients run in a thread of their own."""
+"""Gives blocking callers access to a Kafka topic to which this program writes.
+
+The asynchronous Kafka clients run in a thread of their own.
+"""
 
 import asyncio
 import logging
@@ -25,10 +28,13 @@ T = TypeVar("T")
 
 
 class KafkaTopic:
-    """Runs the coroutines of aiokafka clients, and turns their failures into messages for users.
+    """Runs the coroutines of aiokafka clients for one topic, and turns their failures into messages for users.
 
-    ``servers`` has the form ``HOST:PORT,HOST:PORT…``. ``security`` contains aiokafka's keyword arguments for SASL and
-    TLS. ``on_close`` closes the clients, and is cancelled if it takes longer than a second.
+    Args:
+        servers: The addresses of brokers, as ``HOST:PORT,HOST:PORT…``.
+        topic: The name of the topic.
+        security: aiokafka's keyword arguments for SASL and TLS.
+        on_close: Closes the clients. It is cancelled if it takes longer than a second.
     """
 
     def __init__(
