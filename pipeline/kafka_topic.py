@@ -49,7 +49,10 @@ class KafkaTopic:
         self._thread: LoopThread | None = None
 
     def run(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
-        """Run ``work`` on the event loop, and return its result. Raises PipelineError if it fails or takes too long."""
+        """Run the coroutine ``work`` on the event loop of the clients' thread, and return its result.
+
+        Raises PipelineError if ``work`` raises a Kafka or network error, or takes longer than ``timeout_s``.
+        """
         if self._thread is None:
             # Failures arrive as exceptions. aiokafka would log them too, with stack traces.
             logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -60,7 +63,7 @@ class KafkaTopic:
             raise PipelineError(f"{self.where}: {type(error).__name__}: {error}".rstrip(": ")) from error
 
     def close(self) -> None:
-        """Close all connections and end the thread."""
+        """Close all connections to the brokers, and end the thread in which the clients run."""
         if self._thread is not None:
             self._thread.close()
 

@@ -1,10 +1,11 @@
-"""Estimates the demand for a bucket at each proxy, and divides the bucket's limit accordingly.
+"""Estimates the demand for one quota at each proxy, and divides the quota's limit accordingly.
 
-This module does no I/O and reads no clock.
+The demand is what clients would use if they were not throttled. A share is the part of the limit that one proxy may
+use. This module does no I/O and reads no clock.
 
-If a proxy does not throttle the bucket's requests, the demand there is taken to be a twentieth more than the use. If it
-does, demand exceeds the use by an unknown amount. Then the demand is taken to be the whole limit if all recent samples
-were throttled, and a quarter more than the use otherwise.
+If a proxy does not throttle the quota's clients, the demand at this proxy is taken to be a twentieth more than the use.
+If a proxy throttles them, the demand exceeds the use by an unknown amount. Then the demand is taken to be the whole
+limit if the clients were throttled in all recent samples, and a quarter more than the use otherwise.
 
 A proxy with a small demand gets a share that meets it, and the other proxies get equal shares. If the limit meets all
 demands, the rest of the limit goes to the proxies that throttle, or to all proxies if none does. Earlier shares have no
@@ -32,7 +33,7 @@ _MOST_SAMPLES: Final = 64
 
 
 class ProxyUsage(NamedTuple):
-    """Holds how much of a bucket was used at one proxy, summed over the usage records that arrived together."""
+    """Holds how much of one quota was used at one proxy, summed over the usage records that arrived together."""
 
     amount: int  # bytes; below 0 after a refund
     interval_ms: int
@@ -42,7 +43,10 @@ class ProxyUsage(NamedTuple):
 
 
 class ProxyDemand(NamedTuple):
-    """The estimated demand for a bucket at one proxy."""
+    """How much of one quota the clients at one proxy would use if they were not throttled, as an estimate.
+
+    ``is_throttled`` says whether the proxy has throttled them recently because its part of the limit was used up.
+    """
 
     rate: float = 0.0  # bytes per second
     is_throttled: bool = False
@@ -55,10 +59,10 @@ class _Sample(NamedTuple):
 
 
 class DemandTracker:
-    """Estimates the demand for one bucket at one proxy from its recent use.
+    """Estimates how much of one quota the clients at one proxy would use if they were not throttled.
 
-    Each call of ``take`` adds a sample, which counts for a few seconds or longer. The sample with the highest rate
-    determines the demand.
+    The estimate is based on samples of the recent use. Each call of ``take`` adds a sample, which counts for a few
+    seconds or longer. The sample with the highest rate determines the estimate.
     """
 
     __slots__ = ("_samples",)
@@ -67,9 +71,9 @@ class DemandTracker:
         self._samples: deque[_Sample] = deque(maxlen=_MOST_SAMPLES)
 
     def take(self, used: ProxyUsage, *, share: int, now_ms: int) -> None:
-        """Add the use from records that arrived at ``now_ms``.
+        """Add a sample: how much of the quota was used at the proxy, from records that arrived at ``now_ms``.
 
-        ``share`` is the proxy's share of the limit at that time, in bytes per second.
+        ``share`` is the part of the limit, in bytes per second, that the proxy could use at that time.
         """
         rate = max(0, used.amount) * 1_000 / max(_LEAST_MS, used.interval_ms)
         counts_ms = _RECENT_MS + 2 * min(used.longest_interval_ms, _LONGEST_INTERVAL_MS)
@@ -80,7 +84,10 @@ class DemandTracker:
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
     def demand(self, *, limit: int, now_ms: int) -> ProxyDemand:
-        """Return the current demand. It is the whole ``limit`` (bytes per second) if all recent use was throttled."""
+        """Return how much of the quota the clients at the proxy would currently use if they were not throttled.
+
+        The result is the whole ``limit`` (in bytes per second) if the clients were throttled in all recent samples.
+        """
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
@@ -91,10 +98,14 @@ class DemandTracker:
 
 
 def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
-    """Divide ``limit`` by demand, and return the share of each proxy in bytes per second, at least 1.
+    """Divide a limit over proxies by demand, and return the part of each proxy in bytes per second, at least 1.
 
-    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. The sum of the shares is at most the limit,
-    unless the limit is below the number of proxies.
+    The sum of the parts is at most the limit, unless the limit is below the number of proxies.
+
+    Args:
+        limit: The limit in bytes per second.
+        demands: The estimated demand at each proxy.
+        floor: The guaranteed fraction of an even part, from 0 to 1.
     """
     # Shares are at least 1, which must not push the sum above the limit.
     least = max(min(1, limit // len(demands)), int(limit * floor) // len(demands))
@@ -107,9 +118,10 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Give each proxy the rate that it lacks, as far as ``left`` goes.
+    """Divide the rate ``left`` among proxies, and return the rate that each proxy gets.
 
-    If that is not enough for all, the proxies that lack most get equal rates.
+    Each proxy gets the rate in ``lacking``. If ``left`` is too small for this, the proxies that lack most get equal
+    rates, and only the proxies that lack less than that get all that they lack.
     """
     given = {}
     waiting = len(lacking)
