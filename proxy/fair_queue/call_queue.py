@@ -1,8 +1,11 @@
-"""A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Level 0 is the highest level.
+"""A queue with several levels, each of limited size (``FairCallQueue`` and ``CallQueueManager`` in Hadoop).
+
+The elements of the queue stand for requests that wait. The levels take turns, and in each turn one element leaves the
+queue. Level 0 is the highest level and normally has the most turns. If a level is empty when it has the turn, the
+highest level that is not empty gets the turn instead.
 
 An element that finds its level full enters the next lower level with room. If no level has room, the element is
-refused, or waits outside the levels until one has room. If a level is empty when it has the turn, the highest level
-that is not empty gets the turn instead.
+refused, or waits outside the levels until one has room.
 """
 
 from collections import OrderedDict
@@ -15,9 +18,9 @@ from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMul
 
 
 class Element(Protocol):
-    """An element of the queue, such as a connection's ticket (``dispatcher.Ticket``).
+    """An element of the queue, which stands for a waiting request, for example a ``dispatcher.Ticket``.
 
-    Its ``level`` and ``identity`` may change only while it is in no queue.
+    Its ``level`` and ``identity`` must not change while it is in a queue.
     """
 
     @property
@@ -26,14 +29,14 @@ class Element(Protocol):
 
     @property
     def identity(self) -> str:
-        """The user whose request the element stands for."""
+        """The user whose request the element stands for, for example a principal."""
 
 
 E = TypeVar("E", bound=Element)
 
 
 class Remainder(Enum):
-    """Which levels get the places that remain after the capacity has been divided in proportion to the weights."""
+    """Which levels of a queue get the places that remain when its capacity is divided among them by weights."""
 
     FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one place each for the levels that lost the largest fractions by rounding
@@ -70,18 +73,20 @@ _QUEUED: Final = Put.QUEUED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """The size of a queue, and how its levels are served. The defaults are Hadoop's, except for ``capacity``.
+    """The size of a fair call queue, and how its levels are served. The defaults are Hadoop's, except for ``capacity``.
+
+    The levels take turns, and in each turn one element leaves the queue.
 
     Attributes:
         levels: The number of levels.
-        capacity: The number of places in all levels together.
-        capacity_weights: The weights by which the capacity is divided among the levels. None gives equal shares.
-        multiplexer_weights: How many turns each level has in a cycle. None gives each level twice the turns of the
-            next.
-        remainder: Which levels get the places that remain when the capacity is divided.
+        capacity: How many elements all levels together can hold.
+        capacity_weights: The weights by which the capacity is divided among the levels. None gives each level the same.
+        multiplexer_weights: How many turns each level has in a cycle. None gives each level twice as many as the next
+            lower level.
+        remainder: Which levels get what remains when the capacity is divided.
         within_level: The order in which elements leave a level.
-        is_failover: Whether an element that finds no room is always refused with ``FAILOVER``. Otherwise its level
-            determines how it is refused.
+        is_failover: Whether an element that finds no room is always refused with ``Overflow.FAILOVER``. Otherwise its
+            level determines how it is refused.
         waits_for_last: Whether an element without room waits for a place in the last level only, as in Hadoop.
             Otherwise it takes the first free place in its own level or in a lower one.
     """
@@ -187,16 +192,16 @@ class _RoundRobin(Generic[E]):
 
 
 class CallQueue(Generic[E]):
-    """Contains a queue for each level, and the elements that wait for room in a level.
+    """A queue with several levels, each of limited size. It also holds the elements for which no level has room yet.
 
     Attributes:
         options: The size of the queue, and how its levels are served.
-        capacities: The number of places in each level.
-        overflowed: How often an element found a level full, for each level.
+        capacities: How many elements each level can hold.
+        overflowed: For each level, how often an element found it full.
         size: The number of elements in all levels, without the elements that wait for room.
 
     Raises:
-        ValueError: If there are not as many weights as levels, or a level would have no place.
+        ValueError: If there are not as many weights as levels, or a level could hold no element.
     """
 
     __slots__ = (
@@ -286,7 +291,10 @@ class CallQueue(Generic[E]):
         return Put.WAITS_FOR_ROOM
 
     def poll(self) -> E | None:
-        """Remove the element whose turn is next, and return it. Returns None if all levels are empty."""
+        """Remove the next element of the level that has the turn, and return it.
+
+        Returns None if all levels are empty.
+        """
         if not self.size:
             return None
         level = self._multiplexer.next()
@@ -301,7 +309,10 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove ``element``, without using a turn of its level. Returns False if ``element`` was not in the queue."""
+        """Remove ``element`` without counting this as a turn of a level.
+
+        Returns False if the queue does not contain it.
+        """
         if element in self._waiting_since:
             self._stop_waiting(element)
             return True
@@ -327,7 +338,10 @@ class CallQueue(Generic[E]):
         return drained
 
     def take_over(self, other: "CallQueue[E]") -> None:
-        """Move the elements of ``other`` into this new queue, in their order, and copy the counts in ``overflowed``."""
+        """Move the elements of ``other`` into this new queue, in their order.
+
+        How often elements of ``other`` found each level full (``overflowed``) is copied, too.
+        """
         for element in other.drain():
             self.put(element)
         kept = other.overflowed[: self._last + 1]

@@ -41,7 +41,10 @@ _CLEARLY_FASTER: Final = 0.75
 
 
 class FixedLimit:
-    """A constant limit. ``learns`` is False, which means that callers need not call ``observe``."""
+    """A constant limit on the number of requests that a broker gets at a time.
+
+    ``learns`` is False, which means that callers need not call ``observe`` for each response.
+    """
 
     __slots__ = ("limit",)
     learns = False
@@ -63,10 +66,16 @@ class _Phase(Enum):
 
 
 class VegasLimit:
-    """A limit between ``minimum`` and ``maximum`` that is learned from response times. It begins at ``minimum``.
+    """A limit on the number of requests that a broker gets at a time, which is learned from response times.
 
-    ``rtt_us`` and ``base_rtt_us`` are the times that the docstring of this module calls R and B, in microseconds. Both
-    are 0 while they are unknown.
+    The limit begins at ``minimum`` and never exceeds ``maximum``.
+
+    Attributes:
+        limit: The limit.
+        minimum, maximum: The bounds of the limit.
+        rtt_us: The mean response time of recent requests in microseconds. 0 while it is unknown.
+        base_rtt_us: The estimated response time if no request had to wait at the broker, in microseconds. 0 while it is
+            unknown.
     """
 
     __slots__ = (
@@ -112,8 +121,8 @@ class VegasLimit:
     def observe(self, rtt_us: int, in_flight: int, now_ms: int) -> None:
         """Learn from one response.
 
-        ``rtt_us`` is the time that the request took, and is above 0. ``in_flight`` is the number of requests in flight,
-        including this one.
+        ``rtt_us`` is the time that the request took in microseconds, and is above 0. ``in_flight`` is the number of
+        requests that were at the broker, including the answered request.
         """
         if not self._count and not self.base_rtt_us:
             self._phase_since_ms = now_ms
@@ -167,7 +176,8 @@ class VegasLimit:
     def _drain(self, in_flight: int, now_ms: int) -> None:
         """Ignore a response while requests from before the limit was halved are still in flight.
 
-        After the last of these responses, begin to measure B.
+        The limit is halved to measure the response time of a broker at which no request has to wait. After the last of
+        the ignored responses, the measurement begins.
         """
         if in_flight <= self.limit:
             self._to_skip -= 1

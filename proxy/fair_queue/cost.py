@@ -1,10 +1,10 @@
-"""Computes the cost of a request. A user's share of the costs of all users decides the level of the user's requests.
+"""Computes the cost of a request. A user's share of the costs of all users decides how soon the user is served.
 
 Each listener uses one of three models:
 
 * ``RequestCount``      counts 1 for each completed request (``DefaultCostProvider`` in Hadoop)
 * ``WeightedTimeCost``  adds up the times of a request's phases, with weights (``WeightedTimeCostProvider``)
-* ``TrafficCost``       adds up bytes and service time
+* ``TrafficCost``       adds up bytes, and the time for which the broker works on the request
 
 A model has these members:
 
@@ -20,7 +20,15 @@ from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHAR
 
 
 class CompletedRequest(NamedTuple):
-    """A request that the broker has completed. Times are in microseconds."""
+    """A request that the broker has completed. Times are in microseconds.
+
+    Attributes:
+        api_key: The API key of the request.
+        queue_us: How long the request waited in the proxy's queue.
+        elapsed_us: The time from when the broker could begin to work on the request until the response began.
+        service_us: The part of ``elapsed_us`` in which the broker worked on the request.
+        response_bytes: The size of the response.
+    """
 
     api_key: int
     queue_us: int
@@ -77,7 +85,10 @@ class RequestCount:
 
 
 class WeightedTimeCost:
-    """Charges each completed request for the time of each of its phases, multiplied by the weight of the phase."""
+    """Charges each completed request for the time of each of its phases, multiplied by the weight of the phase.
+
+    The phases are for example waiting in the proxy's queue, and the broker's work (see ``Phases``).
+    """
 
     on_refusal = 0
     on_arrival: None = None
@@ -111,9 +122,9 @@ class WeightedTimeCost:
 
 
 class TrafficCost:
-    """Charges 1,000 for each request, 1 for each byte, and 100 for each microsecond of service.
+    """Charges 1,000 for each request, 1 for each byte, and 100 for each microsecond that the broker works on a request.
 
-    The bytes of a request are charged when it arrives, so that a burst counts before its first request is served.
+    The bytes of a request are charged when it arrives, so that a burst counts before its first request is answered.
     """
 
     on_refusal = _PER_REQUEST
@@ -124,7 +135,7 @@ class TrafficCost:
         return _PER_REQUEST + request_bytes
 
     def on_completion(self, done: CompletedRequest) -> int:
-        """Return the charge for the bytes of the response and for the service time."""
+        """Return the charge for the bytes of the response and for the time that the broker worked on the request."""
         return done.response_bytes + _PER_SERVICE_US * max(0, done.service_us)
 
 

@@ -1,9 +1,9 @@
 """Keeps each user's recent cost, which decides the level of the user's requests (``DecayRpcScheduler`` in Hadoop).
 
-A user's cost is the sum of the costs of the user's requests. At the end of each period, a sweep multiplies the cost of
-every user by the decay factor. It then compares each user's share of the costs of all users with the thresholds of the
-levels, and so determines the user's level until the next sweep. The level of a user that is new since the last sweep
-follows from the user's cost so far.
+The fair call queue serves level 0 most often. A user's cost is the sum of the costs of the user's requests. At the end
+of each period, a sweep multiplies the cost of every user by the decay factor. It then compares each user's share of the
+costs of all users with the thresholds of the levels, and so determines the user's level until the next sweep. The level
+of a user that is new since the last sweep follows from the user's cost so far.
 """
 
 import heapq
@@ -27,14 +27,14 @@ _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How an average response time is computed from the last average and a period's mean. f is the decay factor."""
+    """How an average response time is computed from the average before and a period's mean. f is the decay factor."""
 
     HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
 
 
 class Pause(Enum):
-    """How costs decay if several periods have passed since the last sweep, for example because the proxy was idle."""
+    """How users' costs decay if several periods have passed since they last did, for example in an idle proxy."""
 
     EVERY_PERIOD = "every-period"  # one sweep for each period, one after the other
     ONCE = "once"  # one sweep with the factor f^k for k periods, where k is bounded
@@ -42,25 +42,26 @@ class Pause(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecayOptions:
-    """How costs decay, and how they determine levels. The defaults are Hadoop's.
+    """How users' costs decay, and how they determine the levels (priorities) of requests. The defaults are Hadoop's.
 
     Attributes:
-        levels: The number of levels.
-        period_ms: The time from one sweep to the next.
-        decay_factor: The part of each cost that remains after a sweep, above 0 and below 1.
-        thresholds: The shares of all costs at which level 1, level 2 and so on begin. None gives
+        levels: The number of levels. Level 0 is served most often.
+        period_ms: The time from one decay of all costs to the next.
+        decay_factor: The part of each cost that remains after a decay, above 0 and below 1.
+        thresholds: The shares of the costs of all users from which on a user has level 1, level 2 and so on. None gives
             ``default_thresholds``.
-        service_users: Users that are always in level 0. Their cost does not count in the shares of others.
-        cost_scale: A factor for all costs. With Hadoop's 1, a sweep truncates a cost of 1 to 0, and forgets its user.
+        service_users: Users that are always in level 0. Their cost does not count in the shares of other users.
+        cost_scale: A factor for all costs. With Hadoop's 1, a decay truncates a cost of 1 to 0, and forgets its user.
         max_identities: How many users have a cost of their own. All other users share one cost. None sets no limit.
-        pause: How costs decay when several periods have passed since the last sweep.
-        utilisation_floor: While less than this part of a broker's slots is in use, all requests have level 0.
-        is_backoff_by_response_time: Whether requests are refused while the responses of a level are slow.
+        pause: How costs decay when several periods have passed since they last did.
+        utilisation_floor: While a broker has less than this part of the requests that it may have at a time, all
+            requests have level 0.
+        is_backoff_by_response_time: Whether requests are refused while responses at their level or a higher one are slow.
         response_time_thresholds_ms: The average response time above which each level is slow. None gives 10 s, 20 s and
             so on.
-        average: How the average response time is computed.
-        is_backoff_inclusive: Whether requests of the slow level itself are also refused, as in Hadoop's code. In
-            Hadoop's guide, only requests of the levels below it are refused.
+        average: How the average response time of a level is computed.
+        is_backoff_inclusive: Whether requests of the slow level itself are also refused, as in Hadoop's code. Otherwise
+            only requests of the levels below it are refused, as in Hadoop's guide.
         min_samples: The number of responses that a level needs in a period. With fewer responses, its mean response
             time counts as 0. With Hadoop's 1, a single slow request makes a level slow.
     """
@@ -82,20 +83,21 @@ class DecayOptions:
 
 
 def default_thresholds(levels: int) -> tuple[float, ...]:
-    """Return Hadoop's thresholds. With four levels, levels 1 to 3 begin at 1/8, 1/4 and 1/2 of all costs."""
+    """Return Hadoop's shares of all costs at which level 1 and so on begin: 1/8, 1/4 and 1/2 with four levels."""
     return tuple(2.0**level / 2.0 ** (levels - 1) for level in range(levels - 1))
 
 
 def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
-    """Return Hadoop's thresholds for the average response time: 10 s for level 0, 20 s for level 1, and so on."""
+    """Return Hadoop's limits on the average response time: 10 s for level 0, 20 s for level 1, and so on."""
     return tuple(10_000 * (level + 1) for level in range(levels))
 
 
 class Standing(NamedTuple):
-    """A user's cost, its share of all costs, and its level.
+    """A user's cost, the user's share of the costs of all users, and the level of the user's requests.
 
-    ``raw`` is the sum of all charges, and ``decayed`` is what the sweeps have left of it. ``cached_level`` is the level
-    from the last sweep, or None for a new user. ``level`` is the level of the user's next request.
+    ``raw`` is the sum of all charges, and ``decayed`` is what is left of it after its decay in each period.
+    ``cached_level`` is the level that the last decay gave the user, or None for a new user. ``level`` is the level of
+    the user's next request.
     """
 
     identity: str
@@ -108,7 +110,7 @@ class Standing(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """The sums of ``decayed`` and ``raw`` over all users (see ``Standing``). Service users have sums of their own."""
+    """The sums of all charges (``raw``) and of what decay has left of them (``decayed``), service users apart."""
 
     decayed: float = 0
     raw: float = 0
@@ -117,7 +119,7 @@ class Totals(NamedTuple):
 
 
 class _Cost:
-    """One user's cost: ``decayed`` and ``raw`` as in ``Standing``, but multiplied by ``cost_scale``."""
+    """One user's charges (``raw``), and what decay has left of them (``decayed``), times ``cost_scale``."""
 
     __slots__ = ("decayed", "is_service_user", "raw")
 
@@ -130,8 +132,8 @@ class _Cost:
 class DecayScheduler:
     """Keeps the costs of all users of one listener, the level of each user, and the response times of each level.
 
-    For each level, ``average_response_ms`` contains the average response time at the last sweep, and
-    ``last_window_counts`` contains the number of responses in the last period.
+    For each level, ``average_response_ms`` contains the average response time at the end of the last period, and
+    ``last_window_counts`` contains the number of responses in that period.
 
     Raises:
         ValueError: If an option is out of its range.
@@ -178,17 +180,17 @@ class DecayScheduler:
         self._backs_off = [False] * levels
 
     def __len__(self) -> int:
-        """Return the number of users that have a cost, including service users."""
+        """Return the number of users that have a cost, including service users, which are always in level 0."""
         return len(self._costs)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """The shares of all costs at which level 1, level 2 and so on begin, in ascending order."""
+        """The shares of all users' costs from which on a user has level 1, 2 and so on, in ascending order."""
         return tuple(self._begins)
 
     @property
     def totals(self) -> Totals:
-        """The sums of the costs of all users, without ``cost_scale``."""
+        """The sums of the costs of all users, as they were charged, that is, without the factor ``cost_scale``."""
         scale = self.options.cost_scale
         return Totals(
             self._decayed / scale, self._raw / scale, self._service_decayed / scale, self._service_raw / scale
@@ -196,14 +198,14 @@ class DecayScheduler:
 
     @property
     def levels(self) -> dict[str, int]:
-        """The level of each user from the last sweep, by identity. The dictionary is a copy."""
+        """The level that the last decay of the costs gave each user, by identity. The dictionary is a copy."""
         return dict(self._levels)
 
     def level(self, identity: str, in_flight: int = 1, slots: int = 1) -> int:
         """Return the level of a user's next request to a broker.
 
-        ``in_flight`` is how many of the broker's ``slots`` are in use. If they are too few (``utilisation_floor``), the
-        level is 0.
+        ``in_flight`` is how many of the broker's ``slots`` are in use. While the part of the slots in use is below
+        ``utilisation_floor``, the level of every user is 0.
         """
         if in_flight < self._floor * slots:
             return 0
@@ -236,11 +238,11 @@ class DecayScheduler:
         self._sums_us[level] += response_us
 
     def backs_off(self, level: int) -> bool:
-        """Return whether requests of ``level`` are refused now, because responses at this level or above are slow."""
+        """Return whether requests of ``level`` are refused now, because this or a higher level is slow."""
         return self._backs_off[min(level, self._lowest)]
 
     def sweep_if_due(self, *, now_ms: int) -> bool:
-        """Let the costs decay for each period that has ended since the last sweep. Returns False if none has ended."""
+        """Reduce all costs by the decay factor for each period that has ended. Returns False if none has ended."""
         options = self.options
         if now_ms < self.next_sweep_ms:
             return False
@@ -256,7 +258,7 @@ class DecayScheduler:
         return True
 
     def sweep(self) -> None:
-        """Let the costs decay now, and update the levels and the average response times."""
+        """Reduce all costs by the decay factor now, and update the levels and the average response times."""
         self._sweep(self.options.decay_factor)
 
     def take_over(self, other: "DecayScheduler") -> None:
@@ -285,7 +287,7 @@ class DecayScheduler:
         )
 
     def top(self, count: int) -> list[Standing]:
-        """Return the standing of up to ``count`` users with a raw cost above 0, in descending order of raw cost."""
+        """Return the standing of up to ``count`` users with charges (``raw``), those with the most charges first."""
         heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 
@@ -308,7 +310,8 @@ class DecayScheduler:
     def _key(self, identity: str) -> str:
         """Return the identity under which the cost of ``identity`` is kept.
 
-        It is ``OVERFLOW`` if ``identity`` is new and ``max_identities`` users already have a cost of their own.
+        If ``identity`` is new and ``max_identities`` users already have a cost of their own, it is ``OVERFLOW``, which
+        all further users share.
         """
         if identity in self._costs or identity in self.options.service_users:
             return identity
@@ -327,7 +330,7 @@ class DecayScheduler:
         self._average(factor)
 
     def _decay(self, factor: float) -> None:
-        """Multiply all costs by ``factor``, forget users with no cost left, and update the levels."""
+        """Multiply all costs by ``factor``, forget users whose cost becomes 0, and update the levels of users."""
         decayed = raw = service_decayed = service_raw = 0
         gone = []
         for identity, entry in self._costs.items():
@@ -353,7 +356,7 @@ class DecayScheduler:
         }
 
     def _average(self, factor: float) -> None:
-        """Update the average response times, and decide at which levels requests are refused."""
+        """Update the average response time of each level, and decide at which levels requests are refused."""
         options = self.options
         weight = 1.0 - factor if options.average is Average.NORMALISED else 1.0
         for level, count in enumerate(self._counts):
@@ -376,7 +379,7 @@ class DecayScheduler:
 
 
 def _checked_thresholds(options: DecayOptions) -> tuple[float, ...]:
-    """Return the shares at which the levels from 1 on begin. Raises ``ValueError`` if an option is out of its range."""
+    """Return the cost shares at which level 1 and so on begin. Raises ``ValueError`` if an option is out of range."""
     levels = options.levels
     if levels < 1:
         raise ValueError(f"there must be a level, not {levels}")

@@ -22,10 +22,10 @@ MAX_IN_FLIGHT: Final = 256
 
 @dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
-    """Holds what requests with the same head (API, version and client-id) have in common: handler, bucket and charges.
+    """Holds what requests with the same API, version and client-id have in common: handler, bucket and charges.
 
-    The profile of the last Produce, Fetch or ShareFetch is kept for the next request. Comparing the heads of two
-    requests is much faster than reading one.
+    These values form the head of a request. The profile of the last Produce, Fetch or ShareFetch is kept for the next
+    request, because comparing the heads of two requests is much faster than reading one.
 
     Attributes:
         handler: Decides on the request and on its response.
@@ -34,7 +34,7 @@ class RequestProfile:
         acks: The ``acks`` of a Produce, and 1 for all other APIs.
         bucket: The bucket that is charged for bytes, or None if the request is not charged for bytes.
         charge: What the request is charged in addition to bytes, or None.
-        generation: The generation of the rules with which the buckets were looked up.
+        generation: The number of the version of the quota rules with which the buckets were looked up.
         charges_response: Whether the bucket is charged for the size of the response. Otherwise it is charged for the
             size of the request.
         is_edited: Whether the handler edits every response, not only responses that need a throttle time.
@@ -66,10 +66,11 @@ class PendingRequest:
     """A request that was forwarded and has no response yet.
 
     Attributes:
-        profile: The handler of the request, the bucket to charge, and whatever else it shares with similar requests.
+        profile: What the request shares with others of the same API, version and client-id, such as the bucket to
+            charge.
         correlation_id: The correlation id of the request and of its response.
         size_bytes: The size of the request, without its size prefix.
-        reserved_bytes: How many bytes the request has reserved in its bucket.
+        reserved_bytes: How many bytes of the bucket's room are set aside for the request until it is charged.
         charge: What this request is charged in addition to bytes. It may differ from the charge in the profile.
     """
 
@@ -86,7 +87,10 @@ class PendingRequest:
         return bucket is not None and bucket.is_limited and self.profile.charges_response
 
     def settle_bytes(self) -> None:
-        """End the request's reservation in its bucket, and wake the first request in the bucket's line."""
+        """Free the room in its bucket that was set aside for this request.
+
+        The first of the requests that wait for room in this bucket is then woken.
+        """
         bucket = self.profile.bucket
         if bucket is not None:
             bucket.settle(self.reserved_bytes)
@@ -97,7 +101,7 @@ class PendingRequest:
 class InFlightQueue(list[PendingRequest]):
     """The pending requests of one connection, the oldest first. A list is faster than a deque while it is short.
 
-    ``limit`` is the largest number of requests that may be pending. While it is 0, no request is forwarded.
+    ``limit`` is the largest number of requests that may be pending at a time. If it is 0, no request is forwarded.
     """
 
     __slots__ = ("limit",)
@@ -112,11 +116,11 @@ class InFlightQueue(list[PendingRequest]):
         return bool(self) or not self.limit
 
     def hold(self) -> None:
-        """Forward no further request until ``open`` is called."""
+        """Forward no further request of the client for now. The method ``open`` ends this."""
         self.limit = 0
 
     def open(self) -> None:
-        """Allow requests to be forwarded again after ``hold``."""
+        """Forward requests of the client again. This undoes the method ``hold``."""
         self.limit = MAX_IN_FLIGHT
 
     def buckets(self) -> Iterator[Bucket | None]:

@@ -40,10 +40,10 @@ class RequestStream:
     """Takes the bytes that one client sends, and forwards its requests to the broker as soon as they may be forwarded.
 
     Attributes:
-        handlers: The handlers of this connection.
-        profile: The profile of the last Produce or fetch, which the next request most likely shares.
+        handlers: The handlers of this connection, one for each family of APIs that the client has used.
+        profile: What is known about the last Produce or fetch. Most likely it also holds for the next request.
         question: A request of the proxy's own, which is sent to the broker next. Empty if there is none.
-        waiting: A handler that waits for a decision from outside the session, or None.
+        waiting: The handler of a request about client quotas that waits for its answer, or None.
         login: The handler of logins, or None until the client begins a login.
     """
 
@@ -90,7 +90,7 @@ class RequestStream:
             self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Forward the waiting requests that may be forwarded now. Raises ``ProtocolError`` as ``receive`` does."""
+        """Forward the requests that may go now. Raises ``ProtocolError`` if they violate Kafka's protocol."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
@@ -175,7 +175,7 @@ class RequestStream:
         return until
 
     def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
-        """Send the bytes of ``data`` from ``start`` to ``position``, and keep the bytes that follow."""
+        """Send the bytes of ``data`` from ``start`` to ``position`` to the broker, and keep those that follow."""
         state = self._state
         if position > start:
             state.to_broker.append(data[start:position])  # no copy is made if this is all of data
@@ -192,7 +192,7 @@ class RequestStream:
             bucket_turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
 
     def _keep(self, data: bytes, position: int, end: int) -> None:
-        """Keep the bytes of ``data`` that are not forwarded yet."""
+        """Keep the bytes of ``data`` from ``position`` to ``end``, which are not forwarded yet."""
         # A short rest is copied, so that it does not keep a long read alive. A long one is not copied for each request.
         is_short = position > end - position
         self._data = data[position:] if is_short else data
@@ -265,21 +265,23 @@ class RequestStream:
     # -- calls of the handlers --
 
     def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Let ``OtherHandler`` decide on a request. It is then forwarded unchanged, has to wait, or is refused."""
+        """Forward a request unchanged, and return an empty edit.
+
+        Returns None if the request must wait or is refused.
+        """
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
         """Add a forwarded request to the pending requests.
 
-        Only the throttle time and the brokers' addresses in its response are edited.
+        In the response to the request, only the throttle time and the brokers' addresses are edited.
         """
         self._other.pass_on(head, charge)
 
     def is_muted(self, now_ms: int) -> bool:
-        """Return whether the client is muted. If so, block its next request.
+        """Return whether the client is muted, so that its next request has to wait.
 
-        Look up the request's buckets before this call, because looking up a bucket that is over its limit may mute the
-        client.
+        Look up the request's buckets before this call. Looking up a bucket that is over its limit may mute the client.
         """
         if now_ms >= self._state.account.muted_until_ms:
             return False
@@ -288,7 +290,7 @@ class RequestStream:
         return True
 
     def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge:
-        """Return what a request is charged in addition to its bytes."""
+        """Return what a request is charged in addition to bytes: in the quotas on requests and the fair call queue."""
         state = self._state
         buckets = state.account.request_buckets(head.client_id, now_ms)
         kind = request_kind(head.api_key, head.api_version, acks)
@@ -306,9 +308,10 @@ class RequestStream:
         acks: int,
         now_ms: int,
     ) -> RequestProfile:
-        """Return the profile of a request, and keep it for later requests with the same head.
+        """Return what is known about a request (its profile), and keep it for later requests with the same head.
 
-        ``front_end`` is the offset in ``data`` at which the head ends. If it is None, the profile is not kept.
+        The head is the API, the version and the client-id, and the ``acks`` of a Produce. ``front_end`` is the offset
+        in ``data`` at which the head ends. If ``front_end`` is None, the profile is returned, but not kept.
         """
         state = self._state
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
@@ -326,9 +329,10 @@ class RequestStream:
         return profile
 
     def release_stale_buckets(self, now_ms: int) -> None:
-        """Release the buckets of earlier client-ids and rules, except for those that a pending request needs.
+        """Tell the quotas which buckets this connection no longer uses.
 
-        If they were not released, a client that often changes its client-id would hold more and more buckets.
+        These are the buckets of earlier client-ids and rules, except for those that a pending request needs. Without
+        this call, a client that often changes its client-id would hold more and more buckets.
         """
         account = self._state.account
         if account.stale_buckets:
@@ -342,7 +346,7 @@ class RequestStream:
     # -- the end of a request --
 
     def _end_request(self, now_ms: int) -> None:
-        """Complete a request that has been forwarded as a whole. Charge it now if it will have no response."""
+        """Note that a request was forwarded as a whole. If it will have no response (acks=0), charge it now."""
         state = self._state
         pending = state.unanswered
         if pending is None:
@@ -365,7 +369,7 @@ class RequestStream:
             state.account.throttle(*found, now_ms=now_ms, has_answer=False)
 
     def cut_off(self) -> None:
-        """Give up a partly forwarded request, because the client has closed its side of the connection."""
+        """Give up a partly forwarded request, because the client will not send the rest."""
         state = self._state
         if state.request_left:
             state.request_left = 0
@@ -381,9 +385,9 @@ class RequestStream:
                 state.broker_turn.leave()
 
     def drop_unanswered(self, *, had_turn: bool) -> None:
-        """Drop a partly forwarded Produce with acks=0 without charging its bytes, because it will not be completed.
+        """Forget a partly forwarded Produce with acks=0, because it will not be completed. Its bytes are not charged.
 
-        ``had_turn`` says whether it is charged in the fair call queue.
+        If ``had_turn`` is True, the Produce is charged in the fair call queue, which let it through.
         """
         state = self._state
         pending, state.unanswered = state.unanswered, None

@@ -1,4 +1,4 @@
-"""Forwards a broker's responses to the client. Charges the requests that they answer, and edits them if necessary."""
+"""Forwards a broker's responses to the client, edits them if necessary, and charges the requests that they answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class ResponseStream:
     """Takes the bytes that the broker sends to one client, and forwards its responses.
 
     Attributes:
-        begun: A response that was charged when it began, but needs more bytes or a delay before it is forwarded.
+        begun: A response that was charged when it began, but needs more bytes or a delay before it is forwarded. None
+            if there is no such response.
         left: How many bytes of a response that was already charged are not forwarded yet.
         least_wait_ms: The shortest throttle time for the next response, in milliseconds. 0 sets no minimum.
         reads_all: Whether every response is read, because of a login or because brokers' addresses are replaced.
@@ -68,7 +69,11 @@ class ResponseStream:
         self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Forward the responses that were held back. Raises ``ProtocolError`` as ``receive`` does."""
+        """Forward the responses that were held back.
+
+        Raises:
+            ProtocolError: If the bytes that were held back are not responses to the client's requests.
+        """
         self._pass_on(self._data, self._at, now_ms)
 
     @property
@@ -77,7 +82,7 @@ class ResponseStream:
         return bool(self.left or self._data)
 
     def stop_delaying(self) -> None:
-        """Let the response in ``begun`` be forwarded without a delay."""
+        """If a quota delays a response, let the response be forwarded without a delay."""
         if self.begun is not None:
             self.begun = self.begun._replace(is_delayed=False)
 
@@ -87,9 +92,10 @@ class ResponseStream:
         return len(self._pieces or self._data)
 
     def unread(self) -> tuple[bytes, int]:
-        """Return the kept bytes, and how many of the next bytes belong to a response that was already charged.
+        """Return the bytes that arrived but were not forwarded, and how many of the coming bytes were already charged.
 
-        The next bytes are the kept bytes and those that follow.
+        The coming bytes begin with the returned bytes, and continue with those that will arrive next. They were already
+        charged if they belong to a response that was charged when it began.
         """
         kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
         return kept, self.left if self.begun is None else self.begun.frame_bytes
@@ -158,7 +164,10 @@ class ResponseStream:
         self._end_turn(data, start, position, now_ms)
 
     def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
-        """Send the bytes of ``data`` from ``start`` to ``position``, keep the rest, and resume a blocked request."""
+        """Send the bytes of ``data`` from ``start`` to ``position`` to the client, and keep those that follow.
+
+        If a request of the client waits, it is then checked again whether it may be forwarded.
+        """
         state = self._state
         end = len(data)
         if position > end:
@@ -174,7 +183,7 @@ class ResponseStream:
             state.requests.resume(now_ms)
 
     def _keep(self, data: bytes, position: int) -> None:
-        """Keep the bytes of ``data`` from ``position`` on."""
+        """Keep the bytes of ``data`` from ``position`` on, which are not forwarded yet."""
         self._data = data
         self._at = position
         if not self._state.delayed_until_ms:
@@ -248,10 +257,10 @@ class ResponseStream:
         return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return the broker's bare SASL token that begins at ``position``, or None if more bytes are needed.
+        """Return the SASL token without a Kafka header that begins at ``position``, or None if more bytes are needed.
 
         Raises:
-            UnexpectedResponse: If no such token is expected, and the bytes are a response to no request.
+            UnexpectedResponse: If the broker may not send such a token now, and the bytes are a response to no request.
         """
         login = self._state.requests.login
         if login is not None and login.login.is_raw:

@@ -41,7 +41,8 @@ OTHER: Final = "other"
 class Verdict(Enum):
     """What a broker's response means for a login.
 
-    All values except that of ``GOING_ON`` are results of logins that ``Counters.logins`` counts.
+    ``GOING_ON`` means that the login has not ended, or had ended before. Every other value is the result of a login,
+    and is counted in ``Counters.logins``.
     """
 
     GOING_ON = "going_on"
@@ -54,12 +55,15 @@ class Verdict(Enum):
 class Login:
     """Reads the logins of one connection, one after another.
 
+    A bare token is a SASL token without a Kafka header. Bare tokens follow a SaslHandshake v0.
+
     Attributes:
         principal: The user that the broker has accepted, or None before the first login is accepted.
         mechanism: The mechanism of the current or last login, as it appears in the label of a metric.
         is_raw: Whether the client and the broker now send bare tokens.
-        expires_ms: The time at which the login expires (KIP-368), or None if the broker has set no time.
-        is_refused: Whether the broker has refused a SaslHandshake v0. Some clients send a bare token all the same.
+        expires_ms: The time at which the login expires (KIP-368), in ms on the event loop's clock. None if the broker
+            has set no time.
+        is_refused: Whether the broker has refused a SaslHandshake v0. Some clients then send a bare token all the same.
         is_out_of_place: Whether the broker said in its last response that it expects no login now.
     """
 
@@ -104,7 +108,11 @@ class Login:
             self.ask_raw(sasl.read_authenticate(body, api_version), claim=claim)
 
     def ask_raw(self, token: bytes, *, claim: str) -> None:
-        """Read a token of the client, whether it was sent bare or not. For ``claim`` see ``ask``."""
+        """Read a SASL token of the client, with or without a Kafka header around it.
+
+        The first token names the user. ``claim`` is the name of the claim that contains the user's name in an
+        OAUTHBEARER token.
+        """
         self._is_awaited = True
         if not self._has_begun:
             # In every mechanism only the first token names the user.
@@ -112,16 +120,20 @@ class Login:
             self._user = self._user_of(token, claim)
 
     def leave_raw(self) -> Verdict:
-        """Note that the client now sends requests, so that the broker must have accepted its bare tokens."""
+        """Treat the login as accepted, because the client has begun to send requests instead of bare SASL tokens.
+
+        Bare tokens have no Kafka header. A client sends requests only after the broker has accepted its tokens. Returns
+        what this means for the login.
+        """
         self.is_raw = False
         return self._accept()
 
     # -- the broker's side --
 
     def answer(self, api_key: int, api_version: int, body: memoryview) -> Verdict:
-        """Read the broker's response to the last request that ``ask`` has read.
+        """Read the broker's response to the client's last SaslHandshake or SaslAuthenticate request.
 
-        ``body`` is the response after its correlation id.
+        ``body`` is the response after its correlation id. Returns what the response means for the login.
 
         Raises:
             PrincipalChanged: If the client has logged in again, as another user. It must not get this response.
@@ -143,7 +155,7 @@ class Login:
         return Verdict.GOING_ON
 
     def renew(self, verdict: Verdict, *, now_ms: int) -> None:
-        """Note when the login expires. ``verdict`` is what the last call of ``answer`` returned."""
+        """Remember when the login expires. ``verdict`` is what the broker's last response means for the login."""
         lifetime_ms, self._lifetime_ms = self._lifetime_ms, 0
         if lifetime_ms > 0 and verdict is not Verdict.FAILED:
             self.expires_ms = now_ms + lifetime_ms
@@ -155,7 +167,7 @@ class Login:
         return self.expires_ms is not None and now_ms >= self.expires_ms
 
     def answer_raw(self, token: bytes) -> Verdict:
-        """Read a bare token of the broker.
+        """Read a SASL token of the broker that has no Kafka header. Returns what the token means for the login.
 
         Raises:
             UnexpectedResponse: If the client has sent no token that this token could answer.

@@ -38,7 +38,7 @@ from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 
 class Receive(Protocol):
-    """The type of ``Session.receive_from_client`` and ``receive_from_broker``."""
+    """The type of a function that takes received bytes, such as ``Session.receive_from_client``."""
 
     def __call__(self, data: bytes, *, now_ms: int) -> None:
         """Take bytes that the client or the broker has sent.
@@ -89,13 +89,19 @@ class Session:
 
     @property
     def follower(self) -> Follower | None:
-        """The state of the client's fetches if it is a follower. None until a limit on replication applies to them."""
+        """What decides on the client's fetches if the client is a follower.
+
+        None until the first fetch that arrives from a follower while limits on replication are configured.
+        """
         handler = self._requests.handlers.made(FollowerFetchHandler)
         return None if handler is None else handler.follower
 
     @property
     def wake_at_ms(self) -> int:
-        """The time at which to call ``handle_timer``. If it is 0 or in the past, no call is needed."""
+        """The time at which to call ``handle_timer``, which forwards what has waited long enough.
+
+        In ms on the event loop's clock. If it is 0 or in the past, no call is needed.
+        """
         state = self.state
         if state.delayed_until_ms:
             return state.delayed_until_ms
@@ -146,7 +152,9 @@ class Session:
     # -- what happens to the connection --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Forward the request or response that has waited long enough. Call this at ``wake_at_ms``.
+        """Forward the response that was delayed or, if there is none, the request that waits.
+
+        Call this at the time ``wake_at_ms``. What has to wait longer is not forwarded.
 
         Raises:
             ProtocolError: If bytes that waited violate Kafka's protocol.
@@ -161,7 +169,11 @@ class Session:
             self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Forward the waiting request if it may be forwarded now. Raises ``ProtocolError`` as ``handle_timer`` does."""
+        """Forward the waiting request if it may be forwarded now. If no request waits, nothing is forwarded.
+
+        Raises:
+            ProtocolError: If bytes that waited violate Kafka's protocol.
+        """
         if self.state.is_blocked:
             self._requests.resume(now_ms)
         self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
@@ -169,7 +181,8 @@ class Session:
     def release(self, *, now_ms: int) -> None:
         """Forward what waits because of a quota, and do not throttle the client any more.
 
-        Raises ``ProtocolError`` as ``handle_timer`` does.
+        Raises:
+            ProtocolError: If bytes that waited violate Kafka's protocol.
         """
         state = self.state
         state.account.release()
@@ -186,12 +199,17 @@ class Session:
         self.state.take_no_more()
 
     def pause_answers(self) -> None:
-        """Note that the server has stopped reading from the broker, because the client does not read its responses."""
+        """Forward no new request to which the fair call queue or a quota on requests applies.
+
+        Call this when the server stops reading from the broker because the client does not read its responses. The
+        broker's time for a request cannot be measured then. The connection's slot in the fair call queue (its
+        permission to have a request at the broker) is given back.
+        """
         self.state.is_client_full = True
         self._turn.stop_service()
 
     def resume_answers(self) -> None:
-        """Note that the client reads its responses again. Call ``resume`` afterwards."""
+        """Undo ``pause_answers``, because the client reads its responses again. Call ``resume`` afterwards."""
         self.state.is_client_full = False
         self._turn.begin_service()
 
@@ -209,12 +227,12 @@ class Session:
         """Charge or forget all pending requests, because the connection has ended.
 
         As in Kafka, a client pays for a request even if it did not wait for the response. ``has_passed`` says that the
-        broker has received all forwarded requests and is still connected. Fetches are then charged later, when the
-        broker answers them.
+        broker has received all forwarded requests and is still connected. If so, each fetch is charged later, when the
+        broker answers it. If not, pending requests are not charged.
 
         Returns:
-            An ``Unanswered`` to which the server has to pass the responses to these fetches, or None if there is no
-            such fetch.
+            An ``Unanswered``, which reads the responses that the broker still sends, and charges the fetches. None if
+                no fetch has to be charged later.
         """
         state = self.state
         in_flight = state.in_flight

@@ -1,7 +1,7 @@
-"""Charges the fetches of a client that has disconnected before the broker answered them, as Kafka does.
+"""Charges the fetches of a client that has disconnected before the broker answered them.
 
-A fetch is charged for the size of its response, so only the sizes of responses are read. The bucket of each fetch is
-kept until the response arrives, so that the bucket still exists when it is charged.
+Kafka charges such fetches, too. A fetch is charged for the size of its response, so only the sizes of responses are
+read. The bucket of each fetch is kept until the response arrives, so that the bucket still exists when it is charged.
 """
 
 from collections.abc import Iterable
@@ -75,9 +75,10 @@ class Unanswered:
         return True
 
     def close(self, *, now_ms: int, is_charged: bool) -> None:
-        """Give up the responses that are still awaited, and release all buckets.
+        """Give up the responses that are still awaited, and tell the quotas that their buckets are no longer used.
 
-        If ``is_charged`` is set, each of their fetches is charged for the bytes that it has reserved in its bucket.
+        A fetch has set room aside in its bucket for the bytes of its response. If ``is_charged`` is True, each fetch
+        without a response is charged for that many bytes. Otherwise these fetches are not charged.
         """
         awaited, self._awaited = self._awaited, []
         for pending, bucket in awaited:

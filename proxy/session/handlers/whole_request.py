@@ -76,9 +76,10 @@ class Exchange(Protocol):
 
 
 class WholeRequestHandler(Handler):
-    """Carries out what was decided about a whole request, and replaces the broker's whole response.
+    """Base class of the handlers that read a client's request as a whole before they decide what to do with it.
 
-    Subclasses make the decision. An ``Exchange`` makes the response for the client from the broker's response.
+    Subclasses make the decision, and this class carries it out. If the broker's response has to be read as a whole, an
+    ``Exchange`` makes the response for the client from it.
     """
 
     __slots__ = ("_exchange",)
@@ -93,9 +94,10 @@ class WholeRequestHandler(Handler):
     def execute(
         self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, charge: RequestCharge | None
     ) -> Edit | None:
-        """Carry out ``decision``, and return what ``Handler.take`` returns.
+        """Carry out ``decision``, the decision about a client's request.
 
-        ``exchange`` will receive the broker's response, if the decision requires reading it.
+        If the broker's response has to be read as a whole, ``exchange`` will receive it. Returns the edit with which
+        the request is forwarded or removed, or None if the request is not forwarded now.
         """
         state = self._state
         frame_end = position + 4 + head.size_bytes
@@ -124,7 +126,10 @@ class WholeRequestHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
+        """Return the edit that replaces the broker's response with the response for the client.
+
+        The response for the client is made by the ``Exchange`` of the request. None if more bytes are needed.
+        """
         profile, frame_bytes, wait_ms, is_delayed = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
@@ -141,15 +146,16 @@ class WholeRequestHandler(Handler):
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
-        """Return the response for the client, made from ``frame``, the result of ``Exchange.answer``.
+        """Return the response for the client. ``frame`` is what ``exchange`` made from the broker's response.
 
-        Subclasses may override this to edit the response further.
+        This class returns ``frame`` unchanged. Subclasses may override the method to edit ``frame`` further.
         """
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response in ``frame``, or an empty one if the client has to wait for its response.
+        """Return the response that is sent to the client now, or no bytes if the response is sent later.
 
-        Subclasses may override this to hold a response. ``is_delayed`` says whether a quota has already delayed it.
+        This class returns ``frame``, the response for the client. Subclasses may override the method to send it later.
+        ``is_delayed`` says whether a quota has already delayed the response.
         """
         return frame

@@ -67,8 +67,10 @@ _FAR_MS: Final = 1 << 62
 class Follower:
     """Decides on the fetches of one follower on one connection.
 
-    ``has_ids`` says whether the last fetch identified topics by their ids. ``seen`` holds the state of each throttled
-    partition, as the follower's last fetch and its response showed it.
+    Attributes:
+        has_ids: Whether the last fetch identified topics by their ids.
+        seen: What the last fetch and its response showed about each throttled partition, for example its high
+            watermark.
     """
 
     api_key = int(ApiKey.FETCH)
@@ -95,13 +97,13 @@ class Follower:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the response to a fetch is awaited. Until ``answer`` receives it, ``take`` must not be called."""
+        """Whether the response to a fetch is awaited. No other fetch may be decided on until it has arrived."""
         return self._passed is not None
 
     def is_throttled(self, replica_id: int, api_version: int, *, now_ms: int) -> bool:
-        """Return whether a limit applies to a fetch, so that ``take`` has to decide on it.
+        """Return whether a limit on replication applies to a fetch of this follower.
 
-        If no limit applies, the fetch is forwarded unchanged.
+        If so, the method ``take`` has to decide on the fetch. Otherwise the fetch is forwarded unchanged.
         """
         limits = self._limits
         if limits is None or limits.follower != replica_id or limits.generation != self._leader.throttle.generation:
@@ -119,7 +121,8 @@ class Follower:
     ) -> Decision:
         """Decide what to do with a fetch that has arrived as a whole.
 
-        The fetch begins at the offset ``position`` in ``data``, and its body at ``body``.
+        The fetch begins at the offset ``position`` of ``data``. Its body, which follows the header, begins at the
+        offset ``body`` of ``data``.
 
         Raises:
             ProtocolError: If the request is not a Fetch that can be read.
@@ -189,7 +192,10 @@ class Follower:
         return frame
 
     def _entries(self, passed: PassedFetch, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
-        """Return the entries of the response: the fetch's partitions in their order, and then any others."""
+        """Return the partition entries of the response that the follower gets.
+
+        The partitions of the fetch come first, in their order. Any other partitions in the leader's response follow.
+        """
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in passed.partitions.items():
@@ -202,9 +208,10 @@ class Follower:
         return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Return whether a fetch may belong to a fetch session, and is therefore forwarded unchanged.
+        """Return whether a fetch may open or continue a fetch session (KIP-227). It is then forwarded unchanged.
 
-        It may if no throttled partition has lagged for a while.
+        A session is allowed if no throttled partition has lagged (had a fetch offset below the high watermark) for a
+        while.
         """
         session = self._session
         if session is not None and fetch.session_epoch > 0:
@@ -226,9 +233,10 @@ class Follower:
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """Note whether any throttled partition of a fetch lags. If so, the follower's fetch session ends.
+        """Remember whether any throttled partition of a fetch lags (has a fetch offset below the high watermark).
 
-        The session may begin again when no partition has lagged for a while.
+        If so, the follower's fetch session (KIP-227) ends. The follower may open another one when no partition has
+        lagged for a while.
         """
         if has_lagging:
             self._quiet_since_ms = self._session = None
@@ -236,11 +244,14 @@ class Follower:
             self._quiet_since_ms = now_ms
 
     def release(self) -> None:
-        """Stop throttling the follower's fetches."""
+        """Forward all further fetches of the follower unchanged, because the proxy is about to stop throttling."""
         self._is_released = True
 
     def close(self) -> None:
-        """Give back the reservations of a pending fetch, and leave the lines of all quotas. This is the last call."""
+        """Free the room in the quotas that was set aside for a pending fetch, and wait for no quota any more.
+
+        Call this once, when the connection has ended.
+        """
         if self._passed is not None:
             settle(self._passed.granted, {})
             self._passed = None
@@ -280,13 +291,20 @@ class Follower:
         granted: dict[ReplicationQuota, int],
         now_ms: int,
     ) -> int:
-        """Divide the room of the quotas among lagging partitions, and reserve it.
+        """Divide the room of the quotas among lagging partitions, and set it aside for their records.
 
-        The number of bytes to fetch of each partition is added to ``shares``, and the bytes reserved in each quota are
-        added to ``granted``.
+        A partition lags if its fetch offset is below the high watermark.
+
+        Args:
+            lagging: The lagging partitions of the fetch.
+            shares: Receives the number of bytes to fetch of each partition. None, which the caller sets, leaves a
+                partition out.
+            granted: Receives the number of bytes that were set aside in each quota.
+            now_ms: The time in ms on the event loop's clock.
 
         Returns:
-            The time at which there may be room for the partitions that are left out now.
+            The time at which there may be room for the partitions that are left out now, in ms on the event loop's
+                clock.
         """
         lagging.sort(key=_turn_of)  # first the partition that has got no records for the longest time
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
@@ -324,12 +342,12 @@ class Follower:
         return max(turns_ms[one] if one in turns_ms else one.room_at_ms(now_ms=now_ms) for one in quotas)
 
     def _leave(self) -> None:
-        """Give up the follower's places in the lines of all quotas."""
+        """Wait for room in no quota any more: leave the lines of followers that wait for the quotas."""
         for quota in self._limits.quotas if self._limits else ():
             quota.leave(self)
 
     def _forget(self) -> None:
-        """Forget all partitions and the session, and leave the lines of all quotas."""
+        """Forget all partitions and the fetch session, and wait for room in no quota any more."""
         self._leave()
         self.seen.clear()
         self._quiet_since_ms = self._session = None

@@ -1,4 +1,4 @@
-"""Keeps the state of a throttled partition from one fetch of a follower to the next."""
+"""Keeps what is known about a throttled partition, such as its high watermark, between two fetches of a follower."""
 
 from typing import Final
 
@@ -13,15 +13,17 @@ Key = tuple[bytes, int]  # the topic's name or id, and the partition
 class PartitionState:
     """Holds what the follower's last fetch, and the response to it, showed about a throttled partition.
 
+    A partition lags if its fetch offset is below the high watermark.
+
     Attributes:
-        high_watermark, last_stable_offset, leader_epoch, log_start_offset: The values in the last fetch and its
-            response.
+        high_watermark, last_stable_offset, log_start_offset: The offsets in the last response.
+        leader_epoch: The leader epoch in the last fetch.
         bytes_in_rate: How many bytes per second are written to the partition.
         bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
         fetch_offset: The offset at which the last fetch began.
         brought_bytes: The size of the records in the last response, in bytes.
-        turn: The number of the last response that contained records of the partition while it lagged. Later responses
-            have higher numbers.
+        turn: The sequence number of the last response that contained records of this partition while the partition was
+            lagging. Later responses of the same follower have higher numbers.
         requested_bytes: The ``max_bytes`` of the partition in the last fetch.
         least_bytes: The smallest number of bytes into which a batch is likely to fit.
     """
@@ -58,9 +60,10 @@ class PartitionState:
         return max(self.high_watermark - self.fetch_offset, 0)
 
     def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        """Note the offsets that a response contains for the partition, and update the rate of writes.
+        """Remember the offsets that a response contains for the partition, and update the rate of writes.
 
-        If a later response contains an entry without records (``empty_entry``), the entry repeats these offsets.
+        They are needed again if the partition is left out of a later fetch: the follower then gets an entry without
+        records that repeats these offsets.
         """
         since_ms, since_offset = self._since
         if now_ms - since_ms >= _BYTES_IN_EVERY_MS:
@@ -73,7 +76,7 @@ class PartitionState:
         self.log_start_offset = partition.log_start_offset
 
     def arrive_at(self, fetch_offset: int) -> None:
-        """Note the offset at which the next fetch begins, and from it compute the mean size of the last records."""
+        """Set the offset at which the next fetch begins, and compute the mean size of the records fetched before it."""
         offsets = fetch_offset - self.fetch_offset
         if self.brought_bytes and offsets > 0:
             self.bytes_per_offset = self.brought_bytes / offsets

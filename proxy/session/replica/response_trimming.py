@@ -35,7 +35,7 @@ class PassedFetch:
         is_of_session: Whether the response is forwarded unchanged and only counted, because the fetch belongs to a
             ``FetchSession``.
         charges: The quotas that are charged for the records of each throttled partition.
-        granted: The number of bytes that were reserved in each quota.
+        granted: How many bytes of each quota's room are set aside for the response.
     """
 
     correlation_id: int
@@ -47,9 +47,10 @@ class PassedFetch:
 
 
 class Trimming:
-    """Builds the partition entries of one trimmed Fetch response for a follower, and counts the bytes to charge.
+    """Builds the partition entries of one Fetch response for a follower, and counts the bytes to charge.
 
-    ``has_lagging`` becomes True if any throttled partition of the fetch lags.
+    The entries contain no more records than the replication quotas have room for. ``has_lagging`` becomes True if any
+    throttled partition of the fetch lags, that is, if its fetch offset is below the high watermark.
     """
 
     def __init__(
@@ -67,7 +68,16 @@ class Trimming:
         self._followers: dict[ReplicationQuota, int] = {}  # bytes of records to charge, as a follower charges
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
-        """Return a partition's entry for the follower. If the partition lags, its records are cut."""
+        """Return the entry of a partition in the response for the follower.
+
+        If a throttled partition lags (its fetch offset is below the high watermark), the entry contains only as many
+        records as the quotas have room for.
+
+        Args:
+            key: The topic and the partition.
+            request: The partition's entry in the fetch.
+            one: The partition's entry in the leader's response.
+        """
         charges = self._fetch.charges.get(key, ())
         if one.error_code or not charges:
             self._states.pop(key, None)
@@ -97,12 +107,15 @@ class Trimming:
         return entry
 
     def left_out(self, key: Key) -> Entry:
-        """Return an empty entry for a partition that was left out of the forwarded fetch."""
+        """Return an entry without records for a partition that was left out of the forwarded fetch."""
         self.has_lagging = True
         return empty_entry(key, self._states[key], self._fetch.api_version)
 
     def count(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
-        """Count the records of a partition whose entry is forwarded unchanged."""
+        """Count the records of a partition whose entry in the response is forwarded unchanged.
+
+        The counts are charged to the quotas later.
+        """
         is_lagging = fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records < one.records_end:
@@ -113,7 +126,7 @@ class Trimming:
         return Entry(one.topic, (self._view[one.begin : one.end],))
 
     def charge(self) -> None:
-        """Charge the quotas for the forwarded records, and end the reservations of the fetch."""
+        """Charge the quotas for the records that are forwarded, and free the room that was set aside for the fetch."""
         for quota, entries in self._leaders.items():
             quota.record(charged_bytes(entries, self._fetch.api_version), now_ms=self._now_ms)
         for quota, size_bytes in self._followers.items():
@@ -121,7 +134,7 @@ class Trimming:
         settle(self._fetch.granted, self._brought)
 
     def _end(self, one: ResponsePartition, charges: tuple[Charge, ...]) -> int:
-        """Return the offset at which to cut the records of a lagging partition.
+        """Return the offset in the response at which to cut the records of a lagging partition.
 
         If possible, the records are cut after a whole batch.
         """
@@ -141,7 +154,7 @@ class Trimming:
     def _room(self, quota: ReplicationQuota) -> float:
         """Return how many more bytes of this response ``quota`` has room for.
 
-        The room is infinite until the bytes that were reserved for the fetch are used up.
+        Infinite while the response has not used up the bytes that were set aside for the fetch in this quota.
         """
         brought = self._brought.get(quota, 0)
         if brought < self._fetch.granted.get(quota, 0):
@@ -161,16 +174,21 @@ class Trimming:
 
 
 def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    """End the reservations for a response, and charge each quota for the records of lagging partitions.
+    """Free the room that was set aside in the quotas for one response, and charge the records to them.
 
-    ``granted`` contains the bytes that were reserved in each quota, and ``brought`` those of the records.
+    Args:
+        granted: The bytes that were set aside in each quota.
+        brought: The bytes of records of lagging partitions in the response, by the quota that they are charged to.
     """
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
 
 
 def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:
-    """Return an entry without records. It repeats the offsets that the follower received last for this partition."""
+    """Return an entry without records for a Fetch response.
+
+    It repeats the offsets, such as the high watermark, that the follower received last for this partition.
+    """
     topic, partition = key
     return Entry(
         topic,
