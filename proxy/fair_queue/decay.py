@@ -56,7 +56,7 @@ class DecayOptions:
         pause: How costs decay when several periods have passed since they last did.
         utilisation_floor: While a broker has less than this part of the requests that it may have at a time, all
             requests have level 0.
-        is_backoff_by_response_time: Whether requests are refused while responses at their level or a higher one are slow.
+        is_backoff_by_response_time: Whether requests are refused while their level or a higher one is slow.
         response_time_thresholds_ms: The average response time above which each level is slow. None gives 10 s, 20 s and
             so on.
         average: How the average response time of a level is computed.

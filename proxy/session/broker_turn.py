@@ -30,7 +30,7 @@ _REFUSED_BEHIND_MS: Final = 50
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Decides when the requests of one connection may be sent to the broker, and charges them for it.
+    """Decides when the requests of one connection may be sent to the broker, and charges the client for them.
 
     The fair call queue limits how many requests the broker gets at a time. The quotas on requests limit how many
     requests a client sends, and how much of the broker's time they take.
@@ -73,10 +73,9 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity whose share of the broker the client's requests use up in the fair call queue.
+        """Return the identity that the fair call queue charges for the client's requests. None if there is no queue.
 
-        Depending on the settings, the identity is for example the principal, or the principal and the client-id. None
-        if the broker has no fair call queue.
+        Depending on the settings, the identity is for example the principal, or the principal and the client-id.
         """
         if self.queued is None:
             return None
@@ -133,7 +132,7 @@ class BrokerTurn:
 
         Returns:
             The edit that removes the request from the bytes to forward. None if the request has to wait, because its
-                API has no response that refuses it.
+            API has no response that refuses it.
         """
         state = self._state
         account = state.account
@@ -173,7 +172,7 @@ class BrokerTurn:
     def end_unanswered(self, charge: RequestCharge) -> None:
         """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0.
 
-        It is charged in the fair call queue, which limits how many requests the broker gets at a time.
+        The request is charged in the fair call queue, which limits how many requests the broker gets at a time.
         """
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
@@ -197,7 +196,7 @@ class BrokerTurn:
 
         Returns:
             The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` if no charge causes a
-                wait.
+            wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:

@@ -70,7 +70,7 @@ class BucketTurn:
         self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
 
     def step_aside(self, *, back_ms: int) -> None:
-        """Let the requests behind this one in the bucket's line go first, until about the time ``back_ms``.
+        """Let the requests behind the client's request in the bucket's line go first, until about the time ``back_ms``.
 
         ``back_ms`` is in ms on the event loop's clock. The connection keeps its place in the line.
         """

@@ -193,11 +193,9 @@ class ClientAccount:
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether the client may be a broker.
+        """Return whether the client may be a broker. If so, its fetches with a ``replica_id`` are a follower's.
 
-        If so, its fetches with a ``replica_id`` are treated as a follower's.
-
-        Otherwise a client could avoid the quotas on consumers by sending a ``replica_id``.
+        All other fetches are treated as a consumer's, so that a client cannot avoid quotas by sending a ``replica_id``.
         """
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
@@ -264,9 +262,9 @@ class ClientAccount:
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
 
     def release_stale(self, in_flight: Container[Bucket | None], *, now_ms: int) -> None:
-        """Release the buckets of the client's earlier client-ids and rules that no pending request needs any more.
+        """Tell the quotas that this connection no longer uses the buckets of the client's earlier client-ids and rules.
 
-        ``in_flight`` contains the buckets that will be charged for pending requests. They are kept.
+        Buckets in ``in_flight`` are kept, because they will be charged for pending requests.
         """
         kept: dict[Bucket, None] = {}  # each bucket once, however often its client-id was used
         for bucket in self.stale_buckets:

@@ -69,7 +69,7 @@ def response_edit(
 
     Returns:
         The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit, or if the response
-            cannot be read.
+        cannot be read.
     """
     try:
         if throttle_time.is_in_front(api_key):

@@ -232,7 +232,7 @@ class Session:
 
         Returns:
             An ``Unanswered``, which reads the responses that the broker still sends, and charges the fetches. None if
-                no fetch has to be charged later.
+            no fetch has to be charged later.
         """
         state = self.state
         in_flight = state.in_flight

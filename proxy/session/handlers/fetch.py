@@ -186,7 +186,7 @@ class FetchHandler(Handler):
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
         """Return ``edit``, extended so that the broker opens no fetch session for a full Fetch.
 
-        ``edit`` is returned unchanged for all other requests.
+        If the request is not a full Fetch, ``edit`` is returned unchanged.
         """
         session = fetch.read_session(data, limits, profile.api_version) if profile.api_key == _FETCH else None
         if session is None or session.epoch != fetch.OPENS_SESSION:
@@ -266,8 +266,8 @@ class FetchHandler(Handler):
 
         Returns:
             The edit that removes the fetch from the bytes to forward. None if the proxy cannot answer the fetch now:
-                the fetch is incomplete or too large, its version is unknown, or an earlier request is not completely
-                answered.
+            the fetch is incomplete or too large, its version is unknown, or an earlier request is not completely
+            answered.
         """
         state, api_version = self._state, profile.api_version
         frame_end = position + 4 + size_bytes

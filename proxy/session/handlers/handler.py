@@ -69,8 +69,8 @@ class Handler:
 
         Returns:
             The edit with which the request is forwarded, or None if it is not forwarded now.
-                ``SessionState.is_blocked`` is then True if the request has to wait, and False if more of its bytes are
-                needed.
+            ``SessionState.is_blocked`` is then True if the request has to wait, and False if more of its bytes are
+            needed.
 
         Raises:
             ProtocolError: If the request cannot be read, or is not allowed.

@@ -50,7 +50,7 @@ class LoginHandler(Handler):
 
         Returns:
             The size of the token in bytes, without its size prefix. None if the next bytes are a request.
-                ``NEEDS_MORE`` if more bytes are needed.
+            ``NEEDS_MORE`` if more bytes are needed.
 
         Raises:
             ProtocolError: If neither a token nor a request is allowed next, or the token cannot be read.

@@ -160,7 +160,7 @@ class QuotaRequestHandler(WholeRequestHandler):
 
         Returns:
             The size in bytes of the request that the proxy has now answered, including its size prefix. 0 if it has
-                answered none.
+            answered none.
 
         Raises:
             ProtocolError: If the request could not be read.

@@ -304,7 +304,7 @@ class Follower:
 
         Returns:
             The time at which there may be room for the partitions that are left out now, in ms on the event loop's
-                clock.
+            clock.
         """
         lagging.sort(key=_turn_of)  # first the partition that has got no records for the longest time
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
