@@ -119,9 +119,8 @@ class AdminClient:
     def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
         """Return a client's priority in each fair call queue, in which requests wait for a broker.
 
-        The higher a client's priority, the sooner its requests are forwarded.
-
-        A client that is not authenticated is identified by its address ``ip``, together with ``client_id``.
+        The higher a client's priority, the sooner its requests are forwarded. A client that is not authenticated is
+        identified by its address ``ip``, together with ``client_id``.
         """
         _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
         queues: Queues = self._parse(lambda: json.loads(body))

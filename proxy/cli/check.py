@@ -1,7 +1,7 @@
 """``kafka-quota-proxy check`` reports all faults in a configuration file, with their line numbers.
 
-Quotas that clients set are stored in a directory. The command reads it, too, but never writes to it, because a running
-proxy may be using it.
+The command also reads the directory in which the quotas that clients set are stored. It never writes to this directory,
+because a running proxy may be using it.
 """
 
 import argparse
@@ -110,7 +110,7 @@ class StoreReport(NamedTuple):
 
 
 def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
-    """Examine the directory ``path`` and report what was found. It contains the quotas that clients set."""
+    """Examine ``path``, the directory with the quotas that clients have set, and report what was found."""
     fault = directory_fault(path)
     errors = () if fault is None else (fault,)
     try:

@@ -54,7 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the explanation of a client's quotas. Return the exit status, which is 0 if this succeeds."""
+    """Print the explanation of a client's quotas.
+
+    Return the exit status: 0, or 2 if an argument or the configuration is invalid, or 1 if something cannot be read.
+    """
     if not args.user:
         return _fail(f"a user has a name; one that did not authenticate is {ANONYMOUS}", 2)
     if args.url is not None and args.user == ANONYMOUS and args.ip is None:

@@ -54,7 +54,8 @@ class Display(ABC):
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
         """Show the current state of the clients. The demo calls this several times a second.
 
-        ``elapsed_s`` is the time since the demo began to measure, and ``planned_s`` the duration of the demo.
+        ``elapsed_s`` is the time since both clients began to send or receive. ``planned_s`` is the duration of the
+        demo.
         """
 
 

@@ -57,7 +57,7 @@ class Repairs:
     def response(self, frame: bytes) -> bytes | None:
         """Return the response to send to the client in place of the mock broker's response ``frame``.
 
-        Return None if the client must not get a response, because it has sent Produce with acks=0.
+        Return None if the client must not get a response, because its request was a Produce with acks=0.
         """
         (correlation_id,) = struct.unpack_from(">i", frame)
         repair = self._repairs.pop(correlation_id, None)

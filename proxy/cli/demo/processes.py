@@ -1,4 +1,4 @@
-"""Runs the demo's child processes, so that they end with the demo even if it is killed by SIGKILL.
+"""Runs the child processes of the demo. They end with the demo, even if the demo is killed by SIGKILL.
 
 Each child process runs under a guard. This is a process that runs this module: ``python -m … PROGRAM ARGUMENT…``. The
 guard's standard input is a pipe from the demo. However the demo ends, the kernel then closes the pipe, and the guard
@@ -89,7 +89,7 @@ class Child:
 async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
     """Run ``python ARGUMENTS…`` as a child process until the end of the ``async with`` block, or of the demo.
 
-    ``name`` is the name of the program in error messages. Its standard error is written to the file ``log``.
+    ``name`` is the name of the program in error messages. The program's standard error is written to the file ``log``.
     """
     python = (sys.executable, "-P")  # imports nothing from the working directory
     with log.open("wb") as stderr:

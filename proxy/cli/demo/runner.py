@@ -168,11 +168,9 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
 
 
 async def until_first_end(show: Coroutine[None, None, float], others: Sequence[Coroutine[None, None, None]]) -> float:
-    """Run ``show`` and ``others`` concurrently until ``show`` ends. Then cancel ``others``.
+    """Run ``show`` and ``others`` concurrently until ``show`` ends, then cancel ``others``.
 
-    Return the result of ``show``.
-
-    If a coroutine raises an error, all of them are cancelled.
+    Return the result of ``show``. If a coroutine raises an error, all of them are cancelled.
 
     Raises:
         DemoError: A coroutine raised a DemoError or KafkaError. Other errors are raised in an exception group.
@@ -225,7 +223,7 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
 
 
 def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
-    """Return whether the demo may end: the rate of each client can be computed, or the demo has waited long enough."""
+    """Return True if the rate of each client can be computed, or if the demo has waited long enough for this."""
     limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
     if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
         return True

@@ -84,10 +84,10 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Return ``verdict``, which says what limit applies to a client, with two additions that concern time.
+    """Return ``verdict``, the limit that applies to a client, with the fields ``times`` and ``not_now`` filled in.
 
-    They are the future changes of the rule that applies, and the rules for the client that do not apply now, because
-    they have expired or are outside their schedules. ``user`` is the user to whom the client's requests are charged.
+    ``times`` contains the future changes of the rule that applies. ``not_now`` contains the rules for the client that
+    have expired or are outside their schedules. ``user`` is the user to whom the client's requests are charged.
     """
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))

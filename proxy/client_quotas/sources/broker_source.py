@@ -50,7 +50,7 @@ _MOST_WARNINGS: Final = 100
 class QuotaReader(Protocol):
     """The interface of ``broker_reader.BrokerReader``, which reads a broker's quotas.
 
-    The caller closes it after any exception.
+    If a method raises an exception, call ``close``.
     """
 
     @property
@@ -67,8 +67,8 @@ class QuotaReader(Protocol):
 class _HeldAnswer(NamedTuple):
     """A broker's answer to a client that changed quotas, held until the proxy has read the new quotas from a broker.
 
-    The bytes of the answer are kept in its ``Ticket``. ``changed`` contains the changes, and ``until_s`` the time at
-    which the answer is sent in any case.
+    ``changed`` contains the changes, and ``until_s`` the time at which the answer is sent in any case. The bytes of the
+    answer are not kept here, but in the ``Ticket`` for which the client's connection waits.
     """
 
     changed: tuple[Alteration, ...]
@@ -278,7 +278,7 @@ class BrokerSource:
         self._applier.report()
 
     def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer whose changes the proxy applies now, except changes for hosts in ``but_for``."""
+        """Send each held answer to a change that the proxy applies now. Skip changes for the hosts in ``but_for``."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):

@@ -32,8 +32,8 @@ class AlterConfirmer(Protocol):
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         """Return a ticket, to which ``answer`` is added once this proxy applies the changes in ``changed``.
 
-        If this takes longer than a few seconds, the ticket receives the answer anyway. The ``owner``, which is the
-        client's connection, is woken as soon as the ticket has the answer.
+        If this takes longer than a few seconds, the answer is added anyway. The ``owner``, which is the client's
+        connection, is woken as soon as the ticket has the answer.
         """
 
 

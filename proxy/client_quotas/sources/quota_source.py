@@ -28,8 +28,7 @@ class QuotaSource(Protocol):
     def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
         """Apply the rules of a new version of the configuration file in place of the old ones.
 
-        Return the rules that the caller must still report as changed. None means that the caller must compare all
-        rules.
+        Return the rules that change, or None if the caller must find out by comparing all old and new rules.
         """
 
     def detail(self) -> dict[str, object]:
@@ -42,4 +41,4 @@ class QuotaSource(Protocol):
         """Keep the rules up to date until cancelled."""
 
     async def stop(self) -> None:
-        """Stop reading, and wait up to about a second until the reader has ended."""
+        """Stop reading the rules, and wait up to about a second until this has ended."""

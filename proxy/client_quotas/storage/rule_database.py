@@ -207,7 +207,7 @@ class RuleDatabase:
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
         """Create a database file with these rules.
 
-        Its name is ``_IMPORT``, but another one until the file is complete.
+        The file is written under another name, and gets the name ``_IMPORT`` once it is complete.
         """
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
@@ -306,7 +306,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
     """Write rules in one transaction. The value None deletes the rule of an entity.
 
-    ``rules`` may be empty. The transaction is written even then.
+    If ``rules`` is empty, an otherwise empty transaction is written.
     """
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]

@@ -57,7 +57,7 @@ class QuotaStore(Protocol):
         """Do the background work of the store, if it has any, until cancelled."""
 
     async def catch_up(self) -> None:
-        """Make the proxy apply all quota changes that clients were told were stored, including those of other proxies.
+        """Make the proxy apply all changes of quotas that have been stored so far, including those of other proxies.
 
         The quota manager calls this before it checks a requested change against the current rules.
 

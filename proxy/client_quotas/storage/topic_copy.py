@@ -1,4 +1,7 @@
-"""Keeps a local copy of a topic's rules. The proxy uses the copy if it cannot read the topic when it starts."""
+"""Keeps a local copy of the quota rules in a topic.
+
+The proxy uses the copy if it cannot read the topic at its start.
+"""
 
 import asyncio
 import logging

@@ -212,7 +212,7 @@ class TopicStore:
         """Raise ``NotKeptError`` if one of the changes has no effect because of a rule from another program.
 
         Such a rule takes precedence over those that are set through the proxies. The program may have written it to the
-        topic after the change was checked. The error begins with ``message``.
+        topic after the change was checked. ``message`` is the first part of the error's message.
         """
         for entity, _ in changes:
             source = self.state.sources.get(entity)

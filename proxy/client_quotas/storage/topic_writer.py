@@ -1,9 +1,9 @@
-"""Writes records to a topic that several proxies share.
+"""Writes records to a quota topic that several proxies share.
 
 Each call of ``append`` writes one batch as a whole or not at all, and never twice (acks=all, idempotent).
 
-aiokafka's producer is not used. It may create the topic, it retries forever, and it does not report whether a failed
-batch may have been appended. The module is imported only if a topic is configured, because it loads aiokafka.
+aiokafka's producer is not used, because it may create the topic, retries forever, and does not report whether a failed
+batch may have been appended. Import this module only if a quota topic is configured, because it loads aiokafka.
 """
 
 import asyncio
@@ -101,8 +101,10 @@ class Writer:
     async def _retry(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
         """Await ``work()`` repeatedly until it succeeds, and return its result.
 
+        ``attempt`` records whether a failed ``work()`` may have appended its batch.
+
         Raises:
-            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or another attempt cannot succeed.
+            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or a further attempt cannot succeed either.
         """
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):

@@ -4,9 +4,9 @@ The reader has a thread with its own event loop, because ten thousand rules take
 After any failure it reads the topic again from the start. It could otherwise miss deletions, because compaction may
 have removed their tombstones.
 
-aiokafka's consumer is not used. It may create a missing topic, which would not be compacted. It also does not report
-that the cluster is unreachable, or when it sent a fetch. The module is imported only if a topic is configured, because
-it loads aiokafka.
+aiokafka's consumer is not used, because it may create a missing topic, which would then not be compacted. It also does
+not report that the cluster is unreachable, or when it sent a fetch. Import this module only if a quota topic is
+configured, because it loads aiokafka.
 """
 
 import asyncio

@@ -22,11 +22,14 @@ ANY_ISOLATION: Final = 0
 
 
 class NoTopicError(Exception):
-    """Raised if the topic cannot be used for quotas because it has several partitions."""
+    """Raised if a topic cannot be used for quotas because it does not have exactly one partition."""
 
 
 class OwnAddressError(Exception):
-    """Raised if the leader's address, according to the cluster, leads to this proxy and not directly to a broker."""
+    """Raised if the cluster gives an address of this proxy itself as the address of the topic's leader.
+
+    The proxy must reach the leader directly to read quotas.
+    """
 
 
 class LeaderMovedError(Exception):

@@ -217,10 +217,9 @@ class TopicRules:
 
     @property
     def news_heard_ms(self) -> int | None:
-        """The monotonic time from which the lease of the shares of quotas is counted, or None if it never began.
+        """The monotonic time from which the lease of the shares of quotas is counted, or None if no lease ever began.
 
-        The lease begins again with each news record. It is counted from a time shortly before the proxy read the
-        record.
+        Each news record renews the lease from a time shortly before the proxy read the record.
         """
         return self._now.news_heard_ms
 
