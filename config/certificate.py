@@ -45,12 +45,12 @@ class Element:
 
     @property
     def encoded(self) -> bytes:
-        """The bytes of the whole element."""
+        """The bytes of the whole DER element, with tag and length."""
         return self.data[self.start : self.end]
 
     @property
     def content(self) -> bytes:
-        """The bytes of the content, without tag and length."""
+        """The bytes of the DER element's content, without tag and length."""
         return self.data[self.content_start : self.end]
 
 

@@ -78,7 +78,7 @@ class UnitError(ValueError):
 
 
 class ThrottledReplicasError(ValueError):
-    """A text is not a valid list of throttled replicas."""
+    """A text is not a valid list of throttled replicas, in the form that Kafka's topic configuration has."""
 
 
 class TermsError(ValueError):

@@ -113,10 +113,9 @@ def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
 
 
 def parse_turns(value: object) -> tuple[int, ...]:
-    """Read the weights of the multiplexer: how many requests of each priority level are served before the next level.
+    """Read the weights that say how many requests of each priority level are served before those of the next level.
 
-    Weights below 1 are refused, since a level with such a weight would be the only one served for ever. Hadoop accepts
-    them.
+    Weights below 1 are refused. Hadoop accepts them, and then serves one level for ever.
     """
     weights = parse_whole_numbers(value, minimum=INT32_MIN)
     wrong = next((weight for weight in weights if weight < 1), None)
@@ -143,9 +142,9 @@ def parse_names(value: object) -> frozenset[str]:
 
 
 def parse_max_in_flight(value: object) -> int | None:
-    """Return how many requests a broker may have at a time, or None for ``adaptive``.
+    """Return how many requests the proxy may have sent to a broker that the broker has not answered yet.
 
-    ``adaptive`` means that the proxy finds the number from the broker's latency.
+    Return None for ``adaptive``, which means that the proxy finds the number from the broker's latency.
     """
     if value == ADAPTIVE:
         return None

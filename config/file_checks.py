@@ -28,7 +28,7 @@ _NULLABLE: Final = {
 
 
 def check(file: UncheckedFile, *, now_ms: int | None = None) -> None:
-    """Run all checks, which add faults to ``file``.
+    """Run all checks of a configuration file that concern more than one key, and add the faults they find to ``file``.
 
     ``now_ms`` is the Unix time. If it is None, expired rules are not reported.
     """

@@ -1,4 +1,7 @@
-"""Imports the operator's Python function that returns the identity to which the fair call queue charges a request."""
+"""Imports a Python function, written by the operator, that says to whom the fair call queue charges a request.
+
+The fair call queue is where requests wait to be forwarded to a broker by priority.
+"""
 
 from collections.abc import Callable
 from importlib import import_module

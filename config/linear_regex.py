@@ -72,11 +72,10 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return the replacement for a match.
+    """Return the text by which a rule replaces a matched name.
 
-    Literal texts stay, and a group's number becomes the text that the group matched.
-
-    A group that did not match is empty. ``read_replacement`` returns the parts of a replacement.
+    The parts of ``replacement``, as ``read_replacement`` returns them, are joined. A number stands for what the group
+    with this number matched, or for nothing if the group did not match.
     """
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 

@@ -104,7 +104,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
 def _without_cyclic_gc() -> Iterator[None]:
     """Pause the cyclic garbage collector for the block, which creates many objects but no reference cycles.
 
-    For 10,000 rules, the collector would take 0.25 s of 0.65 s.
+    The collector would take 0.25 s of the 0.65 s in which a file with 10,000 rules is loaded.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -66,7 +66,10 @@ class MappingRuleError(ValueError):
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Return the rules in a value of ``ssl.principal.mapping.rules``. Raises MappingRuleError if one is not valid."""
+    """Return the rules in a value of ``ssl.principal.mapping.rules``.
+
+    Raises MappingRuleError if a rule is not valid.
+    """
     return tuple(_rule(source) for source in _split(text) if source)
 
 

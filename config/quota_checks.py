@@ -1,7 +1,8 @@
 """Checks ``quotas`` for faults that concern more than one key.
 
-Such faults are keys that do not fit together, as a rule limits either an IP address or clients, and entities with two
-rules. The module also warns of expired rules and of byte rates that seem to lack a unit.
+A rule limits either an IP address or clients, so a rule with keys of both kinds is a fault. So is a second rule for the
+same address, or for the same user and client-id. The module also warns of expired rules and of byte rates that seem to
+lack a unit.
 """
 
 from collections.abc import Mapping

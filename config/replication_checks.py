@@ -69,7 +69,11 @@ def _check_node_ids(file: UncheckedFile) -> None:
 
 
 def _check_sources(file: UncheckedFile, replication: Mapping[str, object]) -> None:
-    """Report rates and lists of replicas that are given in two ways, and a ``lease`` that has no effect."""
+    """Report rates and lists of replicas that the file gives although the proxy takes them from the cluster.
+
+    Also report a list for both sides (leader and follower) next to a list for one side, and a ``lease`` that has no
+    effect, since it needs ``from_cluster: true``.
+    """
     is_from_cluster = replication.get("from_cluster") is True
     for key in (*_RATES, _BOTH_SIDES, *_LISTS):
         if key in replication and is_from_cluster:
@@ -122,7 +126,7 @@ def check_client(file: UncheckedFile, *at: str) -> None:
 
 
 def check_topic(file: UncheckedFile, section: str) -> None:
-    """Report faults of the key ``kafka`` of a section, which contains a topic and the settings of a client for it."""
+    """Report faults of a section's key ``kafka``, whose value is a topic with the settings of a Kafka client for it."""
     topic = file.mapping_at(section, "kafka")
     if topic is not None:
         if "bootstrap_servers" not in topic:

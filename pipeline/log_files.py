@@ -1,7 +1,7 @@
 """Finds the text and Parquet files of a usage log, the proxy's records of how much each client transferred.
 
 The path of the log is a directory, a file, or a pattern with wildcards. Directories that contain the results of a
-``kafka-quota-pipeline`` command are skipped, except generated logs.
+``kafka-quota-pipeline`` command are skipped, except usage logs that its command ``simulate`` generated.
 """
 
 import re
@@ -88,8 +88,8 @@ class LogFiles:
     def broken(self, output: Output) -> DataFrame:
         """Return the faults of damaged or incomplete .gz files of the log, and of empty files.
 
-        A row has the columns ``fault``, ``text``, ``source`` (the path of the file) and ``line``. Spark itself reports
-        no error for such a file. It reads the file as far as it can.
+        In each row, ``fault`` says what is wrong and ``source`` is the path of the file. The columns ``text`` and
+        ``line`` are null. Spark itself reports no error for such a file, and reads the file as far as it can.
         """
         listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
         if listed is None:

@@ -23,8 +23,8 @@ class ProposedQuotas:
 
     Attributes:
         config: The configuration that contains the quota rules.
-        shaping: How rates are measured, in Kafka's windows or with a token bucket. It applies to each rule that has no
-        shaping of its own, and replaces the default of ``config``.
+        shaping: How rates are measured, in Kafka's windows or with a token bucket, under rules that do not say so. None
+            means as ``config`` says.
     """
 
     config: ProxyConfig

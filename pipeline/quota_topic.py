@@ -82,7 +82,7 @@ class QuotaTopic:
         """Write records to the quota topic in this order, and wait until the broker has acknowledged them.
 
         If a record is not acknowledged in time, close the connections to the cluster and raise PipelineError. Some of
-        the records may have been written then.
+        the records may have been written nevertheless.
         """
         try:
             self._topic.run(self._publish([encode(one) for one in records]), timeout_s=self._delivery_ms / 1_000)
@@ -104,7 +104,7 @@ class QuotaTopic:
             )
 
     def end(self) -> None:
-        """Close the connections. Records that are not acknowledged yet are dropped."""
+        """Close the connections to the cluster. Records that the broker has not acknowledged yet are dropped."""
         self._topic.close()
 
     async def _begin(self) -> Found:

@@ -57,8 +57,8 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
     Args:
         rules: Each rule with the comment that follows it on its line. The comment may be empty.
         head: The lines of a comment at the start of the file.
-        held: The configuration from which enforcement, shaping, burst and max_throttle_time are copied to the file.
-        Values that are the defaults are not written.
+        held: The configuration from which enforcement, shaping, burst and max_throttle_time are copied, unless they
+            have the default values.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]

@@ -1,8 +1,9 @@
 """Computes the replication throttle that a partition reassignment needs, by the arithmetic of KIP-73.
 
-A broker has to send or receive L bytes while A bytes per second arrive for the same replicas. At a throttle of R bytes
-per second this takes L / (R - A) seconds, and never ends unless R is above A. To end in W seconds, it needs R = L / W +
-A. All brokers get the same throttle, so the broker that needs the highest throttle determines it.
+A broker has to send or receive L bytes of existing data, while producers write A bytes per second of new data to the
+same replicas. At a throttle of R bytes per second, the copying takes L / (R - A) seconds, and never ends unless R is
+above A. For the copying to end in W seconds, the throttle must be R = L / W + A. All brokers get the same throttle, so
+the broker that needs the highest throttle determines it.
 
 This module does no I/O. It uses Spark only to measure how much clients transfer.
 """

@@ -3,12 +3,12 @@
 =====================  ======================================================================================
 ``start_ms``           the start of the interval, in milliseconds since the epoch (UTC)
 ``interval_ms``        the length of the interval, in whole milliseconds, 0 or more
-``proxy``, ``broker``  the proxy and the broker's node id, which is null while the proxy does not know it
+``proxy``, ``broker``  the name of the proxy, and the broker's node id; null while the proxy does not know the id
 ``kind``               produce, fetch, leader_replication, follower_replication (bytes), request (percent-milliseconds
                        of a thread), request_rate (requests), mutation (partitions), connection, connections
 ``user, client_id``    the names of the bucket; "" if its rule does not distinguish users (or client-ids)
 ``listener``           the name of the listener, in records about connections
-``rule_user`` …        the entity of the rule, null without a rule; ``limit`` is the limit of the rule per second
+``rule_user`` …        the user and client-id in the rule, null without a rule; ``limit`` is its limit per second
 ``amount``             what was charged to the bucket, in the unit of the kind
 ``throttle_time_ms``   the time in which requests were throttled, or would have been if ``enforced`` is false
 ``connections``        the number of connections that used the bucket in the interval; null if unknown

@@ -2,8 +2,8 @@
 
 The log says only how much a client transferred in an interval. So the module ``arrivals`` first divides each record
 into smaller parts, each with the time at which it arrives. The replay sends these parts one after the other through a
-bucket, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part
-of a fetch may be sent in several pieces, each as large as the bucket allows.
+bucket, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt, which
+means not charged beyond its limit. A part of a fetch may be sent in several pieces, each as large as the bucket allows.
 
 So a throttled client sends later and is charged later, as under real limits. The replay cannot know which requests the
 client would have given up or combined. This module needs no Spark, does no I/O and reads no clock.
@@ -61,7 +61,7 @@ class Outcome:
 class Replay:
     """Computes how the logged traffic of one client would have been throttled under several limits.
 
-    Each of ``buckets`` counts the same traffic under another limit. They must be new.
+    Each of ``buckets`` has another limit, and nothing has been charged to it yet.
     """
 
     def __init__(self, *buckets: Bucket) -> None:
@@ -84,9 +84,9 @@ class Replay:
 
 
 class _Sender:
-    """Sends the parts into which a replay divides the logged traffic through one bucket, as the bucket's limit allows.
+    """Sends the logged traffic of a client, divided into parts, through one bucket, as the bucket's limit allows.
 
-    It counts how much was sent late, and for how long the bucket was in debt.
+    The sender counts how much was sent late, and for how long the bucket was charged beyond its limit.
     """
 
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:

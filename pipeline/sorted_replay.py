@@ -44,9 +44,8 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
     """Replay usage records, and yield the outcome of each bucket after its last row.
 
     Args:
-        batches: The rows, sorted by ``key``, with the columns ``key``, ``ROW`` and ``HEAD``. The first row of each
-            bucket
-        contains its names and the limits to try.
+        batches: The rows, sorted by ``key``. The first row of each bucket contains the bucket's names and the limits to
+            try, and the other rows contain usage records.
         quotas: The quotas whose rules determine everything else about a bucket, such as how its rate is measured.
     """
     tables, heads = quotas.tables(), dict[int, str]()

@@ -1,7 +1,8 @@
 """Charges the logged traffic of a client to a bucket quickly, up to the first charge that may cause throttling.
 
 A replay divides the traffic into parts, each with the time at which it arrives (see ``arrivals``). Without throttling,
-each part is sent when it arrives. So the arithmetic of ``proxy.quota`` can be done for many parts at once, in arrays.
+each part is sent when it arrives. So the arithmetic of the package ``proxy.quota``, with which the proxy itself charges
+clients, can be done for many parts at once, in arrays.
 
 The first part that may cause throttling, and the parts after it, are charged by ``proxy.quota`` itself. Before that,
 the bucket receives the state that it would have after all earlier parts. The results equal those of ``proxy.quota`` to
@@ -71,9 +72,9 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches how charges are divided into sampled windows (slots).
+    """Caches how charges are divided into Kafka's sampled windows.
 
-    Buckets that differ only in their limits share it.
+    Buckets that differ only in their limits divide the charges in the same way, so they share this cache.
     """
 
     def __init__(self) -> None:
@@ -196,7 +197,7 @@ class _Tokens:
         self._burst = tokens.burst_ms / 1_000 * limit
 
     def leave(self) -> None:
-        """Do nothing, since this charger keeps no state besides the token bucket."""
+        """Do nothing. All state is in the token bucket, so a charge by somebody else is already counted."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)

@@ -106,11 +106,9 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
 
 
 def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
-    """Check the Parquet files of a usage log.
+    """Check the Parquet files of a usage log, and return their good records and the faults of bad records and files.
 
-    Return their good records, and what is wrong with the other records and files.
-
-    Records of files that Spark cannot read completely are left out.
+    Files that Spark cannot read completely are left out.
 
     Args:
         stored: The records of all Parquet files.

@@ -1,4 +1,4 @@
-"""Forecasts how other quotas would have throttled the clients in a usage log, with the code of ``proxy.quota``.
+"""Forecasts how other quotas would have throttled the clients in a usage log, with the proxy's own arithmetic.
 
 The total demand of each bucket is computed first. A bucket counts the traffic of one client, or of several that share a
 limit. Buckets that cannot exceed their limit need no replay, and each of the others gets a number. The rows are sorted
@@ -63,16 +63,21 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return how much each bucket in the usage log was used, in the columns ``DEMAND``.
+    """Return how much each bucket in the usage log was used.
 
-    The columns ``BUCKET`` identify a bucket. In them, an unknown broker is -1.
+    For each bucket, the columns ``DEMAND`` are the highest rate, the most bytes that may arrive at once, the total, and
+    the first and the last time. The columns ``BUCKET`` identify a bucket. In them, an unknown broker is -1.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
 
 def demand() -> list[Column]:
-    """Return the expressions that compute the columns ``DEMAND`` of a bucket from its usage records."""
+    """Return the expressions that compute how much a bucket was used, from its usage records.
+
+    Their columns, which ``DEMAND`` names, are the highest rate, the most bytes that may arrive at once, the total, and
+    the first and the last time.
+    """
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
         F.max(at_once()).alias("part"),

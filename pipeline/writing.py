@@ -67,7 +67,7 @@ class Output:
         return frame.sparkSession.read.schema(frame.schema).parquet(path)
 
     def text(self, name: str, text: str) -> None:
-        """Write a text file."""
+        """Write a text file to the directory with the results of the command."""
         self._files.write(f"{self.path}/{name}", text)
 
     def _write(self, path: str, frame: DataFrame, partitions: Sequence[str], form: str, files: int | None) -> None:
@@ -112,9 +112,9 @@ def staged(
     results at ``out`` are set aside until the new ones are in place. If the process is killed in between, the next run
     restores the old results. On object stores the replacement is not atomic.
 
-    ``is_log`` says that the result is a usage log, such as ``simulate`` generates. Commands that read a larger log skip
-    results below its directory, but not a result that is a log. Raises UsageError if ``out`` exists and this program
-    did not write it.
+    ``is_log`` says that the result is a usage log, such as ``simulate`` generates. Commands that read a usage log skip
+    subdirectories with results, but not those that are usage logs themselves. Raises UsageError if ``out`` contains
+    files and this program did not write it.
     """
     files = Files(spark)
     out = out.rstrip("/") or "/"
