@@ -233,8 +233,8 @@ class ReplicationWatcher:
     ) -> Readings:
         """Read from the cluster in a thread, after connecting to it if necessary.
 
-        The flags request topic ids, broker configs and topic configs (see ``ClusterReader.read``). If ``epoch`` is
-        outdated, the connection was closed in the meantime, and a new one is closed at once.
+        The flags request topic ids, broker configs and topic configs (see ``ClusterReader.read``). ``epoch`` counts how
+        often the watcher has closed its connection. If it does so while a new connection is opened, this is closed too.
         """
         reader = self._reader
         if reader is None:

@@ -10,7 +10,7 @@ that works:
 
 * The configuration file gives the ``node_id`` of the broker.
 * One broker advertises the address to which the proxy's connection leads.
-* One broker advertises the address to which the clients connect, as a broker behind a sidecar does.
+* One broker advertises the address to which the clients connect, as it must if the proxy is its sidecar.
 """
 
 import asyncio
@@ -138,9 +138,9 @@ class BrokerFinder:
             )  # fmt: skip
 
     def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Return whether a broker of the cluster is known for which the proxy keeps other quotas than for ``upstream``.
+        """Return whether another upstream is known that leads to a broker of this cluster, but has quotas of its own.
 
-        If so, it may be the same broker as that of ``upstream``, and its clients may have each quota twice.
+        If so, both upstreams may lead to the same broker, and its clients may have each quota twice.
         """
         return any(
             one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id

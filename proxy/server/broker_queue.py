@@ -30,7 +30,7 @@ class Waiting(Protocol):
 
 
 class ListenerPriorities:
-    """Assigns the users of one listener to priority levels of the queue, by the cost of their recent requests."""
+    """Assigns a listener's users to priority levels of the fair call queue, by the cost of recent requests."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
@@ -39,7 +39,10 @@ class ListenerPriorities:
         self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
-        """Apply the queue settings of a reloaded configuration file. The costs counted for each user are kept."""
+        """Apply the settings of the fair call queue from a reloaded configuration file.
+
+        The costs counted for users are kept.
+        """
         if settings != self.settings:
             before = self.scheduler
             self.identity = identities(settings)

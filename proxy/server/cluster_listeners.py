@@ -87,7 +87,7 @@ class ClusterListener:
         """Open ports for the brokers that have joined the cluster, and close the ports of those that have left.
 
         Args:
-            brokers: The addresses in the response, by node id.
+            brokers: The brokers' addresses, by node id, from a response that lists brokers.
             is_all: Whether the response lists all brokers that are alive.
             now_ms: The time at which the response was received, in ms on the monotonic clock.
         """
@@ -118,7 +118,7 @@ class ClusterListener:
                     del self._stand_ins[node_id]
 
     def close(self) -> None:
-        """Close the port of every broker."""
+        """Close the proxy's ports for all brokers of the cluster."""
         for node_id in tuple(self._acceptors):
             self._unbind(node_id)
 
@@ -152,7 +152,7 @@ class ClusterListener:
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the port of a broker.
+        """Listen on the proxy's port for a broker.
 
         Return True, or False after a failure, which is logged at the log level ``level``.
         """
@@ -256,7 +256,7 @@ class BrokerCluster:
             upstream.shaping = shaping
 
     def close(self) -> None:
-        """Close the port of every broker, and open no more ports."""
+        """Close the proxy's ports for all brokers of the cluster, and open no more ports."""
         self._is_closed = True
         for listener in self.listeners:
             listener.close()

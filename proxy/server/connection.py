@@ -101,7 +101,7 @@ class ClientConnection(asyncio.Protocol):
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
-        """Let the session process bytes from the client, then write what it has ready for the broker and the client."""
+        """Pass bytes from the client to the ``Session``, then write the results to the broker and the client."""
         state = self._state
         started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
@@ -173,7 +173,7 @@ class ClientConnection(asyncio.Protocol):
         self.close(cause)
 
     def broker_received(self, data: bytes) -> None:
-        """Let the session process bytes from the broker, then write what it has ready for the client and the broker."""
+        """Pass bytes from the broker to the ``Session``, then write the results to the client and the broker."""
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         state = self._state
@@ -228,7 +228,10 @@ class ClientConnection(asyncio.Protocol):
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Call a method of the session, then ``flush``. If ``sender`` has violated Kafka's protocol, close instead."""
+        """Call a method of the ``Session``, then ``flush``.
+
+        If ``sender`` has violated Kafka's protocol, close instead.
+        """
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
@@ -238,12 +241,12 @@ class ClientConnection(asyncio.Protocol):
             self.flush(now_ms)
 
     def _now_ms(self) -> int:
-        """Give the session the current time, which each call of its methods needs, and return the time in ms."""
+        """Give the ``Session`` the current time, which each of its methods needs, and return the time in ms."""
         now_ns = self._state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write the bytes that the session has ready for the client and for the broker.
+        """Write the bytes that the ``Session`` has ready for the client and for the broker.
 
         This may dial the broker, pause or resume reading, set the timer, and close the connection if it has ended.
         """
@@ -367,7 +370,7 @@ class ClientConnection(asyncio.Protocol):
                 self.counted.leave()
 
     def _close_on(self, error: ProtocolError, sender: str) -> None:
-        """Forward earlier requests, and close the connection: its ``sender`` has violated Kafka's protocol."""
+        """Close the connection, because ``sender`` has violated Kafka's protocol. Forward earlier requests first."""
         self.listener.counters.protocol_error(error.reason)
         self.listener.log_closed(self.peer, error.reason, f"its {sender} sent: {error}")
         if self._state.to_broker and self.transports.broker is not None:

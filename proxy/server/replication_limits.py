@@ -16,9 +16,10 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 
 
 class ReplicationLimits:
-    """Applies the limits on replication of the configuration file and of the cluster.
+    """Applies the limits on replication traffic that are set in the configuration file or in the cluster's own configs.
 
-    A ``ReplicationWatcher`` runs while the configuration file sets limits and there is at least one broker to ask.
+    While the configuration file sets limits, a ``ReplicationWatcher`` polls the cluster, unless no broker is known that
+    it can ask.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class ReplicationLimits:
         self.throttle.see(view, now_ms=monotonic_ns() // 1_000_000)
 
     def metered(self) -> Iterator[MeteredReplicas]:
-        """Yield what the usage log must read: the quotas of all leaders and followers."""
+        """Yield what the usage log must read: the quotas on the replication traffic of all leaders and followers."""
         throttle = self.throttle
         for leader in throttle.leaders:
             if leader.known_quota is not None:

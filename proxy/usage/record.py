@@ -14,10 +14,9 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """Identifies what one record of the usage log is about.
+    """Identifies the bucket that one record of the usage log is about.
 
-    This is a bucket: the usage of one user, one client-id or both together is counted in it, for one kind of quota on
-    one broker.
+    A bucket counts the usage of one user, one client-id or both together, for one kind of quota on one broker.
     """
 
     broker: int | None  # the node id, or None while it is unknown
@@ -32,8 +31,8 @@ class UsageCounts(NamedTuple):
 
     A bucket counts the usage of one user, one client-id or both together. ``amount`` is the total that was charged to
     it. The unit depends on the kind of quota: bytes (produce, fetch, replication), per cent of a thread times
-    milliseconds (request), requests, partitions or connections. The amount is negative if more was given back than
-    charged, for example for requests that the broker refused.
+    milliseconds (request), requests, partitions or connections. The amount is negative if more was taken back than
+    charged: a charge is taken back if the broker has not made the requested change.
 
     ``limit``, ``rule_user`` and ``rule_client_id`` tell which quota rule applied to the bucket.
     """

@@ -38,7 +38,7 @@ class Writer(Protocol):
         """
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Write a batch. After a failure the sink calls this method again with the same batch."""
+        """Write a batch of usage records. After a failure, the ``Sink`` calls this method again with the same batch."""
 
     @property
     def rotate_from_ms(self) -> int | None:
@@ -107,20 +107,26 @@ class Sink:
         return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
-        """Add a batch to the queue without waiting, even if the queue is full."""
+        """Add a batch of usage records to the queue without waiting, even if the queue is full."""
         with self._changed:
             self._batches.append(batch)
             self.queued += len(batch.records)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask the thread to end once it has written the queue, or after ``timeout_s`` at the latest. Return at once."""
+        """Ask the writing thread to end when the queue is empty, or after ``timeout_s`` at the latest.
+
+        Return at once.
+        """
         with self._changed:
             self._ends_s = monotonic() + timeout_s
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait up to ``timeout_s`` for the thread to end. Records that are then still queued count as dropped."""
+        """Wait up to ``timeout_s`` for the writing thread to end.
+
+        Records that are then still queued count as dropped.
+        """
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self.queued:

@@ -34,7 +34,7 @@ class Timeline:
         self._least_ms = max(self._least_ms, start_ms + 1)
 
     def roll(self, *, wall_ms: int, now_ms: int) -> Span:
-        """End the current interval, begin the next, and return the one that ended."""
+        """End the current interval, begin the next, and return the interval that has ended."""
         interval_ms = max(now_ms - self._now_ms, 1)
         by_wall_ms = wall_ms - self._end_ms
         if abs(by_wall_ms - interval_ms) <= _JITTER_MS and by_wall_ms > 0:
