@@ -228,10 +228,7 @@ class ClientConnection(asyncio.Protocol):
         self._run(self.session.release, "peer")
 
     def _run(self, step: Callable[..., None], sender: str) -> None:
-        """Call a method of the ``Session``, then ``flush``.
-
-        If ``sender`` has violated Kafka's protocol, close instead.
-        """
+        """Call a ``Session`` method, then ``flush``. If ``sender`` has violated Kafka's protocol, close instead."""
         now_ms = self._now_ms()
         try:
             step(now_ms=now_ms)
