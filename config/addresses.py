@@ -72,9 +72,8 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the first and the last port of the listener's range, if the configuration sets no range.
+    """Return the first and the last port that the proxy uses for the brokers of a cluster, if no range is configured.
 
-    In the range, each broker of the cluster gets a port of its own at the proxy. The range begins after the port of
-    ``bind``, the listener's own address.
+    Each broker gets a port of its own in this range, which begins after the port of ``bind``, the listener's address.
     """
     return bind.port + 1, bind.port + BROKER_PORTS

@@ -59,9 +59,7 @@ class Document:
     root: yaml.Node | None  # None if the file is empty
 
     def line(self, location: Location) -> int:
-        """Return the line of the key or list element at a location.
-
-        If the file has none there, return its nearest parent's line.
+        """Return the line of the key or list element at a location, or else the line of the nearest parent in the file.
 
         A location is a path of keys and list indexes, such as ``("quotas", 2, "user")``.
         """

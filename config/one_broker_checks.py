@@ -1,7 +1,7 @@
 """Warns of listeners that may lead to the same broker under different addresses.
 
-Clients of such listeners share the quotas at that broker, which the operator may not expect. The running proxy finds
-out from the brokers whether they are the same, but this check warns before the start.
+Clients of such listeners share the quotas at that broker, which the operator may not expect. The running proxy learns
+from the brokers whether two addresses belong to one broker, but this check warns before the start.
 """
 
 from collections.abc import Collection, Mapping

@@ -35,7 +35,7 @@ class KafkaType(Enum):
 
 
 class HasLimits(Protocol):
-    """The interface of a quota rule: ``QuotaRule`` for a user and client-id, and ``IpRule`` for an address."""
+    """The interface of a quota rule: ``QuotaRule`` for a user and client-id, and ``IpRule`` for an IP address."""
 
     @property
     def limits(self) -> Mapping[str, float]:
@@ -76,8 +76,8 @@ class KafkaMetrics:
     """The names of the metrics in ``/metrics`` that show a client's rate and limit for a kind of quota.
 
     They are the names under which exporters show Kafka's own JMX attributes. The metric of the rate is
-    ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``, with the values of
-    ``group``, ``rate`` and ``value``.
+    ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``. The attributes ``group``,
+    ``rate`` and ``value`` are what stands for the words in capitals.
     """
 
     group: str

@@ -87,8 +87,8 @@ class Setting:
 class Share:
     """The part of the limits of a user, a client-id or both that one proxy may use.
 
-    It replaces the limits of the rule at this proxy, until its lease ends. ``News`` records extend the lease. Rules for
-    IP addresses have no shares.
+    It replaces the limits of the rule at this proxy as long as its lease lasts. Each ``News`` record extends the lease.
+    Rules for IP addresses have no shares.
     """
 
     proxy: str
@@ -99,7 +99,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """A message that extends the lease of all shares, which are the parts of limits that single proxies may use.
+    """A message that extends the lease of all shares. A share is the part of a limit that one proxy may use.
 
     The shares apply for ``lease_ms`` more milliseconds. If ``lease_ms`` is 0, they do not apply any more.
     """

@@ -31,7 +31,7 @@ def step_ms(ramp: Ramp, step: int) -> int:
 
 
 def next_step_ms(ramp: Ramp, *, now_ms: int) -> int | None:
-    """Return the Unix time at which the limits of a ramp change next, or None if the ramp has ended."""
+    """Return the Unix time after ``now_ms`` at which the limits of a ramp next change, or None after its end."""
     step = step_of(ramp, now_ms=now_ms)
     return None if step == ramp.steps else step_ms(ramp, step + 1)
 

@@ -161,7 +161,7 @@ class _Fold(NamedTuple):
     to: tuple[str | int, ...]
 
     def folded(self, name: str) -> str | None:
-        """Return the name under which the user ``name`` is charged, or None if this rule does not rename the user."""
+        """Return the name under which the user ``name`` is charged, or None if this rule does not match ``name``."""
         found = match_whole(self.match, name)
         return None if found is None else replaced(found, self.to)
 

@@ -64,7 +64,10 @@ def is_open(schedule: Schedule, *, now_ms: int) -> bool:
 
 
 def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
-    """Return the next Unix time at which the hours of the schedule begin or end, or None if they never do."""
+    """Return the Unix time after ``now_ms`` at which the schedule's hours next begin or end.
+
+    Return None if they never do.
+    """
     where = zone(schedule.time_zone)
     offset_ms = _offset_ms(where, now_ms)
     was_open = _shows(schedule, now_ms + offset_ms)
