@@ -272,7 +272,7 @@ def test_open_connections_of_brokers_have_no_limit(of_brokers: Path, explained: 
     for user in ("kafka", "kafka-9"):  # the name before folding counts
         assert connections_of(of_brokers, user, explained) == (
             "connections: not limited\n"
-            "  why          the user is a broker's (principals.brokers)and may have any number\n"
+            "  why          the user is a broker's (principals.brokers) and may have any number\n"
         )
 
     assert json.loads(explained(of_brokers, "--user", "kafka", "--client-id", "etl", "--json"))["connections"] is None
