@@ -34,8 +34,7 @@ class Bucket(EntityUsage):
         in_flight: The sum of the expected charges of all requests that the broker has not answered.
         silent_until_ms: The time before which no request is forwarded.
         line: The line of requests that wait until the usage is within the limit. None until the first request waits.
-        absorbed_by: Another bucket that has taken over the usage of this one, or None. All later charges go to that
-            bucket.
+        absorbed_by: The bucket that has taken over the usage of this one and receives all later charges, or None.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
@@ -67,19 +66,15 @@ class Bucket(EntityUsage):
         max_throttle_time_ms: int,
         now_ms: int,
     ) -> None:
-        """Change how the limit of the bucket applies.
-
-        The recorded usage is kept, and clients still owe the same amount.
+        """Change how the limit applies. The recorded usage is kept, and clients still owe the same amount.
 
         Args:
             room: The amount that the limit allows in the shortest window over which a rate is measured.
             burst_ms: For how many ms an idle client saves up unused quota in the token bucket that applies the limit,
                 or None if the limit applies to sampled windows.
-            pacer_ms: For how many ms an idle client saves up unused quota in a second token bucket, which spreads
-                fetches over time, or None if there is none. With sampled windows alone, clients could fetch a window's
-                worth of bytes at once.
+            pacer_ms: The same for a second token bucket, which spreads fetches over time, or None if there is none.
             longest_wait_ms: The longest wait that ``charge`` returns.
-            max_throttle_time_ms: The longest throttle time that a response tells a client.
+            max_throttle_time_ms: The longest throttle time that a response announces.
             now_ms: The time.
         """
         owed_ms = self.silent_until_ms - now_ms
