@@ -233,9 +233,9 @@ class Bucket(EntityUsage):
         self.in_flight += amount
 
     def settle(self, amount: int) -> None:
-        """End the reservation that ``reserve`` made for a request. The request was answered, or will never be answered.
+        """End the reservation of ``amount`` that ``reserve`` made for a request.
 
-        ``amount`` must be the amount that was reserved.
+        The request was answered, or will never be answered.
         """
         self.in_flight -= amount
         if self.in_flight and self.is_limited:
@@ -340,10 +340,7 @@ class Bucket(EntityUsage):
 
     @property
     def is_in_use(self) -> bool:
-        """Whether the bucket may still be charged.
-
-        It may be if a connection keeps it, or if the broker has not answered a request that will be charged to it.
-        """
+        """Whether a connection keeps the bucket, or a request that will be charged to it is not answered yet."""
         return self.holders > 0 or self.in_flight > 0
 
     @property
@@ -353,9 +350,9 @@ class Bucket(EntityUsage):
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket that applies the limit, or else the token bucket that spreads fetches over time.
+        """The token bucket that applies the limit, or else the one that spreads fetches over time.
 
-        None if there is neither.
+        None without either.
         """
         return self._pacer if self._tokens is None else self._tokens
 

@@ -132,9 +132,9 @@ class BucketTable(Generic[_T]):
             self._named += 1 if is_named else -1
 
     def recheck_parked(self, *, now_ms: int, most: int) -> None:
-        """Check parked buckets whose time has come, up to ``most`` of them.
+        """Check again up to ``most`` of the buckets that could not be evicted earlier and are due for another check.
 
-        Those that may be evicted are no longer parked.
+        Those that may be evicted now become candidates for eviction. Each of the others is checked again later.
         """
         for _ in range(most):
             if not self._parked or self._parked[0][0] > now_ms:
@@ -167,7 +167,7 @@ class BucketTable(Generic[_T]):
         self._on_removed(bucket)
 
     def _park(self, bucket: _T, now_ms: int) -> bool:
-        """Park ``bucket`` if it may not be evicted now. Return whether it was parked."""
+        """If ``bucket`` may not be evicted now, arrange for another check later. Return whether that was necessary."""
         until_ms = self._owes_until_ms(bucket, now_ms)
         if bucket.in_flight:
             until_ms = max(until_ms, now_ms + _IN_FLIGHT_MS)

@@ -28,10 +28,10 @@ _MAX_EVICTED_RESOLVED: Final = 1_000
 
 
 class DepartedBuckets:
-    """Keeps evicted and expired buckets until the usage log has read the rest of their usage.
+    """Keeps buckets that were removed from the table until the usage log has read all of their usage.
 
-    The number of kept buckets is bounded, but a bucket that is still in use is always kept. ``other`` is the total
-    usage of the buckets that were not kept, as far as the usage log has not read it.
+    The number of kept buckets is bounded, but a bucket that may still be charged is always kept. ``other`` is the total
+    usage of the buckets that were not kept, as far as the usage log has not read this usage.
     """
 
     def __init__(self, max_buckets: int = MAX_DEPARTED) -> None:
@@ -40,7 +40,10 @@ class DepartedBuckets:
         self._max_buckets = max_buckets
 
     def add(self, bucket: Bucket) -> None:
-        """Keep a bucket that has just left the table. If too many are kept, only add its usage to ``other``."""
+        """Keep a bucket that has just left the table, until the usage log has read its usage.
+
+        If too many buckets are kept and this one can no longer be charged, only add its usage to ``other``.
+        """
         unlogged = bucket.usage.minus(bucket.logged)
         if bucket.is_in_use or (unlogged != NO_USAGE and len(self.buckets) < self._max_buckets):
             self.buckets.append(bucket)
@@ -50,7 +53,7 @@ class DepartedBuckets:
             bucket.logged = bucket.usage
 
     def absorb(self, other: "DepartedBuckets") -> None:
-        """Take over the buckets of ``other``."""
+        """Take over all buckets that ``other`` keeps for the usage log, and the usage of those that it did not keep."""
         self.buckets.extend(other.buckets)
         self.other = self.other.plus(other.other)
 
@@ -59,22 +62,23 @@ class ClientQuotaManager:
     """All buckets of one kind of quota at one broker (``ClientQuotaManager`` in Kafka).
 
     When rules change, the recorded usage is kept. So a client that has used more than its new limit allows is throttled
-    at once. A bucket gets its new limit at its next look-up.
+    at once. A bucket gets its new limit when it is looked up for the next time.
 
     Args:
         kind: The kind of quota.
         rules: The rules, or a table of rules. After a change of the table, call ``rules_changed``.
         kafka: Kafka's settings, such as the number and the length of the windows over which rates are measured.
-        shaping: How limits apply (to sampled windows or a token bucket) under rules that do not say so.
-        burst_ms: For how many milliseconds an idle client of a paced quota saves up unused quota.
+        shaping: Whether limits apply to sampled windows or to a token bucket. A rule may override this.
+        burst_ms: For how many ms an idle client saves up unused quota in a token bucket.
         max_throttle_time_ms: The longest throttle time that a response tells a client. None sets no bound.
-        max_buckets: The most buckets that there may be, not counting buckets with rules of their own.
-        is_logged: Whether a usage log reads ``departed``.
+        max_buckets: The most buckets that there may be, not counting buckets for exactly the user and client-id of a
+            rule.
+        is_logged: Whether the proxy writes a usage log, which reads ``departed``.
 
     Attributes:
         generation: A counter that increases with every change of rules or settings.
-        departed: Buckets that left the table and that the usage log has not read. It is None without a usage log.
-        departed_usage: The total usage of all buckets that left the table.
+        departed: Buckets that were removed and that the usage log has not read yet. It is None without a usage log.
+        departed_usage: The total usage of all buckets that were removed.
     """
 
     def __init__(
@@ -122,12 +126,12 @@ class ClientQuotaManager:
 
     @property
     def overflows(self) -> int:
-        """How many look-ups returned a shared bucket because the table was full."""
+        """How many look-ups returned a bucket that several clients share, because there was no room for a new one."""
         return self._shared.lookups
 
     @property
     def sharing_ended(self) -> int:
-        """How often clients stopped sharing buckets, because a full table had room again.
+        """How often there was room for new buckets again, after clients had to share buckets because there was none.
 
         When this number increases, all connections must look up their buckets again.
         """
@@ -138,9 +142,9 @@ class ClientQuotaManager:
     def configure(
         self, *, shaping: Shaping, burst_ms: int, max_throttle_time_ms: int | None, max_buckets: int = MAX_BUCKETS
     ) -> None:
-        """Apply new settings, which have the same meanings as in the constructor.
+        """Apply new settings. For the meanings of the arguments, see ``ClientQuotaManager``.
 
-        Buckets follow them at their next look-up.
+        Each bucket applies the new settings when it is looked up for the next time.
         """
         self._buckets.max_buckets = max_buckets
         self._shaping = shaping
@@ -151,6 +155,7 @@ class ClientQuotaManager:
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
         """Apply rules that have changed in ``table``. A bucket gets its new limit at its next look-up.
 
+        A rule is a bucket's own if it names exactly the bucket's user and client-id (its tags), without ``<default>``.
         ``named`` contains the tags of each bucket that gained a rule of its own, with the value True, or lost such a
         rule, with the value False. If ``named`` is None, any rules may have been added or removed.
         """
@@ -169,7 +174,10 @@ class ClientQuotaManager:
         return self.table.limit_of_tags(user=user, client_id=client_id)
 
     def max_value_in_window(self, limit: float) -> float:
-        """Return the amount that ``limit`` allows in all windows but one (Kafka's ``getMaxValueInQuotaWindow``)."""
+        """Return the amount that ``limit`` (per second) allows in N - 1 of the N quota windows.
+
+        This is the shortest time over which a rate is measured (Kafka's ``getMaxValueInQuotaWindow``).
+        """
         return limit * (self._samples - 1) * self._window_ms / 1_000
 
     def _start_generation(self) -> None:
@@ -205,7 +213,7 @@ class ClientQuotaManager:
         return min(bucket.charge(amount, now_ms=now_ms), bucket.max_throttle_time_ms)
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Remove one holder of ``bucket``. The caller must have counted this holder in ``bucket.holders``."""
+        """Note that a connection no longer keeps ``bucket``. It must have been counted in ``bucket.holders`` before."""
         self._buckets.release(bucket, now_ms=now_ms)
 
     def _look_up(
@@ -298,8 +306,8 @@ class ClientQuotaManager:
     def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
         """Take over the buckets of ``other``, a manager for the same broker that is no longer used.
 
-        Two buckets with the same tags are merged. Other buckets move to this manager, or are merged into a bucket that
-        several clients share if the table is full.
+        If both managers have a bucket for the same user and client-id, the two are merged. All other buckets move to
+        this manager. If the table is full, they are merged into buckets that several clients share.
         """
         self._start_generation()
         self._kafka_rates.absorb(other._kafka_rates, now_ms=now_ms)  # noqa: SLF001 - same class
@@ -319,7 +327,7 @@ class ClientQuotaManager:
             self.departed.absorb(other.departed)
 
     def _adopt(self, bucket: Bucket, now_ms: int) -> None:
-        """Add a bucket of another manager to the table. The next look-up sets its limit."""
+        """Add a bucket of another manager for the same broker. The next look-up of the bucket sets its limit."""
         self._kafka_rates.adopt(bucket, now_ms=now_ms)
         bucket.generation = 0  # an earlier generation than that of this manager, so the next look-up sets the limit
         bucket.is_parked = False

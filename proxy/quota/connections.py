@@ -32,7 +32,10 @@ _SHARED: Final = Tags("", "<shared>")
 
 @dataclass(slots=True, eq=False, repr=False)
 class _AddressEntry:
-    """The rate of connections from one IP address, as an entry of ``BucketTable`` with the tags ``("", address)``."""
+    """The rate of connections from one IP address, as an entry of a ``BucketTable``.
+
+    The table bounds the number of entries. The key of the entry (``tags``) is ``("", address)``.
+    """
 
     tags: Tags
     rate: Rate
@@ -47,6 +50,9 @@ class _AddressEntry:
 class ListenerQuota:
     """Counts the new connections to one broker through one listener, and applies the limits on their rate.
 
+    When a limit of the broker or the listener is exceeded, the listener pauses: it stops accepting connections for a
+    while.
+
     Attributes:
         limit: The limit of the listener in connections per second.
         is_protected: Whether the broker's limit does not apply, because this is the inter-broker listener.
@@ -54,9 +60,10 @@ class ListenerQuota:
         arrived: How many connections have arrived since the start.
         paused: How many connections made the listener pause.
         pause_time_ms: The total time of these pauses.
-        refused: How many connections were refused because of the limit of their address.
+        refused: How many connections were refused because of the limit of their IP address.
         observed: How many connections enforcement would have delayed by a pause or refused.
-        pause_time, address_throttle_time: The mean pause and throttle time of the last minute, as in Kafka.
+        pause_time: The mean pause of the last minute in ms, as Kafka measures it.
+        address_throttle_time: The mean time in ms for which refused connections of the last minute were kept open.
         logged: The part of ``usage`` that the usage log has read.
     """
 
@@ -80,7 +87,10 @@ class ListenerQuota:
 
     @property
     def usage(self) -> UsageTotals:
-        """The totals since the start. Refused connections do not count in ``amount``."""
+        """What has happened to the listener's connections since the start.
+
+        ``amount`` does not include refused connections.
+        """
         return UsageTotals(
             amount=self.arrived - self.refused,
             requests=self.arrived,
@@ -97,7 +107,7 @@ class ListenerQuota:
         self.logged = self.logged.plus(other.logged)
 
     def move_to(self, broker: "ConnectionQuotas") -> None:
-        """Count further connections in the rates of ``broker``, which has replaced the earlier ``ConnectionQuotas``."""
+        """Replace the object with the broker-wide rate, in which new connections are also counted, by ``broker``."""
         self._broker = broker
 
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
@@ -132,11 +142,12 @@ class ListenerQuota:
     def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
         """Record a new connection for its IP address. If the address is over its limit, the connection is refused.
 
-        Return 0, or for how many ms the caller must keep the refused connection open before closing it.
+        Return 0 if the connection may be served. Otherwise, return for how many ms the caller must keep the refused
+        connection open before closing it.
 
-        ``arrived_ms`` is the time at which ``record`` was called for the connection. A refused connection is taken back
-        from the rates of the listener and the broker, but only within one window after that time. Later, the correction
-        would count for longer than the connection itself.
+        ``arrived_ms`` is the time at which ``record`` was called for the connection. A refused connection is subtracted
+        from the rates of the listener and the broker, but only within the length of one quota window after that time.
+        Later, the subtraction would affect the rates for longer than the connection itself.
 
         Source: ``ConnectionQuotas.recordIpConnectionMaybeThrottle``.
         """
@@ -161,8 +172,8 @@ class ListenerQuota:
 class ConnectionQuotas:
     """The rates of new connections to one broker, and their limits: for the broker, its listeners and IP addresses.
 
-    When limits change, the measured rates are kept. Several brokers may share ``limits``, which contains the limits of
-    addresses.
+    When limits change, the measured rates are kept. ``limits`` contains the limits of addresses. Several brokers may
+    share this object.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -186,12 +197,12 @@ class ConnectionQuotas:
 
     @property
     def addresses(self) -> int:
-        """How many addresses are in the table."""
+        """For how many IP addresses a rate is measured now."""
         return len(self._addresses)
 
     @property
     def evicted(self) -> int:
-        """How many addresses were evicted to make room for other addresses."""
+        """For how many IP addresses the measured rate was dropped to make room for other addresses."""
         return self._addresses.evicted
 
     @property
@@ -207,10 +218,10 @@ class ConnectionQuotas:
             listener.configure(self._by_name.get(listener.name), config.enforcement)
 
     def rules_changed(self, named: Mapping[str, bool] | None) -> None:
-        """Apply rules that have changed in ``limits``.
+        """Apply changes of the limits of IP addresses. ``self.limits`` already contains them.
 
-        ``named`` contains each address that gained a rule of its own, with the value True, or lost such a rule, with
-        the value False. If ``named`` is None, any rules may have been added or removed.
+        ``named`` contains each address that gained a limit of its own, with the value True, or lost its own limit, with
+        the value False. If ``named`` is None, any limits may have been added or removed.
         """
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
@@ -251,7 +262,7 @@ class ConnectionQuotas:
         return self.limits.of(canonical(host))
 
     def rate_of(self, host: str, *, now_ms: int) -> float:
-        """Return how many connections per second an address creates, or 0 if it is not in the table.
+        """Return how many connections per second an address creates, or 0 if no rate is measured for the address.
 
         Changes nothing.
         """
@@ -276,9 +287,10 @@ class ConnectionQuotas:
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:
-        """Record a connection in ``rate``.
+        """Record a new connection in ``rate``, which is the rate of the broker, a listener or an IP address.
 
-        Return the throttle time in ms, at most one window, or 0 within ``limit``.
+        Return 0 if the rate is within ``limit``. Otherwise, return the throttle time in ms, at most the length of one
+        quota window.
         """
         rate.record(1, now_ms=now_ms)
         if limit >= UNLIMITED_RATE:
@@ -292,10 +304,13 @@ class ConnectionQuotas:
         return min(wait_ms, self.window_ms)
 
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
-        """Record a connection of an address. Return the throttle time in ms, at most one window, or 0 within the limit.
+        """Record a new connection from an IP address.
+
+        Return 0 if the address is within its limit. Otherwise, return the throttle time in ms, at most the length of
+        one quota window.
 
         If ``is_taken_back``, a connection over the limit does not count in the rate of the address, because the caller
-        refuses it.
+        refuses the connection.
         """
         host = canonical(host)
         limit = self.limits.of(host)

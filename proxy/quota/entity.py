@@ -16,16 +16,20 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 
 
 class Tags(NamedTuple):
-    """The key of a bucket. ``user`` or ``client_id`` is empty if all users or client-ids share the bucket."""
+    """The user and client-id that identify a bucket.
+
+    One of them is empty if the bucket is for all users or client-ids.
+    """
 
     user: str
     client_id: str
 
 
 class Level(NamedTuple):
-    """One of Kafka's eight levels of rules, by which a more specific rule takes precedence over a more general one.
+    """One of Kafka's eight kinds of quota rule, from rules for a user with a client-id down to the default client-id.
 
-    It determines which rule is looked up for a client, and which clients share a bucket under this rule.
+    A rule of a level with a lower number takes precedence. The level determines which rule is looked up for a client,
+    and which clients share a bucket under this rule.
     """
 
     number: int
@@ -36,14 +40,18 @@ class Level(NamedTuple):
     client_id: bool | None
 
     def entity(self, user: str, client_id: str) -> tuple[EntityName, EntityName]:
-        """Return the user and client-id of the rule that is looked up at this level for a client's user and client-id.
+        """Return the user and client-id in the rule that is looked up for a client at this level of precedence.
 
-        Each of the two is the client's own name, ``<default>``, or None if rules of this level do not contain it.
+        Each of the two is the client's own name, ``<default>``, or None if rules of this level do not contain a user or
+        a client-id.
         """
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket that a client with this user and client-id has under a rule of this level."""
+        """Return the user and client-id that identify a client's bucket if a rule of this level applies to the client.
+
+        The user is empty if clients share the bucket whatever their user is, and likewise the client-id.
+        """
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -85,9 +93,10 @@ Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
 
 
 def bounded(name: str) -> str:
-    """Return ``name``, or its beginning and a digest if it is long, so that no table stores names of 32 KB.
+    """Return a user or client-id as it is, or shortened if it has more than 256 characters.
 
-    The names in rules must be bounded in the same way.
+    A shortened name is its beginning and a digest. So no table stores names of 32 KB. Users and client-ids in rules
+    must be passed through this function, too, so that they are found.
     """
     if len(name) <= MAX_NAME_LENGTH:
         return name
@@ -99,16 +108,19 @@ def _bounded_entity(name: EntityName) -> EntityName:
 
 
 def tags_named(entity: Entity) -> Tags | None:
-    """Return the tags of the only bucket that a rule for this entity applies to.
+    """Return the user and client-id of the only bucket to which a rule for this entity applies.
 
-    Returns None if the entity contains ``<default>``, because such a rule applies to many buckets.
+    Return None if the entity contains ``<default>``, because such a rule applies to many buckets.
     """
     user, client_id = entity
     return None if user is DEFAULT or client_id is DEFAULT else Tags(user or "", client_id or "")
 
 
 class Resolution(NamedTuple):
-    """The tags of the bucket of a user and client-id, and the rule that applies to this bucket, if there is one."""
+    """The bucket of a user and client-id, and the rule that applies to the bucket.
+
+    The bucket is identified by its ``tags``. If no rule applies, ``rule``, ``level`` and ``limit`` are None.
+    """
 
     tags: Tags
     rule: QuotaRule | None
@@ -118,7 +130,7 @@ class Resolution(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """The rule that a client has at one level, and why this rule does or does not apply to the client."""
+    """The rule that one of Kafka's eight levels of precedence has for a client, and why it does or does not apply."""
 
     level: Level
     rule: QuotaRule | None  # None if the level has no rule
@@ -147,10 +159,11 @@ class RuleTable:
         self._count_levels()
 
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
-        """Add, replace or remove rules, as ``put`` does. Return None if no rule of this table has changed.
+        """Add or replace rules, or remove those whose value in ``rules`` is None.
 
-        Otherwise, return the tags of each bucket that gained a rule of its own, with the value True, or lost such a
-        rule, with the value False. A rule without ``<default>`` is a bucket's own.
+        Return None if no rule of this table has changed. Otherwise, return a dictionary whose keys are the user and
+        client-id of each bucket that gained a rule of its own (True) or lost it (False). A bucket's own rule is a rule
+        for exactly its user and client-id, without ``<default>``.
         """
         has_changed = False
         named: dict[Tags, bool] = {}
@@ -165,7 +178,8 @@ class RuleTable:
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
         """Set the rule of an entity, or remove it if ``rule`` is None. Return whether the table has changed.
 
-        A rule without a limit of this kind has the same effect as None. The names in ``entity`` must be ``bounded``.
+        A rule without a limit of the table's kind of quota has the same effect as None. The user and client-id in
+        ``entity`` must have been passed through ``bounded``, which shortens long names.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -199,22 +213,27 @@ class RuleTable:
         return tuple(self._rules.values())
 
     def rule(self, entity: Entity) -> QuotaRule | None:
-        """Return the rule of exactly this entity, or None. The names in ``entity`` must be ``bounded``."""
+        """Return the rule of exactly this entity, or None.
+
+        The user and client-id in ``entity`` must have been passed through ``bounded``, which shortens long names.
+        """
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
-        """Return whether the bucket with these tags has a rule of its own, which is a rule without ``<default>``."""
+        """Return whether a rule names exactly the user and client-id in ``tags``, without ``<default>``."""
         return (tags.user or None, tags.client_id or None) in self._rules
 
     def named(self) -> Iterator[Tags]:
-        """Yield the tags of all buckets that have rules of their own."""
+        """Yield the user and client-id of each rule that does not contain ``<default>``."""
         for entity in self._rules:
             tags = tags_named(entity)
             if tags is not None:
                 yield tags
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
-        """Return the tags of the bucket of a user and client-id.
+        """Return the user and client-id that identify the bucket of a client.
+
+        One of them is empty if clients share the bucket.
 
         ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` may be empty.
 
@@ -232,9 +251,9 @@ class RuleTable:
         return "", client_id
 
     def resolve(self, *, user: str, client_id: str) -> Resolution:
-        """Return the bucket of a user and client-id, and the rule and the limit that apply to it.
+        """Return the bucket of a user and client-id, and the rule and the limit that apply to the bucket.
 
-        The arguments have the same meanings as those of ``tags``.
+        ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` may be empty.
         """
         tags = Tags(*self.tags(user=user, client_id=client_id))
         for level in self._levels_of(tags):
@@ -244,7 +263,9 @@ class RuleTable:
         return Resolution(tags, None, None, None)
 
     def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
-        """Return the limit of the bucket with these tags, or None if it has no limit.
+        """Return the limit of the bucket that this user and client-id identify, or None if it has no limit.
+
+        ``user`` or ``client_id`` is empty if the bucket is for all users or all client-ids.
 
         Source: ``DefaultQuotaCallback.quotaLimit``.
         """
@@ -255,7 +276,7 @@ class RuleTable:
         return None
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
-        """Return each level's rule for a user and client-id, and why this rule does or does not apply."""
+        """Return the rule at each of Kafka's eight levels for a client, and why it does or does not apply."""
         user, client_id = bounded(user), bounded(client_id)
         winner = self.resolve(user=user, client_id=client_id)
         return tuple(self._candidate(level, winner, user, client_id) for level in LEVELS)
@@ -274,7 +295,10 @@ class RuleTable:
         return Candidate(level=level, rule=rule, wins=False, reason=reason)
 
     def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
-        """Return the levels that Kafka looks up for these tags (``DefaultQuotaCallback.quotaLimit``)."""
+        """Return the levels at which Kafka looks for a rule for these tags (the user and client-id of a bucket).
+
+        Source: ``DefaultQuotaCallback.quotaLimit``.
+        """
         if tags.user:
             return _OF_PAIRS if tags.client_id else _OF_USERS
         return _OF_CLIENTS if tags.client_id else ()  # Kafka does not limit an empty client-id without a user.

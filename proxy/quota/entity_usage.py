@@ -12,9 +12,9 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 
 
 class UsageTotals(NamedTuple):
-    """Totals since the start. ``amount`` is in the unit of the usage, for example in bytes.
+    """What was counted since the start of the proxy. ``amount`` is in the unit of the quota, for example in bytes.
 
-    The fields with ``observed`` count what enforcement would have done, where limits are observed but not enforced.
+    The fields with ``observed`` in their names count what enforcement would have done while limits were only observed.
     """
 
     amount: int = 0
@@ -40,12 +40,13 @@ NO_USAGE: Final = UsageTotals()
 class ThrottleTotals:
     """Counts throttled requests, and the time for which clients had to wait.
 
-    The fields with ``observed`` count requests that enforcement would have throttled.
+    ``observed_requests`` and ``observed_time_ms`` count what enforcement would have done while the limit was only
+    observed.
 
     Attributes:
         average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
-        shadow: The state that an observed bucket would have under enforcement. It is None until the bucket first
-            exceeds its limit.
+        shadow: The state that the bucket would have if its limit, which is only observed, were enforced. It is None
+            until the usage first exceeds the limit.
     """
 
     requests: int = 0
@@ -57,7 +58,11 @@ class ThrottleTotals:
     _counted_until_ms: int = 0  # the end of the waits that are in time_ms
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one throttled request. Where several waits overlap, ``time_ms`` counts the time once."""
+        """Count one request whose client must wait ``wait_ms`` from now on.
+
+        ``time_ms`` is the time during which at least one client had to wait: where several waits overlap, the time
+        counts once.
+        """
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         until_ms = now_ms + wait_ms
@@ -66,7 +71,10 @@ class ThrottleTotals:
             self._counted_until_ms = until_ms
 
     def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
-        """Count the waits of requests that enforcement would have throttled, each up to ``max_wait_ms``."""
+        """Count requests that enforcement would have throttled, and their waits.
+
+        Waits above ``max_wait_ms`` count as that.
+        """
         self.observed_requests += len(waits_ms)
         self.observed_time_ms += sum(min(wait_ms, max_wait_ms) for wait_ms in waits_ms)
 
@@ -75,12 +83,15 @@ class ThrottleTotals:
 class EntityUsage:
     """The usage of one entity (a user, a client-id, or both) for one kind of quota.
 
+    Tags are the user and client-id under which usage is recorded. Kafka may record the usage of several entities under
+    the same tags.
+
     Attributes:
         limit: The limit per second, in the unit in which usage is recorded, or ``float(UNLIMITED)``.
         rate: The rate of all charges.
         last_record_ms: The time of the last charge.
         has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
-        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
+        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several entities may share this rate.
         kept_rates: Rates under the tags of earlier rules. They are used again if those rules return.
         amount: The sum of all charges.
         requests: The number of charges.
@@ -106,7 +117,7 @@ class EntityUsage:
 
     @property
     def usage(self) -> UsageTotals:
-        """The totals since the start."""
+        """The amount, the number of requests and the throttling since the start of the proxy."""
         throttling = self.throttling
         return UsageTotals(
             self.amount,
@@ -128,14 +139,18 @@ class EntityUsage:
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
 
     def set_limit(self, limit: float) -> None:
-        """Change the limit. In ``used_s``, earlier usage remains divided by the limit of its time."""
+        """Change the limit. In ``used_s``, usage before the change remains divided by the limit that applied then."""
         if limit != self.limit:
             self._used = (self.used_s, self.amount, limit)
         self.limit = limit
         self.is_limited = limit < UNLIMITED
 
     def keep_rate(self, rate: Rate) -> None:
-        """Keep a rate in existence, because it is used again if a change of rules restores its tags."""
+        """Keep a measured rate, because it is used again if the rules change back.
+
+        A rate belongs to the user and client-id (tags) under which usage was recorded. Another change of rules may
+        restore these tags.
+        """
         if rate not in self.kept_rates:
             self.kept_rates = (*self.kept_rates, rate)
 

@@ -14,9 +14,10 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota, by the tags that Kafka would use.
+    """The rates of one kind of quota as Kafka would measure them.
 
-    A rate exists only while a bucket refers to it.
+    Kafka may record the usage of several of the proxy's buckets under the same tags (user and client-id). For each tags
+    there is one rate, which exists only while a bucket refers to it.
     """
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
@@ -28,7 +29,9 @@ class KafkaRates:
         return len(self._rates)
 
     def assign(self, bucket: Bucket, tags: Tags | None) -> None:
-        """Measure the charges of ``bucket`` under ``tags``, which are the tags that Kafka would use.
+        """Also measure the charges of ``bucket`` under ``tags``, as Kafka would.
+
+        ``tags`` are the user and client-id under which Kafka would record the charges.
 
         If ``tags`` is None, Kafka would not measure this usage. The bucket keeps its earlier rates, because Kafka keeps
         the samples of tags that are no longer charged.
@@ -56,9 +59,10 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Prepare a bucket that moves here from another manager.
+        """Prepare a bucket that moves to this object's manager from another manager for the same broker.
 
-        If its tags have a rate here, the two rates are merged.
+        If this object already has a rate for the user and client-id of the bucket, the rate of the bucket is merged
+        into it.
         """
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:

@@ -20,7 +20,7 @@ _PARTS: Final = 8
 
 
 class Waiter(Protocol):
-    """A connection whose request waits in a line."""
+    """A connection whose request waits in line until its bucket is within the limit."""
 
     def take_turn(self) -> None:
         """Check again whether the request may be forwarded.
@@ -30,11 +30,12 @@ class Waiter(Protocol):
 
 
 class BrokerLines:
-    """All the lines at one broker that have waiting requests.
+    """All the lines at one broker in which requests wait until their bucket is within its limit.
 
     Attributes:
         wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default it
             appends the connection to ``woken``.
+        woken: The connections that the default ``wake`` was called with.
     """
 
     __slots__ = ("_lines", "wake", "woken")
@@ -45,32 +46,40 @@ class BrokerLines:
         self._lines: set[Line] = set()
 
     def add(self, line: "Line") -> None:
-        """Add a line that has waiting requests."""
+        """Add the line of a bucket, because a request has begun to wait in it."""
         self._lines.add(line)
 
     def discard(self, line: "Line") -> None:
-        """Remove a line that no longer has waiting requests."""
+        """Remove the line of a bucket, because no request waits in it any longer."""
         self._lines.discard(line)
 
     def wake_all(self) -> None:
-        """Make all waiting requests of all lines check again whether they may be forwarded. Limits may have changed."""
+        """Make all requests that wait for any bucket of the broker check again whether they may be forwarded.
+
+        Call this after limits have changed.
+        """
         for line in list(self._lines):
             line.wake_all()
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """A connection's place in the line of one bucket, from its first wait until its request is forwarded.
+    """A connection's place in the line of requests that wait for one bucket.
+
+    The connection has the place from its first wait until its request is forwarded. It keeps the place while it is
+    away: its request was answered with a throttle time, and it is expected to send the request again.
 
     Attributes:
         line: The line.
-        owner: The connection.
+        owner: The connection, or None.
         rank: The position in the line. Lower ranks come first.
-        due: How many requests must have left the line, since it was created, before it is this request's turn.
-        back_ms: When the connection should come back, if it is away.
+        due: The number of requests that must have left the line, counted from its creation, before this request comes
+            first.
+        back_ms: The time at which the connection should send its request again, if it is away.
         is_waiting: Whether the request waits. Otherwise the connection is away.
         is_listed: Whether the place is in the heap of the line.
-        is_woken: Whether the connection was woken, and has not yet checked whether its request may be forwarded.
+        is_woken: Whether the connection was told to check whether its request may be forwarded, but has not yet done
+            so.
     """
 
     line: "Line"
@@ -87,7 +96,11 @@ class Place:
 
 
 class Line:
-    """The line in front of one bucket: the places of all connections that have a waiting request or are away."""
+    """The line of requests that wait until one bucket is within its limit.
+
+    A connection keeps its place while it is away: its request was answered with a throttle time, and it is expected to
+    send the request again. ``len`` counts the waiting requests and the connections that are away.
+    """
 
     __slots__ = ("_away", "_heap", "_last_rank", "_lines", "_served", "_sweep_ms", "_waiting", "mean_amount")
 
@@ -105,19 +118,28 @@ class Line:
         return self._waiting + len(self._away)
 
     def first(self) -> Place | None:
-        """Return the first place that has a waiting request, or None."""
+        """Return the place of the first request that waits in the line, or None if none waits.
+
+        The places of connections that were told to come back later are skipped.
+        """
         heap = self._heap
         while heap and not heap[0].is_waiting:
             heappop(heap).is_listed = False
         return heap[0] if heap else None
 
     def take(self, owner: Waiter | None) -> Place:
-        """Return a new place at the end of the line. The caller must call ``wait`` next."""
+        """Return a new place at the end of the line of requests that wait for a bucket.
+
+        ``owner`` is the connection. The caller must call ``wait`` next.
+        """
         self._last_rank += 1
         return Place(self, owner, self._last_rank, self._served + len(self))
 
     def wait(self, place: Place) -> None:
-        """Make the request of ``place`` wait. Does nothing if it already waits."""
+        """Let the request of ``place`` wait in the line until the bucket is within its limit.
+
+        Does nothing if it already waits.
+        """
         place.is_woken = False
         if place.is_waiting:
             return
@@ -130,9 +152,9 @@ class Line:
             heappush(self._heap, place)
 
     def step_aside(self, place: Place, *, back_ms: int) -> None:
-        """Keep ``place`` for a connection that is now away and should come back at about ``back_ms``.
+        """Keep the place of a connection that is expected to send its request again at about the time ``back_ms``.
 
-        The requests behind it may be forwarded in the meantime.
+        Until then, the requests behind this place in the line may be forwarded first.
         """
         place.is_woken = False
         place.back_ms = back_ms
@@ -141,7 +163,7 @@ class Line:
         self._away.add(place)
 
     def leave(self, place: Place) -> None:
-        """Remove ``place``, because its request is forwarded now or is no longer expected."""
+        """Remove ``place`` from the line, because its request is forwarded now or is no longer expected."""
         self._away.discard(place)
         self._served += 1
         if place.is_waiting:
@@ -149,11 +171,18 @@ class Line:
         self.wake_first()
 
     def ahead(self, place: Place | None) -> int:
-        """Return how many requests come before the request of ``place``, or before a new one if ``place`` is None."""
+        """Return how many requests in the line come before the request of ``place``.
+
+        If ``place`` is None, return how many come before a new request at the end of the line. Connections that are
+        expected to send their requests again are counted, too.
+        """
         return len(self) if place is None else max(0, place.due - self._served)
 
     def sweep(self, *, now_ms: int) -> None:
-        """Remove the places of connections that did not come back in time. Looks for them at most once a second."""
+        """Remove the places of connections that are two seconds late to send their request again.
+
+        Checks this at most once a second, however often it is called.
+        """
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + 1_000
             late = [place for place in self._away if place.back_ms + _LATE_MS <= now_ms]
@@ -161,22 +190,25 @@ class Line:
             self._served += len(late)
 
     def note(self, amount: int) -> None:
-        """Update ``mean_amount`` with the amount of one more request."""
+        """Update ``mean_amount``, the mean charge of recent requests, with the charge of one more request."""
         self.mean_amount += (amount - self.mean_amount) / _PARTS if self.mean_amount else amount
 
     def end_request(self, amount: int) -> None:
-        """Update ``mean_amount`` with the charge of a request that has ended, and wake the first waiting request."""
+        """Update ``mean_amount`` with the charge of a request that has ended, and wake the first request in the line.
+
+        The woken request checks again whether it may be forwarded.
+        """
         self.note(amount)
         self.wake_first()
 
     def wake_first(self) -> None:
-        """Make the first waiting request check again whether it may be forwarded."""
+        """Make the first request that waits in the line check again whether it may be forwarded."""
         place = self.first()
         if place is not None:
             self._wake(place)
 
     def wake_all(self) -> None:
-        """Make all waiting requests check again whether they may be forwarded, in the order of the line."""
+        """Make all requests that wait in the line check again, in order, whether they may be forwarded."""
         for place in sorted(place for place in self._heap if place.is_waiting):
             self._wake(place)
 

@@ -1,7 +1,7 @@
 """Limits how many connections a user or client-id has open at once at one broker: the quota ``connections``.
 
-Kafka has no such quota. The eight levels of ``entity`` decide which connections are counted together, and which limit
-applies.
+Kafka has no such quota. Rules are looked up as for Kafka's other quotas, by eight levels of precedence (see
+``entity``). The rule that is found decides which connections are counted together, and which limit applies.
 """
 
 from collections.abc import Callable, Hashable
