@@ -7,7 +7,7 @@ number. A user is, for example, a principal, or a principal and a client-id.
 
 * ``request_kind``      the properties of a request that the queue depends on, for example whether it is a fetch
 * ``cost``              the cost of a request
-* ``decay``             the cost of each user's recent requests, and its level (``DecayRpcScheduler`` in Hadoop)
+* ``decay``             the cost of each user's recent requests, and the user's level (``DecayRpcScheduler`` in Hadoop)
 * ``multiplexer``       the level that has the next turn (``WeightedRoundRobinMultiplexer``)
 * ``call_queue``        a bounded queue for each level (``FairCallQueue``)
 * ``concurrency``       the number of requests that a broker gets at a time: fixed, or found by TCP Vegas

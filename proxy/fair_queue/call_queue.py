@@ -43,7 +43,7 @@ class Remainder(Enum):
 
 
 class WithinLevel(Enum):
-    """The order in which elements leave a level."""
+    """The order in which elements leave one level of a queue."""
 
     FIFO = "fifo"
     ROUND_ROBIN = "round-robin"  # one element of each identity in turn; FIFO within an identity

@@ -112,7 +112,10 @@ class WeightedTimeCost:
         )
 
     def weigh(self, times_us: Phases) -> int:
-        """Return the weighted sum of the times of all phases. A negative time counts as 0."""
+        """Return the sum of the times of a request's phases, each multiplied by its weight.
+
+        A negative time counts as 0.
+        """
         cost = 0
         for place, weight in self._weighted:  # twice as fast as sum() with a generator
             time_us = times_us[place]
@@ -131,7 +134,7 @@ class TrafficCost:
     flat: None = None
 
     def on_arrival(self, request_bytes: int) -> int:
-        """Return the charge for a request that has arrived, and for its bytes."""
+        """Return the charge for a request when it arrives: 1,000, and 1 for each byte of the request."""
         return _PER_REQUEST + request_bytes
 
     def on_completion(self, done: CompletedRequest) -> int:

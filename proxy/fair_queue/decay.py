@@ -27,7 +27,7 @@ _MOST_PERIODS_FORGOTTEN: Final = 3
 
 
 class Average(Enum):
-    """How an average response time is computed from the average before and a period's mean. f is the decay factor."""
+    """How an average response time follows from the one before and a period's mean; f is the decay factor."""
 
     HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
@@ -190,7 +190,7 @@ class DecayScheduler:
 
     @property
     def totals(self) -> Totals:
-        """The sums of the costs of all users, as they were charged, that is, without the factor ``cost_scale``."""
+        """The sums of the costs of all users, divided by ``cost_scale``, the factor for all costs."""
         scale = self.options.cost_scale
         return Totals(
             self._decayed / scale, self._raw / scale, self._service_decayed / scale, self._service_raw / scale
@@ -274,7 +274,7 @@ class DecayScheduler:
         self._decay(1.0)
 
     def standing(self, identity: str) -> Standing:
-        """Return the cost, the share and the level of ``identity``."""
+        """Return the cost of the user ``identity``, the user's share of all users' costs, and the user's level."""
         key = self._key(identity)
         entry = self._costs.get(key)
         scale = self.options.cost_scale
@@ -287,7 +287,7 @@ class DecayScheduler:
         )
 
     def top(self, count: int) -> list[Standing]:
-        """Return the standing of up to ``count`` users with charges (``raw``), those with the most charges first."""
+        """Return the costs and levels of up to ``count`` users with charges (``raw``), the most charges first."""
         heaviest = heapq.nlargest(count, list(self._costs.items()), key=lambda item: item[1].raw)
         return [self.standing(identity) for identity, entry in heaviest if entry.raw > 0]
 

@@ -25,10 +25,10 @@ class _Awaited(NamedTuple):
 class Unanswered:
     """Reads the responses that a broker has yet to send to a client that has disconnected, and charges their fetches.
 
-    It reads no further than the last response that is charged.
+    No bytes are read beyond the last response that is charged.
 
     Args:
-        account: The account of the connection.
+        account: The identity and the buckets of the client.
         pending: The requests that were forwarded as a whole, the oldest first. At least one of them is charged for its
             response.
         begun: The bytes of responses that have arrived but were not read.

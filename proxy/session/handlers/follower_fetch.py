@@ -60,7 +60,7 @@ class FollowerFetchHandler(WholeRequestHandler):
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
         """Return the Fetch response in ``frame``, with the addresses of partitions' new leaders replaced.
 
-        If clients may see the brokers' own addresses, or if the response contains no address, it is returned unchanged.
+        The response is returned unchanged if it contains no address, or if clients may see the brokers' own addresses.
         """
         addresses, api_version = self._state.context.addresses, response.profile.api_version
         if addresses is not None and may_name_leaders(_FETCH, api_version):
@@ -75,6 +75,6 @@ class FollowerFetchHandler(WholeRequestHandler):
             self.follower.release()
 
     def close(self) -> None:
-        """Give back the bytes that the follower's pending fetch has reserved in the quotas."""
+        """Free the room in the replication quotas that was set aside for the follower's pending fetch."""
         if self.follower is not None:
             self.follower.close()

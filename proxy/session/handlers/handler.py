@@ -89,7 +89,7 @@ class Handler:
 
     @property
     def max_kept_bytes(self) -> int:
-        """How many bytes of an incomplete request may be kept."""
+        """How many bytes of a request may be held in memory while the rest of the request has not arrived."""
         return 2 * MAX_HEAD_BYTES
 
     # -- responses --
@@ -119,7 +119,10 @@ class Handler:
         return addressed
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
-        """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""
+        """Return ``edit``, extended by the replacement of brokers' addresses, or None if more bytes are needed.
+
+        ``edit`` is the edit of the response's throttle time.
+        """
         profile, frame_bytes, _, _ = response
         api_key, api_version = profile.api_key, profile.api_version
         context = self._state.context
@@ -143,9 +146,9 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """The bucket that the handler will charge when the response to its pending request arrives, or None.
+        """A bucket that the handler will charge when the response to its pending request arrives, or None.
 
-        The buckets that are listed with the pending requests themselves are not meant.
+        The bucket must be kept until then, although the pending request itself does not name it.
         """
         return None
 
@@ -153,7 +156,7 @@ class Handler:
         """Hold no request and no response back any more, because the proxy is about to stop throttling."""
 
     def close(self) -> None:
-        """Undo what the handler has reserved or asked for, because the connection has ended."""
+        """Free what the handler has set aside in the quotas, and wait for nothing, because the connection has ended."""
 
 
 def _with_throttle_time(front: Edit, position: int, throttle: Edit) -> Edit:

@@ -121,7 +121,7 @@ class LoginHandler(Handler):
 
     @property
     def max_kept_bytes(self) -> int:
-        """How many bytes of an incomplete login request or token may be kept."""
+        """How many bytes of a login request or token may be held in memory while the rest has not arrived."""
         return 4 + sasl.MAX_LOGIN_BYTES
 
     # -- responses --
@@ -156,7 +156,7 @@ class LoginHandler(Handler):
     def _conclude(self, verdict: Verdict) -> None:
         """Let requests be forwarded again after the broker has answered a login request.
 
-        ``verdict`` is what the broker's answer means for the login. If the login is accepted, its principal becomes the
+        ``verdict`` is what the broker's answer means for the login. If the login is accepted, its user becomes the
         client's principal.
         """
         state, login = self._state, self.login
@@ -168,6 +168,6 @@ class LoginHandler(Handler):
             state.account.log_in(login.principal)
 
     def close(self) -> None:
-        """Count a login as failed if the broker has not answered its last token."""
+        """Count a login as failed if the broker has not answered the client's last token."""
         if self.login.is_awaited:
             self._state.context.counters.login(self.login.mechanism, FAILED)

@@ -41,7 +41,7 @@ class _Request(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A request about client quotas, or a response to one, that is held until the proxy has dealt with the change.
+    """A request about client quotas, or the broker's response to one, that is held until the client can be answered.
 
     Attributes:
         ticket: Receives the response for the client once it is available.
@@ -249,7 +249,7 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @property
     def max_kept_bytes(self) -> int:
-        """How many bytes of an incomplete request may be kept."""
+        """How many bytes of a request may be held in memory while the rest of the request has not arrived."""
         return 4 + MAX_REQUEST_BYTES if self._is_coming else super().max_kept_bytes
 
     def close(self) -> None:

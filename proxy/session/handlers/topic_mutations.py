@@ -122,7 +122,7 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @property
     def max_kept_bytes(self) -> int:
-        """How many bytes of an incomplete request may be kept."""
+        """How many bytes of a request may be held in memory while the rest of the request has not arrived."""
         return MAX_REPLICA_FETCH_BYTES
 
     def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
@@ -205,7 +205,7 @@ class TopicMutationHandler(WholeRequestHandler):
         return Ask(frame)
 
     def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        """Mute the client if ``wait_ms`` is above 0, and return the throttle time for the response in milliseconds.
+        """Throttle the client if ``wait_ms`` is above 0, and return the throttle time for the response in milliseconds.
 
         ``wait_ms`` is how long ``bucket`` needs to get back within its limit.
         """

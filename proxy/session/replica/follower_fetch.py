@@ -92,7 +92,7 @@ class Follower:
 
     @property
     def limits(self) -> Limits | None:
-        """The limits that applied to the last fetch, or None before the first fetch."""
+        """The limits on replication that applied to the last fetch, or None before the first fetch."""
         return self._limits
 
     @property
@@ -163,8 +163,8 @@ class Follower:
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
         """Return the leader's response, edited for the follower.
 
-        The records of lagging partitions are cut to what their quotas have room for. For partitions that were left out
-        of the fetch, empty entries are added.
+        If a partition lags (its fetch offset is below the high watermark), its records are cut to what the quotas have
+        room for. For partitions that were left out of the fetch, entries without records are added.
 
         Raises:
             ProtocolError: If the leader's response cannot be read, or answers no fetch.
