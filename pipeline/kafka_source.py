@@ -47,8 +47,7 @@ def topic(
         kafka: The properties of the Kafka client.
         is_stream: Whether to return a stream, which also gets later lines. If not, return a batch.
         is_news_only: Whether the stream begins at the end of the topic, and continues even if the topic has lost
-            records.
-        If not, it begins at the start of the topic, and fails if the topic has lost records.
+            records. If not, it begins at the start of the topic, and fails if the topic has lost records.
     """
     servers, name = kafka_place(usage, "--usage")
     options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}

@@ -75,7 +75,7 @@ class Progress:
         Args:
             sample: The log sizes.
             limits: The throttles that applied when the sample was taken. No two of them have both the same source
-            (configuration file or cluster) and the same place (broker or path).
+                (configuration file or cluster) and the same place (broker or path).
             arrived: The replicas whose copying has been completed since the previous sample.
         """
         latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
@@ -220,7 +220,7 @@ class _Window:
             group: The replicas, with their throttle and the measured rate of their copying.
             effect: The fraction of the throttle that is really used.
             is_decisive: False if throttles of other groups hold back all of these replicas. Then the measured rate says
-            nothing about the group's own throttle and is not used.
+                nothing about the group's own throttle and is not used.
         """
         limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
@@ -341,8 +341,7 @@ def _outlook(
         limit: The throttle in bytes per second, or None if there is none.
         copied: The measured rate of copying, or None if it is unknown. Then the throttle is used instead.
         is_settled: Whether the rate was measured for long enough to conclude from it that the copying never ends. If
-            not,
-        such a rate is ignored when the throttle would let the copying end.
+            not, such a rate is ignored when the throttle would let the copying end.
     """
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0

@@ -135,8 +135,8 @@ class Watcher:
 
         Args:
             has_begun: Whether the state has been read before. If it has, and reports are shown until the end, a reading
-                that
-            fails is tried again for a minute before the error is raised. Otherwise the error is raised at once.
+                that fails is tried again for a minute before the error is raised. Otherwise the error is raised at
+                once.
         """
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:
