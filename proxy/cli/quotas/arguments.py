@@ -129,7 +129,7 @@ def client_of(args: argparse.Namespace) -> AdminClient:
 def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
     """Return the names that the user gave, keyed by entity type (user, client-id, ip).
 
-    Raises UsageError if a name is empty, or if an IP address is combined with another type.
+    Raises UsageError if a name is empty, or if an IP address is given together with a user or client-id.
     """
     given = ((kind, getattr(args, kind.replace("-", "_"))) for kind in ENTITY_TYPES)
     names = {kind: name for kind, name in given if name is not None}
@@ -153,9 +153,10 @@ def entity_in(args: argparse.Namespace) -> Entity:
 
 
 def settings_in(args: argparse.Namespace, entity: Entity) -> tuple[dict[str, float | None], dict[str, object]]:
-    """Return the changes from ``--set`` and ``--unset``: the limits by key, and the terms (expiry, schedule …) by key.
+    """Return the quota changes that ``--set`` and ``--unset`` ask for.
 
-    A value of None means that the key is to be removed.
+    The first mapping contains limits, the second terms (expiry, schedule …), both by key. A value of None means that
+    the key is to be removed.
     """
     limits: dict[str, float | None] = {}
     terms: dict[str, object] = {}

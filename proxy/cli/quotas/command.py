@@ -178,7 +178,10 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]]:
-    """Split the differences into batches, each small enough for one request to the proxy."""
+    """Split the differences, each of which is the change of one entity's rule, into batches for one request each.
+
+    The proxy limits the size of a request.
+    """
     batch: list[Difference] = []
     size_bytes = 0
     for one in all_differences:
