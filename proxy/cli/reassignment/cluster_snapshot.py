@@ -165,7 +165,7 @@ class SnapshotReader:
         """Read the replication throttles from the cluster, unless those that were read before are recent enough.
 
         They are recent enough if they are less than two seconds old and were read for all of ``moves`` (the replicas
-        that are being copied to new brokers).
+        that are being copied to new brokers). If ``moves`` is empty, nothing is read.
         """
         is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
         if not moves or (is_fresh and moves.keys() <= self._throttles_for):

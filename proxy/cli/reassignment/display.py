@@ -17,7 +17,7 @@ _REST_OF_SCREEN: Final = "\x1b[J"
 
 
 class Display(ABC):
-    """Shows the reports on a reassignment, and finally its outcome."""
+    """Shows the reports on a reassignment, and finally how the reassignment ended."""
 
     def __init__(self, out: TextIO, errors: TextIO) -> None:
         self._out = out
@@ -32,10 +32,10 @@ class Display(ABC):
         """
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show how the reassignment, or the watching of it, ended.
+        """Show how the reassignment ended.
 
-        ``state`` is "none" if there was no reassignment, "done" if all replicas have been copied, and "given up" if the
-        copying of any replica was cancelled. ``text`` is a sentence that says the same.
+        ``state`` is "none" if no reassignment was in progress, "done" if all replicas have been copied, and "given up"
+        if the copying of any replica was cancelled. ``text`` is a sentence that says the same.
         """
         self._out.write(f"{text}\n")
 
