@@ -35,7 +35,7 @@ def spark_part(checkpoint: str) -> str:
 
 
 def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
-    """Return the id of the job that a checkpoint directory belongs to.
+    """Return the id of the job to which a checkpoint directory belongs. A job is one stream, with all its restarts.
 
     If the directory does not exist, it is created with a new id. Raises UsageError if the job has other settings than
     ``settings``, which must stay the same as long as the job exists, or if the directory is not a checkpoint.

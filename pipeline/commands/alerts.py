@@ -45,7 +45,7 @@ _POLL_S: Final = 0.5
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Report the alerts until the user ends the stream, or has all existing records with ``--once``.
+    """Report alerts until SIGTERM or Ctrl-C, or with ``--once`` until all existing records are read.
 
     Return the exit status.
     """
@@ -144,9 +144,9 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """Counts the lines that batches of a stream have read, and the alerts found in them.
+    """Counts the lines of the usage log that batches of a stream have read, and the alerts found in them.
 
-    Lines that were left out are counted by reason: bad (not parsed), ahead (in the future), late, or read twice.
+    Lines that were left out are counted by reason: bad (not parsed), ahead (in the future), late, or duplicate.
     """
 
     lines: int = 0
