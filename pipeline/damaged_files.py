@@ -1,8 +1,8 @@
 """Finds the damaged files of a usage log, and says what is wrong with each.
 
 The module ``usage_reader`` writes the result to the directory ``quarantine/``. Spark's workers examine local .gz files.
-The driver examines other .gz files, which it reads through Hadoop's file systems. Each
-damaged file is returned as a row with the columns ``FAULT``.
+The driver examines other .gz files, which it reads through Hadoop's file systems. Each damaged file is returned as a
+row with the columns ``FAULT``.
 """
 
 import re
