@@ -2,7 +2,8 @@
 
 A share is the part of the limit that one proxy may use. This module does no I/O and reads no clock.
 
-A publication is a set of records that the publisher writes to the quota topic. The proxies do not acknowledge it, so
+The publisher is the process that divides the limit. It writes changed shares to the quota topic, which the proxies
+read. A publication is the set of records that it writes at one time. The proxies do not acknowledge a publication, so
 the publisher relies on two facts. A proxy receives a publication within ``delay_ms`` or not at all. And a proxy's share
 expires ``lease_ms`` after the last publication that the proxy received. Then the proxy applies the ``even`` share,
 which is the limit divided by the number of proxies. So
