@@ -102,7 +102,10 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Describes the copying of replicas that is left at one leader, at one follower, or on one path between brokers."""
+    """Says how much remains to be copied at one leader, at one follower or on one path.
+
+    It also says how fast new data arrives there. A path is the traffic from certain leaders to certain followers.
+    """
 
     holder: Holder
     left_bytes: int

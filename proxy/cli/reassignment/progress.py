@@ -62,7 +62,8 @@ _REACHED: Final = 0.7
 class Progress:
     """Collects samples of the log sizes during a reassignment, and computes reports on the progress from these samples.
 
-    Samples older than ``WINDOW_MS`` (a time in milliseconds) are dropped.
+    Older samples than are needed to cover the last ``WINDOW_MS`` milliseconds are dropped. If the rate of a throttle
+    changes, all samples from before the change are dropped.
     """
 
     def __init__(self) -> None:

@@ -57,9 +57,9 @@ class ClusterThrottles:
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return those of ``moves`` whose replica is in its topic's list of throttled replicas.
+        """Return those of ``moves`` (replicas being copied to new brokers) that their topic lists as throttled.
 
-        Kafka has one such list for leaders and one for followers. ``side`` says which list to use.
+        A topic has one list of throttled replicas for leaders and one for followers. ``side`` says which list to use.
         """
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
@@ -69,7 +69,7 @@ _SIDES = (Side.LEADER, Side.FOLLOWER)
 
 
 def cluster_limits(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[Limit]:
-    """Yield the throttles that Kafka's brokers themselves apply to the copying of any of these replicas."""
+    """Yield the throttles that Kafka's brokers themselves apply to the copying of any replica in ``moves``."""
     for side in _SIDES:
         for broker, its in _by_broker(side, cluster.listed(side, moves)).items():
             rate = cluster.rate(side, broker)
@@ -84,7 +84,7 @@ def file_limits(
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
 ) -> Iterator[Limit]:
-    """Yield the throttles of the proxy's configuration file that apply to the copying of any of these replicas.
+    """Yield the throttles of the proxy's configuration file that apply to the copying of any replica in ``moves``.
 
     Args:
         moves: The replicas that are being copied to new brokers, with the sizes of their logs.
