@@ -1,4 +1,4 @@
-"""The command line of the pipeline: ``kafka-quota-pipeline COMMAND …``.
+"""The command line ``kafka-quota-pipeline COMMAND …``, whose commands evaluate the usage log of the proxies.
 
 Results go to ``--out``, a summary to stdout, and progress and errors to stderr. The exit status is 0 for success, 1 for
 a failure, 2 for invalid arguments or input, and 141 if the reader of stdout is gone. Spark is imported only when a

@@ -23,9 +23,10 @@ _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
 class AdjacentRates:
-    """Takes the usage records of one bucket in the order of ``start_ms``, and adds the adjacent rates to each record.
+    """Takes the usage records of one bucket (one quota), and adds the adjacent rates to each record.
 
-    The adjacent rates are the rates of the same client's records right before and right after a record.
+    The records must come in the order of ``start_ms``. The adjacent rates are the rates of the same client's records
+    right before and right after a record.
     """
 
     def __init__(self) -> None:

@@ -243,7 +243,7 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield those throttles of the configuration file's ``paths`` that apply to the copying of any of these replicas.
+    """Yield the throttles of the configuration file's ``paths`` that apply to the copying of any replica in ``moves``.
 
     Each path limits the traffic from certain leaders to certain followers, which it names by node id or rack.
     """
