@@ -68,9 +68,10 @@ class AdjacentRates:
 
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the rates of the adjacent records before and after each usage record, and whether a later record follows.
+    """Return the rates of the adjacent records before and after each usage record, and whether it is its client's last.
 
-    The last array is True for a record if ``kept`` contains no later record of the same client.
+    Three arrays are returned. The adjacent records are those of the same client. A rate is 0 if there is no adjacent
+    record. The last array is True for a record if ``kept`` contains no later record of the same client.
     """
     client = kept[_CLIENT]
     order = np.argsort(client, kind="stable") if (client[1:] != client[:-1]).any() else np.arange(len(client))

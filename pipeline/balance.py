@@ -1,6 +1,6 @@
 """Divides the limits of a whole cluster over its proxies by demand, with a guaranteed minimum. Does no I/O.
 
-A proxy's demand is the amount that it charged to the limit's bucket. Each of n proxies gets ``floor`` * L / n of a
+A proxy's demand is how much of the limited quota was used at this proxy. Each of n proxies gets ``floor`` * L / n of a
 limit L, and a part of the rest in proportion to its demand. These shares are rounded down to whole bytes, so their sum
 never exceeds L. If an entity is not in the usage log, each proxy gets an even share of its limit, L / n.
 """
@@ -61,7 +61,8 @@ def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> D
 def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
     """Return how much of each quota with a limit was used and throttled at each of ``proxies``.
 
-    ``rows`` is the result of ``parsing.parsed``. Quotas that several users or client-ids share are left out.
+    ``rows`` is the result of ``parsing.parsed``. Use that the proxies count for several clients together, under a name
+    such as ``<shared>``, is left out.
     """
     records = rows.where(
         F.col("fault").isNull()
@@ -116,9 +117,9 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
     """Return the quota rules that one proxy needs to enforce its parts of the cluster's limits.
 
     If a limit has no computed part in ``given``, the proxy gets an even part of it. A computed part keeps the
-    enforcement and shaping of the rule with the whole limit. But an entity has only one rule for produce and fetch
-    together. If the produce and fetch limits of an entity come from rules that differ in enforcement or shaping, the
-    entity keeps its even part.
+    enforcement (how clients are throttled) and shaping (how rates are measured) of the rule with the whole limit. But
+    an entity has only one rule for produce and fetch together. If the produce and fetch limits of an entity come from
+    rules that differ in enforcement or shaping, the entity keeps its even part.
 
     Args:
         proxy: The proxy that the rules are for.
@@ -158,7 +159,7 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
 def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
     """Return the rules that set a proxy's part of one limit.
 
-    The first rule names the user and client-id of the part. If the limit is that of the default user, this rule would
+    The first rule names the user and client-id of ``share``. If the limit is that of the default user, this rule would
     override the default user's rules for client-ids. In this case copies of those rules, which name this user, follow.
     """
     found = table.resolve(user=share.user, client_id=share.client_id)

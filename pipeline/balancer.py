@@ -33,7 +33,7 @@ _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """Identifies a quota with a limit, whose use is counted in one bucket, by its kind and entity.
+    """Identifies a quota by its kind (produce or fetch), user and client-id.
 
     ``user`` is ``""`` if the rule with the limit does not distinguish users, and ``client_id`` is ``""`` if the rule
     does not distinguish client-ids.
@@ -157,7 +157,10 @@ class Balancer:
         return Publication(self._records(moved), moved)
 
     def _limit(self, bucket: Bucket) -> int | None:
-        """Return the limit of a quota in bytes per second, or None if it has none or if the limit cannot be divided."""
+        """Return the limit of a quota in bytes per second.
+
+        Return None if the quota has no limit, or if the limit cannot be divided over the proxies.
+        """
         found = self._tables[bucket.kind].resolve(user=bucket.user, client_id=bucket.client_id)
         if (
             found.limit is None
@@ -247,7 +250,10 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Return whether any rule with a limit of this kind is for the default user together with a client-id."""
+    """Return whether any rule is for the default user together with a client-id and has a limit of this kind.
+
+    ``kind`` is produce or fetch.
+    """
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas
