@@ -192,7 +192,7 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
 def first_responses_ms(
     *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
 ) -> float | None:
-    """Return how long a follower's first responses take at its throttle, in ms, or None if it has no throttle.
+    """Return how long the first responses to a follower take when throttled, in ms, or None if no throttle applies.
 
     The first responses of all leaders arrive before any of their bytes are counted. If they take longer than the window
     over which Kafka measures replication quotas, they exceed the throttle, and each window begins with a burst. This
