@@ -37,7 +37,8 @@ class ConnectionCheck(NamedTuple):
 class OpenConnections:
     """Counts the open connections of one broker, each for the first principal and client-id that it has.
 
-    Brokers may share ``table``. After a change of the table, ``rules_changed`` must be called for each broker.
+    Several brokers may share ``table``, which contains the limits. After a change of the table, ``rules_changed`` must
+    be called for each broker.
     """
 
     def __init__(self, table: RuleTable, charged_user: ChargedUser) -> None:
@@ -64,7 +65,10 @@ class OpenConnections:
         other.absorbed_by = self
 
     def open_now(self) -> dict[Tags, int]:
-        """Return the number of open connections, by the tags under which they are counted. Any thread may call this."""
+        """Return the number of open connections for each user, client-id or pair of both for which they are counted.
+
+        Any thread may call this.
+        """
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:

@@ -16,7 +16,10 @@ _SLOT_LENGTH: Final = 3
 
 
 class Slot(NamedTuple):
-    """What was recorded in one window: the sum, and the times of the window's start and of the last record."""
+    """What was recorded in one window (a span of fixed length): the sum, and the time of the last record.
+
+    ``start_ms`` is the time at which the window began.
+    """
 
     value: int
     start_ms: int
@@ -26,12 +29,15 @@ class Slot(NamedTuple):
 class Rate:
     """Measures how many units are recorded per second, as Kafka does. The times of calls must not go backwards.
 
+    Records are summed in slots, one for each window (a span of fixed length). The newest slot is only partly filled. A
+    slot is purged (reset) when its last record is too old to count.
+
     Args:
-        samples: N, the number of windows over which the rate is measured, at least 2.
-        window_ms: W, the length of a window in milliseconds.
+        samples: The number of windows over which the rate is measured, at least 2.
+        window_ms: The length of a window in ms.
 
     Attributes:
-        exact_before_ms: No slot can be purged before this time, so ``total`` is exact until then.
+        exact_before_ms: The time before which no slot needs to be purged. Until then, ``total`` is exact.
         total: The sum of all slots.
     """
 
@@ -74,13 +80,16 @@ class Rate:
         return self._window_ms
 
     def slots(self) -> list[Slot]:
-        """Return all slots, the current slot last."""
+        """Return what was recorded in each window, from the oldest to the current window."""
         following = self._at + _SLOT_LENGTH
         flat = self._slots[following:] + self._slots[:following]
         return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
 
     def restore(self, slots: Sequence[Slot]) -> None:
-        """Replace all slots. There may be at most N + 1 slots, and the current slot must be the last."""
+        """Replace all recorded windows by ``slots``, the current window last.
+
+        There may be at most one slot more than the number of windows over which the rate is measured.
+        """
         self._slots = [number for slot in slots for number in slot]
         self._at = max(0, len(self._slots) - _SLOT_LENGTH)
         self._oldest_ms = min((slot.start_ms for slot in slots), default=0)
@@ -106,7 +115,7 @@ class Rate:
         self.restore(merged)
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Add ``value`` to the current slot. A negative value takes back an earlier record."""
+        """Add ``value`` to the sum of the current window. A negative value takes back an earlier record."""
         slots = self._slots
         at = self._at
         if not slots:
@@ -118,9 +127,10 @@ class Rate:
         self.total += value
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time in ms by which ``total`` is divided to get the rate. Purges the ring.
+        """Return the time in ms over which the rate is measured: the rate is ``total`` divided by this time.
 
-        The time is at least N - 1 windows, so that the first records do not give a much too high rate.
+        With N windows, the time is at least N - 1 windows, so that the first records do not give a much too high rate.
+        This method first drops records that are too old to count.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
@@ -133,7 +143,7 @@ class Rate:
         return elapsed_ms if elapsed_ms > 0 else 1
 
     def measure(self, *, now_ms: int) -> float:
-        """Return the rate in units per second. Purges the ring."""
+        """Return the rate in units per second. This first drops records that are too old to count."""
         window_ms = self.window_ms(now_ms=now_ms)  # must come first, because it removes old records from the total
         return self.total / (window_ms / 1000)
 
@@ -154,7 +164,7 @@ class Rate:
         return total / (self._elapsed_ms(now_ms - oldest_ms) / 1000)
 
     def peek_sum(self, *, now_ms: int) -> int:
-        """Return the sum of all records that ``measure`` would count. Purges nothing."""
+        """Return the sum of all records that are not too old to count. Changes nothing."""
         if now_ms < self.exact_before_ms:
             return self.total
         slots = self._slots
@@ -165,7 +175,10 @@ class Rate:
         )
 
     def peek_window_ms(self, *, now_ms: int) -> int:
-        """Return what ``window_ms`` would return. Purges nothing."""
+        """Return the time in ms that ``window_ms`` would return, by which a sum is divided to get the rate.
+
+        Changes nothing.
+        """
         slots = self._slots
         counts = [
             slots[at + _START_MS]
@@ -193,9 +206,10 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return 0 if the sum of the records is not above ``total``, or the time when the last record stops counting.
+        """Return a time from which on the sum of the records is not above ``total``, unless more is recorded.
 
-        From that time on, the sum is certainly not above ``total``, unless more is recorded. Changes nothing.
+        This is 0 if the sum is not above ``total`` now. Otherwise, it is the time at which the newest record stops
+        counting, although the sum may fall to ``total`` earlier. Changes nothing.
         """
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
@@ -208,7 +222,7 @@ class Rate:
         return last_ms + self._span_ms if counts > total else 0
 
     def _elapsed_ms(self, elapsed_ms: int) -> int:
-        """Return the time in ms by which the sum is divided if the oldest slot began ``elapsed_ms`` ago."""
+        """Return the time in ms over which the rate is measured if the oldest window began ``elapsed_ms`` ago."""
         missing = self._samples - 1 - elapsed_ms // self._window_ms
         if missing > 0:
             elapsed_ms += missing * self._window_ms
@@ -246,20 +260,27 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate over at least one window, where ``Rate`` uses at least N - 1 windows (Kafka's ``SimpleRate``)."""
+    """A rate that is measured over at least one window, as by Kafka's ``SimpleRate``.
+
+    In contrast, the rate of the base class ``Rate`` is measured over at least N - 1 of its N windows.
+    """
 
     __slots__ = ()
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time in ms by which ``total`` is divided to get the rate, at least one window. Purges the ring."""
+        """Return the time in ms over which the rate is measured, at least one window.
+
+        The rate is ``total`` divided by this time. This method first drops records that are too old to count.
+        """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         return self._elapsed_ms(now_ms - self._oldest_ms)
 
     def not_above_at_ms(self, limit: float, *, more: int, now_ms: int) -> int:
-        """Return the time when the rate falls to ``limit`` if ``more`` is recorded now and nothing afterwards.
+        """Return the time at which the rate falls to ``limit`` if ``more`` is recorded now and nothing afterwards.
 
-        ``limit`` must be above 0. The caller must check again at the returned time, because a purge may raise the rate.
+        ``limit`` must be above 0. The caller must check again at the returned time. The rate may be higher than
+        expected, because old windows are dropped from the time over which the rate is measured.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)

@@ -32,16 +32,16 @@ _FAR_MS: Final = 1 << 62
 
 
 class ReplicationQuota:
-    """One limit on replication, and the bytes that count towards it.
+    """One limit on replication traffic, and the bytes that count towards this limit.
 
     Args:
         limit: The limit in bytes per second. If it is None, bytes are measured but not limited.
         samples: Kafka's ``replication.quota.window.num``.
         window_ms: Kafka's ``replication.quota.window.size.seconds``, in ms.
-        now_ms: The time. The token bucket is empty at first.
+        now_ms: The time. The token bucket that spreads the bytes evenly over time is empty at first.
 
     Attributes:
-        absorbed_by: The quota that took over this one and records its bytes.
+        absorbed_by: Another quota that has taken over and records the bytes of this quota from now on, or None.
         rate: The rate of the fetched bytes, as Kafka measures it.
         total: The number of bytes since the start.
         records: How many times bytes were recorded.
@@ -75,13 +75,14 @@ class ReplicationQuota:
 
     @property
     def usage(self) -> UsageTotals:
-        """The totals since the start. They contain no throttle times."""
+        """How many bytes were fetched, and by how many requests, since the start. Throttle times are not counted."""
         return UsageTotals(amount=self.total, requests=self.records)
 
     def change(self, limit: float | None, *, now_ms: int) -> None:
         """Change the limit.
 
-        Remove all waiters from the line, because their places are kept for times that depend on the old limit.
+        Remove all followers from the line in which they wait to fetch. Their places are kept for times that depend on
+        the old limit.
         """
         self._refill(now_ms)
         self.limit = limit
@@ -91,7 +92,8 @@ class ReplicationQuota:
     def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
         """Take over the measured bytes of ``other``, a quota of the same broker that is no longer used for new fetches.
 
-        Fetches that are still in flight under ``other`` settle their reservations there, but record their bytes here.
+        A fetch that was forwarded under ``other`` and is not answered yet has reserved bytes of ``other``. When it is
+        answered, its reservation in ``other`` ends, and its bytes are recorded in this quota.
         """
         self.rate.absorb(other.rate, now_ms=now_ms)
         self.total += other.total
@@ -102,7 +104,7 @@ class ReplicationQuota:
     def record(self, size_bytes: int, *, now_ms: int) -> None:
         """Record fetched bytes in the totals and in the rate that Kafka would measure.
 
-        This takes no tokens (see ``settle``).
+        This does not take tokens from the token bucket that spreads fetches over time. ``settle`` does.
         """
         if self.absorbed_by is not None:
             self.absorbed_by.record(size_bytes, now_ms=now_ms)
@@ -114,7 +116,7 @@ class ReplicationQuota:
     def room(self, *, now_ms: int) -> float:
         """Return how many bytes the response to a fetch may contain now.
 
-        Returns 0 before ``room_at_ms``, or infinity if there is no limit.
+        Return 0 if no fetch may be forwarded now, or infinity if there is no limit.
         """
         limit = self.limit
         if limit is None:
@@ -140,10 +142,11 @@ class ReplicationQuota:
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms), now_ms)
 
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Give ``waiter`` a place in the line unless it has one, and return the time when its turn is expected.
+        """Let a follower wait in line, and return the time at which its fetch may probably be forwarded.
 
-        The waiter with the lowest ``ticket`` comes first. A waiter that has a place keeps the ticket with which it took
-        the place. It must call ``leave`` when it stops waiting.
+        The line contains the followers that wait because the limit is used up. ``waiter`` stands for the follower.
+        Followers are served in the order of ``ticket``, the lowest first. A follower that already waits keeps its
+        earlier ticket. When it stops waiting, ``leave`` must be called.
         """
         ahead = self.ahead(waiter, ticket, now_ms=now_ms)
         room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
@@ -151,13 +154,14 @@ class ReplicationQuota:
         return room_at_ms
 
     def leave(self, waiter: object) -> None:
-        """Remove ``waiter`` from the line, if it has a place."""
+        """Remove a follower from the line in which followers wait to fetch. Does nothing if it is not in the line."""
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many waiters come before ``waiter``, whether or not it is in the line itself.
+        """Return how many followers in the line are to be served before the follower ``waiter``.
 
-        Removes waiters that missed their turn.
+        ``waiter`` need not be in the line. If it is not, ``ticket`` determines its position: lower tickets come first.
+        Followers that did not fetch when it was their turn are removed from the line.
         """
         if not self._line:
             return 0
@@ -167,18 +171,19 @@ class ReplicationQuota:
         return sum(1 for place, _ in self._line.values() if place < own)
 
     def reserve(self, size_bytes: int) -> None:
-        """Reserve the bytes that the response to a forwarded fetch will probably contain.
+        """Set aside the bytes that the response to a forwarded fetch will probably contain.
 
-        ``settle`` ends the reservation.
+        Other fetches cannot use these bytes of the limit. ``settle`` ends the reservation when the fetch is answered.
         """
         self._reserved += size_bytes
         self._tokens -= size_bytes
 
     def settle(self, reserved_bytes: int, brought_bytes: int) -> None:
-        """End the reservation of a fetch.
+        """End the reservation that ``reserve`` made for a fetch.
 
-        ``reserved_bytes`` is what was reserved. Tokens are taken for ``brought_bytes``, the bytes that the response
-        brought for replicas that lag.
+        Args:
+            reserved_bytes: The bytes that ``reserve`` set aside for the fetch.
+            brought_bytes: The bytes of lagging replicas in the response. Tokens are taken for these bytes only.
         """
         self._reserved -= reserved_bytes
         self._add(reserved_bytes - brought_bytes)
@@ -195,7 +200,10 @@ class ReplicationQuota:
         self._at_ms = now_ms
 
     def _add(self, tokens: float) -> None:
-        """Add tokens to the token bucket, up to the most that it may save up."""
+        """Add tokens to the token bucket that spreads fetches over time.
+
+        Its size bounds how many tokens it can hold.
+        """
         self._tokens += tokens
         if self.limit is not None:
             self._tokens = min(self._tokens, self.limit * _SAVED_S)

@@ -134,9 +134,9 @@ class ServiceClock:
         return ServiceTime(now_ns - begun_ns, worked_ns)
 
     def _let_wait(self, now_ns: int) -> None:
-        """Note which requests wait by now, so that they get no more of the broker's time.
+        """Find the requests on which the broker no longer works, because they wait, for example for data.
 
-        Advances the clock to the start of each wait.
+        From the time at which each of them began to wait, the broker's working time is divided among the others only.
         """
         self._waits_from_ns = _NEVER_NS
         while self._may_wait:
@@ -154,7 +154,8 @@ class ServiceClock:
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
     """Return how much thread time to charge for a request, in nanoseconds.
 
-    The estimate is multiplied by ``scale``, which corrects it for the speed of the broker's machine.
+    This is the broker's estimated working time plus the time for reading and writing the bytes, multiplied by
+    ``scale``. The factor corrects the estimate for the speed of the broker's machine.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000

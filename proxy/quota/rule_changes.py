@@ -1,4 +1,7 @@
-"""Types for changes of single rules while the proxy runs. In these, None stands for a removed rule."""
+"""Types for changes of single rules while the proxy runs.
+
+A change contains the new rule, or None to remove the rule.
+"""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -13,7 +16,10 @@ IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 
 
 class QuotaChanges(NamedTuple):
-    """The changed rules of users and client-ids (``rules``), and those of IP addresses (``ips``)."""
+    """Changes of rules: ``rules`` for users and client-ids, and ``ips`` for IP addresses.
+
+    None stands for a removed rule.
+    """
 
     rules: RuleChanges
     ips: IpChanges

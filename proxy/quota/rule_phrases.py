@@ -9,17 +9,20 @@ from kafka_quota_proxy.config.term_values import written_instant
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
-    """Return in words why a rule does not apply now, and when it will apply again. Call this only for such a rule."""
+    """Return in words why a rule does not apply now, and when it will apply again.
+
+    The rule must be one that does not apply now, because it has expired or is outside its schedule.
+    """
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return f"expired at {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"
 
 
 def upcoming_changes(rule: QuotaRule | IpRule, *, now_ms: int) -> Iterator[str]:
-    """Describe in words how the schedule, the ramp and the expiry of a rule change its limits.
+    """Describe in words how the schedule, the ramp (a gradual change of limits) and the expiry change a rule's limits.
 
-    Yields one phrase for each. The rule must apply now, with its own limits or with those for the times outside its
-    schedule.
+    Yields one phrase for the schedule, one for the ramp and one for the expiry, as far as the rule has them. The rule
+    must apply now, with its own limits or with the limits that it sets for times outside its schedule.
     """
     if rule.schedule is not None:
         next_ms = next_change_ms(rule.schedule, now_ms=now_ms)

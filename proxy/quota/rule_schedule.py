@@ -1,4 +1,4 @@
-"""Finds out when the limits of rules change because of an expiry, a schedule or a ramp.
+"""Finds out when the limits of rules change because of an expiry, a schedule or a ramp (a gradual change of limits).
 
 All times are Unix time, which may go back when the clock of the machine is set.
 """
@@ -18,9 +18,13 @@ Rule = QuotaRule | IpRule
 
 
 class _Timed(NamedTuple):
-    """A rule as it was written, and as it applies now (``current``, or None if it does not apply).
+    """A rule whose limits change with time.
 
-    ``current`` holds until ``next_ms``, or for ever if ``next_ms`` is None.
+    Attributes:
+        rule: The rule as it was written.
+        current: The rule with the limits that it has now, or None if it does not apply now.
+        next_ms: The time at which ``current`` may change next, or None if it never will.
+        number: A number that is different for each entry, so that outdated entries can be recognised.
     """
 
     rule: Rule
@@ -30,7 +34,11 @@ class _Timed(NamedTuple):
 
 
 class RuleSchedule(Generic[K]):
-    """The rules whose limits change with time, each under a key. The caller asks it which limits have changed."""
+    """The rules whose limits change with time, each under a key that the caller chooses.
+
+    Such a rule has an expiry, a schedule or a ramp (a gradual change of limits). The caller asks this object which
+    limits have changed.
+    """
 
     def __init__(self, *, now_ms: int) -> None:
         self._as_of_ms = now_ms
@@ -44,14 +52,14 @@ class RuleSchedule(Generic[K]):
         return len(self._timed)
 
     def rules(self) -> dict[K, Rule]:
-        """Return all rules whose limits change with time, as they were passed to ``put``."""
+        """Return all rules whose limits change with time, by key, as they were written."""
         return {key: timed.rule for key, timed in self._timed.items()}
 
     def put(self, key: K, rule: Rule | None, *, now_ms: int) -> Rule | None:
-        """Add or replace a rule, or remove it if ``rule`` is None.
+        """Add or replace the rule with this key, or remove it if ``rule`` is None.
 
-        Return the rule with the limits that it has now, or None. A rule whose limits do not change with time is
-        returned, but not kept.
+        Return the rule with the limits that it has now, or None if it does not apply now. A rule whose limits do not
+        change with time is returned, but not stored in this object.
         """
         if rule is None or not is_timed(rule):
             if self._timed.pop(key, None) is not None:
@@ -61,15 +69,18 @@ class RuleSchedule(Generic[K]):
 
     @property
     def next_ms(self) -> int | None:
-        """The time when ``due`` must be called next, or None if no rule will change."""
+        """The time at which the limits of a rule may change next, or None if no rule will change.
+
+        The caller must call ``due`` at this time.
+        """
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
     def due(self, most: int, *, now_ms: int) -> dict[K, Rule | None]:
         """Return each rule whose limits have changed since the last call, by key, with the limits that it has now.
 
-        The value is None if the rule does not apply now. Checks at most ``most`` rules. The caller must call this again
-        while ``next_ms`` is not in the future.
+        The value is None if the rule does not apply now. A call checks at most ``most`` rules. The caller must call
+        this method again as long as ``next_ms`` is not in the future.
         """
         if now_ms < self._as_of_ms:
             # The clock was set back, so changes that were already made may be in the future again.
@@ -89,7 +100,10 @@ class RuleSchedule(Generic[K]):
         return changed
 
     def repeat_all(self) -> None:
-        """Make ``due`` return every rule once more, because the caller could not apply the earlier results."""
+        """Make ``due`` return every rule once more, changed or not.
+
+        This is for a caller that could not apply the results of earlier calls.
+        """
         self._repeated.update(self._timed)
         self._make_all_due(self._as_of_ms)
 

@@ -1,7 +1,7 @@
 """Contains the rules of all kinds of quota, which all brokers of a proxy share.
 
-Each broker has buckets of its own (``quota.broker``). After a change of the tables, every broker must apply the change
-before anything is charged.
+The usage is counted at each broker separately (``quota.broker``). After a change of rules, every broker must apply the
+change before anything is charged.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,15 @@ _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
 
 class RuleTableChanges(NamedTuple):
-    """Contains what each broker must apply after rules were changed.
+    """Says which limits have changed. It is passed to each broker, which must apply the changes.
+
+    A rule is an entity's own if it names exactly this user, client-id or address, without ``<default>``.
 
     Attributes:
-        tables: For each kind of quota that has changed, the result of ``RuleTable.change``.
+        tables: For each kind of quota with changed rules, the users and client-ids that gained a rule of their own
+            (True) or lost it (False).
         has_connections: Whether a limit on open connections has changed.
-        addresses: The result of ``AddressLimits.change``.
+        addresses: The IP addresses that gained a limit of their own (True) or lost it (False).
     """
 
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]
@@ -47,9 +50,10 @@ class RuleTables:
         self.addresses.update(config.ip_quotas)
 
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
-        """Change single rules. Return what each broker must apply.
+        """Change single rules. Return the changes that each broker must apply.
 
-        The names of entities in ``changes`` must be ``bounded``. Of ``config``, only the static defaults are read.
+        The users and client-ids in ``changes`` must have been passed through ``entity.bounded``, which shortens long
+        names. Of ``config``, only static defaults are read, such as ``quota.producer.default``.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -64,10 +68,10 @@ class RuleTables:
 
 
 def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]:
-    """Return the rules of ``config`` that set a limit of this kind, including the static default.
+    """Return the rules of ``config`` that set a limit of this kind of quota, including the static default.
 
     A static default is a limit in the settings of old brokers, such as ``quota.producer.default``. It becomes a rule
-    for the default client-id (level 8 of ``entity``), unless there is such a rule.
+    for the default client-id, unless ``config`` already has such a rule with a limit of this kind.
     """
     rules = tuple(rule for rule in config.quotas if kind.limit_of(rule) is not None)
     static = _static_default(config, kind)
@@ -77,7 +81,10 @@ def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]
 
 
 def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
-    """Return the static default of this kind as a rule for the default client-id, or None if there is none."""
+    """Return the static default of this kind of quota as a rule for the default client-id, or None if there is none.
+
+    A static default is a limit in the settings of old brokers, such as ``quota.producer.default``.
+    """
     setting = kind.spec.static_default
     if setting is None:
         return None
@@ -88,7 +95,11 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return ``rules``, extended by a change that adds or removes the static default's rule if necessary."""
+    """Return the changed rules ``rules``, with the static default's rule added or removed if necessary.
+
+    A static default is a limit in the settings of old brokers, such as ``quota.producer.default``. It applies as a rule
+    for the default client-id while no other rule for the default client-id sets this kind of limit.
+    """
     source = kind.spec.static_default
     if source is None:
         return rules

@@ -1,8 +1,9 @@
 """Computes which limits a rule has at one instant: its own, others, or none because it does not apply.
 
-An expired rule does not apply. Outside its schedule, a rule has the limits of ``otherwise``, or does not apply if it
-has no ``otherwise``. A ramp applies only within the schedule. If a rule does not apply, the next of Kafka's eight
-levels is looked up (``entity``). All times are Unix time.
+An expired rule does not apply. A schedule may contain other limits for the times outside of it (``otherwise``). If it
+does not, the rule does not apply at these times. A ramp, which changes limits gradually, applies only within the
+schedule. If a rule does not apply, the rule at the next of Kafka's eight levels of precedence is looked up
+(``entity``). All times are Unix time.
 """
 
 from collections.abc import Mapping
@@ -19,12 +20,15 @@ R = TypeVar("R", bound=QuotaRule | IpRule)
 
 
 def is_timed(rule: QuotaRule | IpRule) -> bool:
-    """Return whether the limits of the rule change with time: whether it has an expiry, a schedule or a ramp."""
+    """Return whether the rule has an expiry, a schedule or a ramp, so that its limits change with time.
+
+    A ramp is a gradual change of limits.
+    """
     return rule.expires_ms is not None or rule.schedule is not None or rule.ramp is not None
 
 
 def in_force(rule: R, *, now_ms: int) -> R | None:
-    """Return the rule with its limits at ``now_ms``, or None if it does not apply at that time."""
+    """Return the rule with the limits that it has at ``now_ms``, or None if it does not apply at that time."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
     if rule.schedule is not None and not is_open(rule.schedule, now_ms=now_ms):
@@ -47,7 +51,7 @@ def in_force(rule: R, *, now_ms: int) -> R | None:
 
 
 def next_change_ms(rule: QuotaRule | IpRule, *, now_ms: int) -> int | None:
-    """Return the earliest time when the result of ``in_force`` may change, or None if it never changes."""
+    """Return the earliest time after ``now_ms`` at which the rule's limits may change, or None if they never change."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return None
     times = (

@@ -1,8 +1,8 @@
 """Keeps the buckets that clients share while the table of buckets is full.
 
-Clients that find no place in the table share one bucket for each rule, and one more if they have no limit. When the
-table is found full, it is closed to new clients for a second. Otherwise, a place that becomes free in between could
-split the connections of one client between a shared bucket and one of its own. When the table opens again, all
+New clients then share one bucket for each rule, and one more bucket if they have no limit. When the table is found
+full, it is closed to new clients for a second, even if a bucket is removed from it. Otherwise, some connections of a
+client could charge a shared bucket, and others a bucket of the client's own. When the table opens again, all
 connections look up their buckets again.
 """
 
@@ -19,7 +19,9 @@ _CLOSED_MS: Final = 1_000
 
 
 class SharedBuckets:
-    """The shared buckets of one kind of quota. Also decides when the full table is closed to new clients.
+    """The buckets of one kind of quota that clients share while the table of buckets is full.
+
+    A full table is closed to new clients for a second.
 
     Attributes:
         lookups: How many look-ups returned a shared bucket.
@@ -41,27 +43,33 @@ class SharedBuckets:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the table is closed to new clients, so that they share buckets."""
+        """Whether new clients must share buckets, because the table of buckets was found full."""
         return self._closed_until_ms is not None
 
     def may_open(self, *, now_ms: int) -> bool:
-        """Return whether the table is open, or was closed for long enough to be opened again."""
+        """Return whether new clients may get buckets of their own, if the table of buckets has room.
+
+        They may if the table was not found full, or if it was closed to new clients for at least a second.
+        """
         return self._closed_until_ms is None or now_ms >= self._closed_until_ms
 
     def close(self, *, now_ms: int) -> None:
-        """Close the table to new clients for a second, because it is full. They share buckets until it opens."""
+        """Make new clients share buckets for a second, because the table of buckets is full."""
         self._closed_until_ms = now_ms + _CLOSED_MS
 
     def open(self) -> None:
-        """Open the table to new clients, because it is no longer full. They get buckets of their own."""
+        """Let new clients get buckets of their own again, because the table of buckets is no longer full."""
         if self._closed_until_ms is not None:
             self._closed_until_ms = None
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket that clients share under ``rule``, or without a limit if ``rule`` is None.
+        """Return the bucket that new clients share if their limit comes from ``rule``.
 
-        ``tags`` are those of one of these clients, and ``level`` is the level of ``rule``.
+        If ``rule`` is None, return the bucket that new clients without a limit share.
+
+        ``tags`` are the user and client-id of one of these clients, and ``level`` is the rule's level among Kafka's
+        eight.
         """
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
@@ -77,7 +85,10 @@ class SharedBuckets:
         return bucket
 
     def expire(self, silent_ms: int, *, now_ms: int) -> list[Bucket]:
-        """Remove and return the buckets that have no holders and were not charged for longer than ``silent_ms``."""
+        """Remove and return the shared buckets that no connection keeps and that were not charged for a long time.
+
+        ``silent_ms`` says how long this time is.
+        """
         expired = [
             (entity, bucket)
             for entity, bucket in self._by_rule.items()
@@ -88,7 +99,10 @@ class SharedBuckets:
         return [bucket for _, bucket in expired]
 
     def absorb(self, other: "SharedBuckets", *, now_ms: int) -> None:
-        """Take over the shared buckets of ``other``. Two buckets for the same rule are merged."""
+        """Take over the shared buckets of ``other``, which belongs to the same broker and is no longer used.
+
+        Two buckets for the same rule are merged.
+        """
         for entity, bucket in other._by_rule.items():  # noqa: SLF001 - same class
             bucket.generation = 0
             own = self._by_rule.setdefault(entity, bucket)

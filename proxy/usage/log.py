@@ -29,9 +29,14 @@ _LOOK_S: Final = 0.01
 
 
 class UsageLogger:
-    """Writes the usage log of a proxy, between the calls of ``start`` and ``stop``.
+    """Writes the usage log of a proxy, from a call of ``start`` and ``run`` until ``stop``.
 
-    ``brokers`` and ``replicas`` are called at the end of each interval, and return the quotas whose counters are read.
+    Args:
+        settings: The section ``usage_log`` of the configuration.
+        proxy: The name of the proxy in the usage log.
+        brokers: Called at the end of each interval. Returns the quotas of the brokers whose usage is logged.
+        replicas: Called at the end of each interval. Returns the limits on replication whose usage is logged.
+        sinks: The destinations of the log. Each writes to files or to a Kafka topic, in a thread of its own.
     """
 
     def __init__(
@@ -52,14 +57,14 @@ class UsageLogger:
         self._is_ready = False
 
     def start(self) -> None:
-        """Start the threads of all sinks."""
+        """Start the threads that write the usage log to files or to a Kafka topic."""
         for sink in self.sinks:
             sink.start()
 
     async def run(self) -> None:
         """Log the usage of each interval, until cancelled.
 
-        An interval ends when the wall clock is at a multiple of its length.
+        An interval ends when the wall clock is at a multiple of the configured interval length.
         """
         while True:
             await asyncio.sleep(_until_end_ms(_wall_ms(), self._interval_ms) / 1_000)
@@ -75,7 +80,10 @@ class UsageLogger:
                 report(error, "could not close an interval of the usage log; its usage will be in a later interval")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log the usage up to now. Wait until it is written, ``STOP_TIMEOUT_S`` has passed, or ``hurry`` is set."""
+        """Log the usage up to now, and wait until it is written, but no longer than about ``STOP_TIMEOUT_S`` seconds.
+
+        If ``hurry`` is set, because the proxy must stop at once, the wait ends early.
+        """
         self._may_read()
         for batch in self._read():
             if batch is not None:
@@ -93,9 +101,9 @@ class UsageLogger:
             sink.join(0)
 
     def _may_read(self) -> bool:
-        """Return whether every sink is ready and has room for more records.
+        """Return whether every destination of the usage log is ready and has room for more records.
 
-        If not, the current interval is extended.
+        If False, the current interval is not ended yet, so it becomes longer.
         """
         if not self._is_ready:
             known = [sink.last_start_ms for sink in self.sinks]
@@ -148,16 +156,16 @@ def usage_log(
 def proxy_name(config: ProxyConfig) -> str:
     """Return the name of this proxy in the usage log.
 
-    If none is configured, it consists of the host name and the port of the first listener.
+    If the configuration contains no name, the name consists of the host name and the port of the first listener.
     """
     given = config.usage_log.proxy if config.usage_log is not None else None
     return given or f"{socket.gethostname()}-{config.listeners[0].bind.port}"
 
 
 def _until_end_ms(wall_ms: int, interval_ms: int) -> int:
-    """Return after how many ms the wall clock is at a multiple of ``interval_ms``.
+    """Return for how many ms to wait until the wall clock is at a multiple of ``interval_ms``.
 
-    Skip a multiple that is very near.
+    If that time is less than a tenth of an interval away, wait until the multiple after it.
     """
     left_ms = interval_ms - wall_ms % interval_ms
     # Otherwise a timer that fires slightly early would be followed by a very short interval.

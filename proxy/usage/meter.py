@@ -32,7 +32,7 @@ _BATCH: Final = 1_000
 
 
 class MeteredBroker(NamedTuple):
-    """The quotas of one broker whose counters the meter reads."""
+    """The quotas of one broker whose usage is written to the usage log."""
 
     node_id: int | None  # None while unknown; several entries may have one id
     quotas: BrokerQuotas
@@ -40,7 +40,7 @@ class MeteredBroker(NamedTuple):
 
 
 class MeteredReplicas(NamedTuple):
-    """One limit on replication traffic whose counters the meter reads."""
+    """One limit on replication traffic whose usage is written to the usage log."""
 
     kind: str
     node_id: int | None
@@ -48,7 +48,7 @@ class MeteredReplicas(NamedTuple):
 
 
 class Meter:
-    """Reads all counters of a proxy at the end of each interval, and turns them into records."""
+    """Reads the usage counters of all quotas at the end of each interval, and turns them into usage log records."""
 
     def __init__(self, proxy: str, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -58,10 +58,11 @@ class Meter:
     def read(
         self, brokers: Iterable[MeteredBroker], replicas: Iterable[MeteredReplicas], *, wall_ms: int, now_ms: int
     ) -> Iterator[Batch | None]:
-        """End the interval, and yield its records in batches.
+        """End the interval, and yield its usage log records in batches.
 
-        The counters are read in steps. After each step, this yields None, so that the caller can let the event loop
-        serve clients. If the caller abandons the iterator, the remaining records become part of the next interval.
+        The counters are read in short steps. After each step, this yields None instead of a batch, so that the caller
+        can let the event loop serve clients. If the caller abandons the iterator, the remaining records become part of
+        the next interval.
         """
         for one in replicas:
             self._add_replicas(one)
@@ -166,15 +167,18 @@ class Meter:
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
-        """Add a record to the interval. If there is a record with the same key, the two are added up."""
+        """Add a usage log record to the current interval.
+
+        Two records of the same broker, kind of quota, user, client-id and listener are added up.
+        """
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)
 
 
 def _waits(moved: UsageTotals) -> tuple[int, int]:
-    """Return how many requests were throttled, and for how many ms.
+    """Return how many requests were throttled, and for how many ms, according to ``moved``, the usage in an interval.
 
-    This includes requests that enforcement would have throttled.
+    This includes requests that enforcement would have throttled while limits were only observed.
     """
     return (
         moved.throttled_requests + moved.observed_throttled_requests,
