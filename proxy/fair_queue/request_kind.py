@@ -1,4 +1,4 @@
-"""Classifies requests by their API: how they are queued, and whether the broker may wait before it answers them.
+"""Classifies requests by their API: in which queue they wait, and whether the broker may wait before it answers them.
 
 Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedJoin`` of Apache Kafka.
 """
@@ -124,7 +124,10 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return the kind of a request. For ``acks``, ``is_patient`` and ``wants_data``, see ``may_wait``."""
+    """Return what the fair call queue needs to know about a request.
+
+    For the meanings of ``acks``, ``is_patient`` and ``wants_data``, see ``may_wait``.
+    """
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

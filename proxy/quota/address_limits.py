@@ -12,9 +12,10 @@ UNLIMITED_RATE: Final = 2**31 - 1
 
 
 def canonical(host: str) -> str:
-    """Return an IP address in its standard spelling, so that each address has one entry, or a host name unchanged.
+    """Return an IP address in its standard spelling. A host name is returned unchanged.
 
-    An IPv4 address that is mapped to IPv6 becomes an IPv4 address.
+    So that the spellings of an address do not count as different addresses, an IPv4 address that is mapped to IPv6
+    becomes an IPv4 address.
     """
     try:
         address = ip_address(host)
@@ -26,9 +27,9 @@ def canonical(host: str) -> str:
 
 
 class AddressLimits:
-    """The limits on new connections per second for each address.
+    """The limits on how many connections per second each IP address may create.
 
-    Callers must pass each ``host`` through ``canonical``.
+    Callers must pass each ``host`` through ``canonical``, which returns the standard spelling of an address.
     """
 
     def __init__(self, rules: Iterable[IpRule]) -> None:

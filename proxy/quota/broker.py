@@ -1,6 +1,7 @@
 """Holds the quotas that apply at one broker, and finds the buckets that a connection's requests are charged to.
 
-Kafka's quotas apply to each broker separately. All listeners in front of one broker share one ``BrokerQuotas``.
+A bucket measures and limits the usage of one user, one client-id, or both together. Kafka's quotas apply to each broker
+separately. All listeners in front of one broker share one ``BrokerQuotas``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,9 +26,10 @@ _METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
-    """Determines which user each principal counts as.
+    """Determines for each principal (an authenticated name) which user's quotas apply.
 
-    Several principals may count as one user, and share its quotas.
+    The configuration may map several principals to one user, so that they share its quotas. It also says which
+    principals are exempt from quotas, and which are brokers.
     """
 
     def __init__(self, principals: Principals) -> None:
@@ -37,9 +39,9 @@ class PrincipalRules:
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
-        """Return the user that ``principal`` counts as, and whether quotas do not apply to this user.
+        """Return the user to which ``principal`` is mapped, and True if quotas do not apply to this user.
 
-        If quotas do not apply, the user is ``principal`` itself.
+        If quotas do not apply, the returned user is ``principal`` itself.
         """
         for pattern, to in self._folds:
             found = match_whole(pattern, principal)
@@ -190,9 +192,9 @@ class BrokerQuotas:
         return bucket.line
 
     def is_broker(self, principal: str) -> bool:
-        """Return whether this principal is a broker.
+        """Return whether the configuration says that this principal is a broker.
 
-        A ``replica_id`` in a request is trusted only if a broker sent it.
+        A ``replica_id`` in a request is trusted only if a broker sent the request.
         """
         return principal in self._principals.brokers
 

@@ -152,7 +152,10 @@ class Bucket(EntityUsage):
         return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
-        """Take back an amount that was charged for something that did not happen (Kafka's ``unrecordQuotaSensor``)."""
+        """Subtract from the recorded usage an amount that was charged for something that did not happen.
+
+        Source: ``ClientQuotaManager.unrecordQuotaSensor``.
+        """
         if self.absorbed_by is not None:
             self.absorbed_by.uncharge(amount, now_ms=now_ms)
             return

@@ -5,8 +5,9 @@ bucket that has had no holder for the longest time. It never evicts these bucket
 
 * A bucket with a holder. Otherwise the next connection of the same client would get a second bucket, and the client
   would have two quotas.
-* A bucket with requests in flight, or over its limit.
-* A bucket with a rule of its own, which is a rule without ``<default>``. Such buckets do not count towards the bound.
+* A bucket that is over its limit, or is charged later for a request that the broker has not answered yet.
+* A bucket with a rule of its own, which names exactly the bucket's user and client-id, without ``<default>``. Such
+  buckets do not count towards the bound.
 
 A bucket that may not be evicted now is parked, which means that it is checked again at a later time.
 """

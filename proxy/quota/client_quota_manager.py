@@ -189,8 +189,9 @@ class ClientQuotaManager:
     def bucket(self, *, user: str, client_id: str, now_ms: int, is_exempt: bool = False) -> Bucket:
         """Return the bucket to charge for this user and client-id, with its current limit.
 
-        Clients with a limit share a bucket if they would share one in Kafka. Each client without a limit has a bucket
-        of its own, so that its usage is known. This also holds for clients that are exempt from quotas.
+        Clients with a limit share a bucket if they would share one in Kafka. Each client without a limit, or exempt
+        from quotas (``is_exempt``), has a bucket of its own, so that its usage is known. While the table of buckets is
+        full, new clients share buckets.
         """
         if is_exempt:
             return self._look_up(Tags(user, client_id), None, None, None, None, now_ms)

@@ -100,7 +100,7 @@ class ListenerQuota:
         )
 
     def absorb(self, other: "ListenerQuota", *, now_ms: int) -> None:
-        """Add the counts of ``other``, which belongs to the same listener and broker, and is no longer used."""
+        """Add the counts and the rate of ``other``, an unused object for the same listener and broker."""
         self.rate.absorb(other.rate, now_ms=now_ms)
         for name in ("arrived", "paused", "pause_time_ms", "refused", "observed"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -118,9 +118,10 @@ class ListenerQuota:
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
     def record(self, *, now_ms: int) -> int:
-        """Record a new connection.
+        """Record a new connection in the rates of the listener and the broker.
 
-        Return for how many ms the listener must stop accepting, or 0 if no limit is exceeded.
+        Return for how many ms the listener must stop accepting connections, or 0 if no limit is exceeded or limits are
+        not enforced.
 
         Source: ``ConnectionQuotas.recordConnectionAndGetThrottleTimeMs``.
         """
@@ -192,7 +193,7 @@ class ConnectionQuotas:
 
     @property
     def listeners(self) -> tuple[ListenerQuota, ...]:
-        """The quotas of all listeners in front of this broker."""
+        """The counters and limits of all listeners in front of this broker."""
         return tuple(self._listeners.values())
 
     @property
@@ -207,11 +208,11 @@ class ConnectionQuotas:
 
     @property
     def limits_addresses(self) -> bool:
-        """Whether any address has a limit."""
+        """Whether there is a limit on the new connections of any IP address."""
         return self.limits.has_any
 
     def configure(self, config: ProxyConfig) -> None:
-        """Apply all limits of ``config`` except the limits of addresses."""
+        """Apply the limits of ``config`` on new connections, except the limits of IP addresses."""
         self._read(config)
         self._addresses.max_buckets = config.max_buckets
         for listener in self._listeners.values():
@@ -250,7 +251,7 @@ class ConnectionQuotas:
         self.overflows += other.overflows
 
     def listener(self, name: str) -> ListenerQuota:
-        """Return the quota of the listener with this name. The first call creates it."""
+        """Return the counters and limits of the listener with this name. The first call creates them."""
         listener = self._listeners.get(name)
         if listener is None:
             listener = self._listeners[name] = ListenerQuota(name, self)
@@ -270,7 +271,7 @@ class ConnectionQuotas:
         return 0.0 if source is None else source.rate.peek(now_ms=now_ms)
 
     def expire_slices(self, *, now_ms: int) -> Iterator[None]:
-        """Remove the addresses that created no connection for an hour, in slices.
+        """Drop the measured rates of the IP addresses that created no connection for an hour, in slices.
 
         Yields after each slice, so that the event loop can run other tasks.
         """
@@ -283,7 +284,10 @@ class ConnectionQuotas:
             yield
 
     def new_rate(self) -> Rate:
-        """Return a new rate, which is measured over the windows of Kafka's settings."""
+        """Return a new rate.
+
+        The number and length of the windows over which it is measured are those of Kafka's settings.
+        """
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:

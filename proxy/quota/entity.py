@@ -139,7 +139,7 @@ class Candidate:
 
 
 class RuleTable:
-    """All rules that set a limit of one kind of quota. Finds the rule for a user and client-id."""
+    """All rules that set a limit of one kind of quota. Finds the rule that applies to a user and client-id."""
 
     __slots__ = ("_at_level", "_rules", "_types", "_walked", "kind")
 
@@ -148,7 +148,7 @@ class RuleTable:
         self.update(rules)
 
     def update(self, rules: Iterable[QuotaRule]) -> None:
-        """Replace all rules."""
+        """Replace all rules of this table by those in ``rules`` that set a limit of the table's kind of quota."""
         self._rules = {
             (_bounded_entity(rule.user), _bounded_entity(rule.client_id)): rule
             for rule in rules

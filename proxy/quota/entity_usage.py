@@ -135,7 +135,7 @@ class EntityUsage:
         return before_s + (self.amount - amount_before) / limit if limit < UNLIMITED else before_s
 
     def utilisation(self, *, now_ms: int) -> float | None:
-        """Return the rate divided by the limit, or None if there is no limit."""
+        """Return the current rate of charges divided by the limit, or None if there is no limit."""
         return self.rate.peek(now_ms=now_ms) / self.limit if self.is_limited else None
 
     def set_limit(self, limit: float) -> None:

@@ -51,7 +51,12 @@ class KafkaRates:
             bucket.keep_rate(bucket.kafka_rate)
 
     def absorb(self, other: "KafkaRates", *, now_ms: int) -> None:
-        """Add the rates of ``other``, which were measured at the same broker."""
+        """Take over the rates of ``other``, which were measured at the same broker.
+
+        Rates for the same tags are added up.
+
+        Tags are the user and client-id under which usage is recorded.
+        """
         for tags, rate in other._rates.items():  # noqa: SLF001 - same class
             bucket = self._find_bucket(tags)
             own = bucket.rate if bucket is not None and bucket.has_kafka_tags else self._rates.setdefault(tags, rate)

@@ -15,7 +15,7 @@ ChargedUser = Callable[[str], tuple[str, bool]]
 
 
 class Identity(NamedTuple):
-    """The client that an open connection is counted for."""
+    """The principal and client-id for which an open connection is counted."""
 
     principal: str
     client_id: str
@@ -29,7 +29,7 @@ class ConnectionCheck(NamedTuple):
 
     @property
     def exceeded(self) -> Resolution | None:
-        """The rule and limit that one more connection would exceed, or None."""
+        """The rule and limit that one more connection would exceed, or None if the connection is within the limit."""
         limit = self.found.limit if self.found else None
         return self.found if limit is not None and self.open_now >= limit else None
 
@@ -53,12 +53,16 @@ class OpenConnections:
         self._found: dict[Identity, Resolution | None] = {}
 
     def rules_changed(self, charged_user: ChargedUser) -> None:
-        """Count the open connections again under changed rules or principals. No connection is closed."""
+        """Count the open connections again, because rules have changed or principals are mapped to other users.
+
+        ``charged_user`` returns the user to which a principal is mapped, and whether it is exempt. No connection is
+        closed.
+        """
         self._charged_user = charged_user
         self._recount()
 
     def absorb(self, other: "OpenConnections") -> None:
-        """Take over the connections of ``other``, which belongs to the same broker and is no longer used."""
+        """Take over the counted connections of ``other``, which belongs to the same broker and is no longer used."""
         for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
             self._by_identity[identity] = self._by_identity.get(identity, 0) + count
         self._recount()

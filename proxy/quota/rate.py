@@ -1,8 +1,9 @@
 """Measures rates over sampled windows, as Kafka does since 3.8 (``SampledStat``, ``Rate``, ``Avg``).
 
-A rate is a ring of N + 1 slots of W milliseconds each. The current slot is only partly filled. As in Kafka, a
-measurement purges the ring, which means that it resets each slot with no record in the last N * W milliseconds. The
-first record or measurement starts the first slot. Methods with ``peek`` in their names purge nothing.
+A rate is measured over N windows of W milliseconds each. It is a ring of N + 1 slots, each with the sum of one window.
+The current slot is only partly filled. As in Kafka, a measurement purges the ring, which means that it resets each slot
+with no record in the last N * W milliseconds. The first record or measurement starts the first slot. Methods with
+``peek`` in their names purge nothing.
 """
 
 from collections.abc import Sequence
@@ -71,12 +72,12 @@ class Rate:
 
     @property
     def samples(self) -> int:
-        """The number of windows over which the rate is measured (N)."""
+        """The number of windows over which the rate is measured."""
         return self._samples
 
     @property
     def sample_ms(self) -> int:
-        """The length of a window in milliseconds (W)."""
+        """The length of each window over which the rate is measured, in ms."""
         return self._window_ms
 
     def slots(self) -> list[Slot]:
@@ -148,7 +149,10 @@ class Rate:
         return self.total / (window_ms / 1000)
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
-        """Return what ``measure`` would return if ``more`` were recorded first. Any thread may call this."""
+        """Return the rate that ``measure`` would return if an additional amount ``more`` were recorded first.
+
+        Changes nothing. Any thread may call this.
+        """
         slots = self._slots[:]
         if more and slots and now_ms - slots[self._at + _START_MS] >= self._window_ms:
             # The record would start a new slot, which in a full ring replaces the oldest slot.
@@ -188,9 +192,10 @@ class Rate:
         return self._elapsed_ms(now_ms - min(counts, default=now_ms))
 
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
-        """Return the earliest time at which the sum of the records is at most ``total`` if no more are added.
+        """Return the earliest time at which the sum of the records that count is at most ``total``.
 
-        Changes nothing.
+        The sum falls when records become too old to count. The result assumes that nothing more is recorded. Changes
+        nothing.
         """
         counts = sorted(
             (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
@@ -306,7 +311,7 @@ class Average:
         self._slots: tuple[tuple[int, int, int, int], ...] = ()
 
     def record(self, value: int, *, now_ms: int) -> None:
-        """Include one value in the mean."""
+        """Include one value in the mean of the last minute."""
         slots = self._slots
         if slots and now_ms - slots[-1][0] < self._WINDOW_MS:
             start_ms, _, total, count = slots[-1]
@@ -315,7 +320,7 @@ class Average:
             self._slots = (*slots[-self._SAMPLES :], (now_ms, now_ms, value, 1))
 
     def peek(self, *, now_ms: int) -> float:
-        """Return the mean, or NaN if there are no values. Changes nothing."""
+        """Return the mean of the values of the last minute, or NaN if there are none. Changes nothing."""
         fresh = [slot for slot in self._slots if now_ms - slot[1] < self._SAMPLES * self._WINDOW_MS]
         count = sum(slot[3] for slot in fresh)
         return sum(slot[2] for slot in fresh) / count if count else nan

@@ -128,7 +128,7 @@ class ReplicationQuota:
         return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
 
     def room_at_ms(self, *, now_ms: int) -> int:
-        """Return the earliest time at which a fetch may be forwarded, or ``now_ms`` if that is possible now.
+        """Return the earliest time at which a fetch may be forwarded, or ``now_ms`` if a fetch may be forwarded now.
 
         The caller must check again at the returned time, because other fetches may be forwarded before.
         """

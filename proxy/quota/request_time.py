@@ -42,7 +42,9 @@ _EXEMPT: Final = frozenset(
 
 
 def is_exempt(api_key: int, *, is_broker: bool) -> bool:
-    """Return whether a request is charged to no quota, because a broker sent it through an API between brokers.
+    """Return whether no quota is charged for a request.
+
+    This is so if a broker sent the request through an API for requests between brokers.
 
     Kafka also checks whether the sender may act for the cluster. A proxy cannot see this.
     """

@@ -26,7 +26,7 @@ class QuotaChanges(NamedTuple):
 
 
 def merge_changes(*all_changes: QuotaChanges) -> QuotaChanges:
-    """Merge several changes into one. If a rule changes more than once, its last change counts."""
+    """Merge several sets of rule changes into one. If a rule changes more than once, its last change counts."""
     rules: dict[Entity, QuotaRule | None] = {}
     ips: dict[Ip, IpRule | None] = {}
     for changes in all_changes:

@@ -35,7 +35,7 @@ class RuleTableChanges(NamedTuple):
 
 
 class RuleTables:
-    """The rules of all kinds of quota, which all brokers share."""
+    """The rules of all kinds of quota, which all brokers of a proxy share."""
 
     def __init__(self, config: ProxyConfig) -> None:
         self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in BUCKET_KINDS}

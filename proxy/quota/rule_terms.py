@@ -68,6 +68,9 @@ def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
 
 
 def _with_limits(rule: R, limits: Mapping[str, float]) -> R:
-    """Return a rule for the same entity with only these limits, and without expiry, schedule and ramp."""
+    """Return a rule for the same entity with only these limits, and without expiry, schedule and ramp.
+
+    A ramp is a gradual change of limits.
+    """
     fields: dict[str, Any] = dict(limits) if isinstance(rule, IpRule) else {"limits": limits}
     return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)

@@ -1,8 +1,9 @@
 """Computes the state that a bucket would have under enforcement, for a bucket whose limit is only observed.
 
-Clients of an observed bucket never wait, so they send more than they would under enforcement. The shadow bucket is
-charged only for requests that enforcement would have forwarded. During a wait, enforcement would hold back one request
-and forward it afterwards. All other requests during the wait are ignored.
+A bucket measures the usage of a user, a client-id, or both. Clients of an observed bucket never wait, so they send more
+than they would under enforcement. The shadow bucket, a copy, is charged only for requests that enforcement would have
+forwarded. During a wait, enforcement would hold back one request and forward it afterwards. All other requests during
+the wait are ignored.
 """
 
 from kafka_quota_proxy.config.units import UNLIMITED

@@ -6,5 +6,5 @@
 * ``segments``  writes to files, and removes the oldest files
 * ``topic``     writes to a Kafka topic (imported only if a topic is configured)
 * ``sink``      queues records for the files or the topic, and writes them in a thread
-* ``log``       runs on the event loop, reads the meter at each interval, and fills the sinks
+* ``log``       runs on the event loop, reads the counters at the end of each interval, and passes records to the sinks
 """

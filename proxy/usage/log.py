@@ -137,7 +137,10 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return the logger that ``config`` describes, or None if it has no section ``usage_log``."""
+    """Return the ``UsageLogger`` that ``config`` describes, or None if it has no section ``usage_log``.
+
+    ``brokers`` and ``replicas`` return the quotas of brokers and the limits on replication whose usage is logged.
+    """
     settings = config.usage_log
     if settings is None:
         return None
