@@ -181,8 +181,8 @@ class Dispatcher:
         Args:
             ticket: The ticket of a connection that has no other request in the queue or at the broker.
             now_us: The time.
-            is_slow: Whether responses to requests of the ticket's priority level are slow. If True, the request is
-                refused.
+            is_slow: Whether responses to requests of the ticket's priority level are slow. If True, a request that may
+                be refused is refused.
             may_refuse: Whether this request may be refused. If it is False, if backoff is disabled, or if the request
                 is a control request, the request receives a slot or waits.
 
@@ -212,19 +212,12 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """End the request of a ticket. If it holds a slot, the slot goes to the first waiting ticket.
+        """End the request of a ticket. If the ticket holds a slot, the slot goes to the first waiting ticket.
 
         A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue.
-
-        Args:
-            ticket: The ticket of a connection whose request has been forwarded.
-            now_us: The time.
-            is_sample: Whether an adaptive limit on the number of slots may take the time for which the ticket had its
-                slot into account.
-
-        Returns:
-            True if waiting tickets have received slots. The caller must then call ``granted`` and wake their
-                connections.
+        ``is_sample`` says whether an adaptive limit on the number of slots may learn from how long the ticket had its
+        slot. Return True if waiting tickets have received slots: the caller must then call ``granted`` and wake their
+        connections.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)

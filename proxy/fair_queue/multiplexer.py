@@ -9,7 +9,8 @@ from collections.abc import Sequence
 def default_weights(levels: int) -> tuple[int, ...]:
     """Return the weights 2^(n-1), ..., 2, 1 of n priority levels.
 
-    Each level's weight is twice that of the level after it, so twice as many of its requests are taken from the queue.
+    The weight of each level is twice that of the level after it. So twice as many of its requests are taken from the
+    queue while both levels have waiting requests.
     """
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 

@@ -18,8 +18,8 @@ class SlotTimeouts:
     """The deadlines by which the connections to one broker must give their slots back.
 
     A slot is the right to have a request at the broker. ``soonest_us`` is the time at which the caller must call
-    ``park_due``, or None if there is no deadline. At that time, no deadline may have passed yet, because removing a
-    deadline leaves ``soonest_us`` unchanged.
+    ``park_due``, or None if there is no deadline. There may be nothing to do at that time, because removing a deadline
+    leaves ``soonest_us`` unchanged.
     """
 
     __slots__ = ("_at_us", "soonest_us")

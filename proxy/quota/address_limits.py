@@ -14,8 +14,8 @@ UNLIMITED_RATE: Final = 2**31 - 1
 def canonical(host: str) -> str:
     """Return an IP address in its standard spelling. A host name is returned unchanged.
 
-    So that the spellings of an address do not count as different addresses, an IPv4 address that is mapped to IPv6
-    becomes an IPv4 address.
+    An IPv4 address that is mapped to IPv6 becomes an IPv4 address. So two spellings of the same address are not taken
+    for different addresses.
     """
     try:
         address = ip_address(host)

@@ -39,9 +39,9 @@ class PrincipalRules:
         self.brokers = principals.brokers
 
     def charged_user(self, principal: str) -> tuple[str, bool]:
-        """Return the user to which ``principal`` is mapped, and True if quotas do not apply to this user.
+        """Return the user to which ``principal`` is mapped, and whether this user is exempt from quotas.
 
-        If quotas do not apply, the returned user is ``principal`` itself.
+        If it is exempt, the returned user is ``principal`` itself.
         """
         for pattern, to in self._folds:
             found = match_whole(pattern, principal)
@@ -174,7 +174,7 @@ class BrokerQuotas:
         self.renew(beyond=other.generation)
 
     def renew(self, *, beyond: int = 0) -> None:
-        """Make every connection look up the buckets that it charges again, and wake all waiting requests.
+        """Make every connection look up again which buckets it charges, and wake all waiting requests.
 
         Connections look up their buckets when they see a new ``generation`` number. If some connections used another
         ``BrokerQuotas`` until now, pass its generation as ``beyond``: the new generation is higher than both.
@@ -201,7 +201,8 @@ class BrokerQuotas:
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
         """Return the buckets to which requests of this client are charged, one for each kind in ``BUCKET_KINDS``.
 
-        A bucket measures and limits usage for one kind of quota. Each caller that keeps a bucket must ``hold`` it.
+        A bucket measures and limits usage for one kind of quota. A caller that keeps the buckets must call ``hold`` for
+        each.
         """
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
@@ -210,8 +211,8 @@ class BrokerQuotas:
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
         """Return the bucket that requests of this client are charged to for one kind of quota.
 
-        A caller that keeps the bucket must call ``hold``. When ``generation`` changes, the caller must look up the
-        bucket again, because another bucket may apply.
+        A caller that keeps the bucket must call ``hold``. When ``generation`` changes, the caller must look the bucket
+        up again, because requests may have to be charged to another one.
         """
         user, is_exempt = self._principals.charged_user(principal)
         bucket = self._managers[kind].bucket(

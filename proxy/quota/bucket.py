@@ -34,8 +34,11 @@ class Bucket(EntityUsage):
         in_flight: The sum of the expected charges of all requests that the broker has not answered.
         silent_until_ms: The time before which no request is forwarded.
         line: The line of requests that wait until the usage is within the limit. None until the first request waits.
-        absorbed_by: The bucket that has taken over the usage of this one and receives all later charges, or None.
-        holders, is_listed, is_parked: Used by ``BucketTable``.
+        absorbed_by: Another bucket that has taken over the usage of this one, or None. All later charges go to that
+            bucket.
+        holders: How many connections keep the bucket and charge it without a look-up.
+        is_listed: Whether the bucket is in the table in which buckets are looked up.
+        is_parked: Used by ``BucketTable`` only.
     """
 
     rule: QuotaRule | None = None
@@ -353,10 +356,7 @@ class Bucket(EntityUsage):
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket that applies the limit, or else the one that spreads fetches over time.
-
-        None without either.
-        """
+        """The token bucket that applies the limit, or the one that spreads fetches, or None if there is neither."""
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:

@@ -107,7 +107,7 @@ class ListenerQuota:
         self.logged = self.logged.plus(other.logged)
 
     def move_to(self, broker: "ConnectionQuotas") -> None:
-        """Replace the object with the broker-wide rate, in which new connections are also counted, by ``broker``."""
+        """From now on, count new connections also in the broker-wide rate of ``broker``, and no longer in another."""
         self._broker = broker
 
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
@@ -173,8 +173,8 @@ class ListenerQuota:
 class ConnectionQuotas:
     """The rates of new connections to one broker, and their limits: for the broker, its listeners and IP addresses.
 
-    When limits change, the measured rates are kept. ``limits`` contains the limits of addresses. Several brokers may
-    share this object.
+    When limits change, the measured rates are kept. Several brokers may share ``limits``, which contains the limits of
+    IP addresses.
     """
 
     def __init__(self, config: ProxyConfig, limits: AddressLimits | None = None) -> None:
@@ -284,9 +284,9 @@ class ConnectionQuotas:
             yield
 
     def new_rate(self) -> Rate:
-        """Return a new rate.
+        """Return a new rate of connections, without any records.
 
-        The number and length of the windows over which it is measured are those of Kafka's settings.
+        The number and length of the windows over which the rate is measured are those of Kafka's settings.
         """
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
