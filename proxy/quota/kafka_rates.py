@@ -16,8 +16,8 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 class KafkaRates:
     """The rates of one kind of quota as Kafka would measure them.
 
-    Kafka may record the usage of several of the proxy's buckets under the same tags (user and client-id). For each tags
-    there is one rate, which exists only while a bucket refers to it.
+    Kafka may record the usage of several of the proxy's buckets under the same user and client-id (tags). There is one
+    rate for each such pair, which exists only while a bucket refers to the rate.
     """
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
@@ -64,9 +64,9 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Prepare a bucket that moves to this object's manager from another manager for the same broker.
+        """Prepare a bucket of another manager for the same broker, which moves to the manager that owns these rates.
 
-        If this object already has a rate for the user and client-id of the bucket, the rate of the bucket is merged
+        If these rates already contain one for the user and client-id of the bucket, the rate of the bucket is merged
         into it.
         """
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None

@@ -1,7 +1,8 @@
-"""Makes requests wait in a line while their bucket is over its limit. Forwards them in the order of arrival.
+"""Makes requests wait in a line while their bucket is over its limit, and forwards them in the order of arrival.
 
-If each connection waited only for its own requests, thirty connections would send thirty times the limit. So a request
-takes a place in the line if its bucket is over the limit, and one request is forwarded at a time.
+A bucket measures and limits the usage of a user, a client-id, or both. If each connection waited only for its own
+requests, thirty connections would send thirty times the limit. So a request takes a place in the line if its bucket is
+over the limit, and one request is forwarded at a time.
 
 A connection keeps its place while it is away, which means that it has no request in the line. For example, a fetch that
 has waited for ``max_wait_ms`` is answered without records and with a throttle time. The client should fetch again when
@@ -23,7 +24,7 @@ class Waiter(Protocol):
     """A connection whose request waits in line until its bucket is within the limit."""
 
     def take_turn(self) -> None:
-        """Check again whether the request may be forwarded.
+        """Check again whether the connection's request, which waits in line, may be forwarded.
 
         Must not be called while another method of this connection runs.
         """

@@ -76,12 +76,15 @@ class OpenConnections:
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:
-        """Return the limit for one more connection of ``identity``, and how many connections count towards it now."""
+        """Return the limit for a new connection of this client, and how many open connections count towards it."""
         found = self._found[identity] if identity in self._found else self._find(identity)
         return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
     def enter(self, identity: Identity, check: ConnectionCheck) -> None:
-        """Count a new connection as open, until ``leave``. ``check`` must be the result of ``self.check(identity)``."""
+        """Count a new connection as open, until ``leave`` is called for it.
+
+        ``check`` must be the result of ``self.check(identity)``.
+        """
         self._found[identity] = check.found
         self._add(identity, 1)
 

@@ -200,10 +200,7 @@ class ReplicationQuota:
         self._at_ms = now_ms
 
     def _add(self, tokens: float) -> None:
-        """Add tokens to the token bucket that spreads fetches over time.
-
-        Its size bounds how many tokens it can hold.
-        """
+        """Add tokens to the token bucket that spreads fetches over time. Tokens beyond its size are dropped."""
         self._tokens += tokens
         if self.limit is not None:
             self._tokens = min(self._tokens, self.limit * _SAVED_S)

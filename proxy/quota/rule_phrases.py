@@ -9,7 +9,7 @@ from kafka_quota_proxy.config.term_values import written_instant
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
-    """Return in words why a rule does not apply now, and when it will apply again.
+    """Return in words why a rule does not apply now, and when it will apply again, if ever.
 
     The rule must be one that does not apply now, because it has expired or is outside its schedule.
     """

@@ -29,7 +29,7 @@ _LOOK_S: Final = 0.01
 
 
 class UsageLogger:
-    """Writes the usage log of a proxy, from a call of ``start`` and ``run`` until ``stop``.
+    """Writes the usage log of a proxy. Call ``start`` first, then ``run``, and ``stop`` at the end.
 
     Args:
         settings: The section ``usage_log`` of the configuration.
