@@ -72,8 +72,5 @@ def parse_port_range(value: str) -> tuple[int, int]:
 
 
 def default_broker_ports(bind: Address) -> tuple[int, int]:
-    """Return the first and the last port that the proxy uses for the brokers of a cluster, if no range is configured.
-
-    Each broker gets a port of its own in this range, which begins after the port of ``bind``, the listener's address.
-    """
+    """Return the first and the last port that brokers get by default. The range begins after the port of ``bind``."""
     return bind.port + 1, bind.port + BROKER_PORTS

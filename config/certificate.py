@@ -78,10 +78,7 @@ def certificates_of(pem: bytes) -> list[bytes]:
 
 
 def children(parent: Element) -> list[Element]:
-    """Return the DER elements that the content of ``parent`` consists of.
-
-    Raises CertificateError if the content ends in the middle of an element.
-    """
+    """Return the elements in the content of an element. Raises CertificateError if the content ends within one."""
     found: list[Element] = []
     at = parent.content_start
     while at < parent.end:
@@ -91,11 +88,7 @@ def children(parent: Element) -> list[Element]:
 
 
 def _fields(der: bytes) -> tuple[list[Element], int]:
-    """Return the elements of a certificate's ``tbsCertificate``, and the index of its serial number among them.
-
-    The serial number is at index 0 or 1, depending on whether the certificate gives its version. The index of every
-    other field can be counted from there.
-    """
+    """Return the elements of ``tbsCertificate``, and the index of the serial number, which comes before the others."""
     fields = children(_only(children(_element(der, 0, len(der))), 0, _SEQUENCE))
     first = 1 if fields and fields[0].tag == _VERSION else 0
     _only(fields, first, _INTEGER)

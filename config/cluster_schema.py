@@ -67,11 +67,7 @@ def _replication(
 
 
 def _around_client(build: Callable[..., Any], own: str) -> Callable[..., Any]:
-    """Return a function that builds the settings of a section that also contains the settings of a Kafka client.
-
-    The function passes the value of the key ``own`` to ``build`` as it is. It passes all other values to ``build`` as
-    one ``AdminClient``.
-    """
+    """Return a function that calls ``build`` with the key ``own`` itself, and all other keys as an ``AdminClient``."""
 
     def make(**given: Any) -> Any:  # noqa: ANN401
         outer = {own: given.pop(own)} if own in given else {}

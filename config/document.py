@@ -59,25 +59,16 @@ class Document:
     root: yaml.Node | None  # None if the file is empty
 
     def line(self, location: Location) -> int:
-        """Return the line of the key or list element at a location, or else the line of the nearest parent in the file.
-
-        A location is a path of keys and list indexes, such as ``("quotas", 2, "user")``.
-        """
+        """Return the line of a key or element, or of its nearest parent in the file."""
         return self._find(location)[0]
 
     def text(self, location: Location) -> str:
-        """Return the scalar at a location as the file spells it, or "" if there is no scalar.
-
-        A location is a path of keys and list indexes, such as ``("quotas", 2, "user")``.
-        """
+        """Return the scalar at a location as the file spells it, or "" if there is no scalar."""
         node = self._find(location)[1]
         return node.value if isinstance(node, yaml.ScalarNode) else ""
 
     def kind(self, location: Location) -> str:
-        """Return the YAML type of a value in words, such as "a number".
-
-        The location of the value is a path of keys and list indexes, such as ``("quotas", 2, "user")``.
-        """
+        """Return the YAML type of the value at a location in words, such as "a number"."""
         node = self._find(location)[1]
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}int" and not _DECIMAL.fullmatch(node.value):
             return "a number in octal, hexadecimal or base 60"
@@ -145,10 +136,7 @@ def key_path(location: Location) -> str:
 
 
 class _Walk:
-    """Turns the nodes of a YAML tree into Python values.
-
-    ``faults`` collects what is wrong with the text, such as duplicate keys.
-    """
+    """Turns the nodes of a YAML tree into Python values, and collects ``faults``."""
 
     def __init__(self, file: str) -> None:
         self.faults: list[Fault] = []

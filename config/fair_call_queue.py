@@ -1,7 +1,6 @@
-"""Holds the settings of a fair call queue, in which requests wait to be forwarded to a broker by priority.
+"""Holds the settings of a fair call queue, which decides the order in which requests are forwarded to a broker.
 
-The queue works like the fair call queue of Hadoop's RPC servers, and has the same settings. Some more options say where
-this program differs from Hadoop.
+They are Hadoop's settings, and options by which this program can differ from Hadoop.
 """
 
 from __future__ import annotations
@@ -13,10 +12,7 @@ from kafka_quota_proxy.config.principals import Fold
 
 
 class CallQueueImpl(Enum):
-    """Whether requests wait in one queue for each priority level or in a single queue.
-
-    This is Hadoop's setting ``callqueue.impl``.
-    """
+    """The kind of queue that requests wait in (Hadoop's ``callqueue.impl``)."""
 
     FAIR = "fair"  # one queue for each level of priority
     FIFO = "fifo"  # one queue for all requests
@@ -30,10 +26,7 @@ class SchedulerImpl(Enum):
 
 
 class IdentityProvider(Enum):
-    """To whom the cost of a request is charged: to the user, or to the user with the client-id.
-
-    This is Hadoop's setting ``identity-provider.impl``.
-    """
+    """What determines the identity to which a request's cost is charged (Hadoop's ``identity-provider.impl``)."""
 
     USER = "user"  # the principal, or client-id and address if the client did not log in
     USER_CLIENT_ID = "user-client-id"
@@ -73,10 +66,9 @@ class ResponseTimeAverage(Enum):
 
 
 class DecayPause(Enum):
-    """How many missed decay periods are made up for after the process was suspended.
+    """How many decay periods are made up for after the process was suspended.
 
-    After each period, the recorded costs of all identities (users, by default) are multiplied by the decay factor, so
-    that old costs count less.
+    In each period, the past costs of all identities are multiplied by the decay factor.
     """
 
     EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
@@ -84,11 +76,7 @@ class DecayPause(Enum):
 
 
 class CapacityRemainder(Enum):
-    """Which priority levels of the queue may hold more requests than their weight alone gives them.
-
-    The capacity of the queue is divided among the levels by weight, and the results are rounded down. This setting says
-    who gets the remainder.
-    """
+    """Which levels get the places in the queue that remain after each level's share of the capacity is rounded down."""
 
     FIRST = "first"  # level 0 gets all of them, as in Hadoop
     LARGEST_FRACTION = "largest-fraction"  # one each for the levels that lost most by rounding down
@@ -103,10 +91,7 @@ class WithinLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWeights:
-    """What one microsecond in each phase of a request costs, if the cost of a request is its weighted time.
-
-    The phases and weights are those of Hadoop's ``WeightedTimeCostProvider``.
-    """
+    """The cost of one microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``)."""
 
     lockshared: int = 10
     lockexclusive: int = 100

@@ -61,10 +61,7 @@ def _sections(file: UncheckedFile) -> Iterator[tuple[Location, Mapping[str, obje
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners in front of the same broker whose sections ``fair_call_queue`` differ.
-
-    Such listeners share one queue, so their settings must be the same.
-    """
+    """Report listeners that share the queue of one broker but have different settings for the queue."""
     first: dict[frozenset[Address], tuple[object, int]] = {}
     for at, listener in file.elements("listeners"):
         upstream, section = upstreams_of(listener), listener.get(_KEY, file.top.get(_KEY))
@@ -76,10 +73,7 @@ def _check_shared_upstreams(file: UncheckedFile) -> None:
 
 
 class _Section:
-    """Checks one section ``fair_call_queue``, before the types of its values have been validated.
-
-    A value of the wrong type counts as missing.
-    """
+    """Checks one section ``fair_call_queue`` before validation. A value of the wrong type counts as missing."""
 
     def __init__(self, file: UncheckedFile, at: Location, section: Mapping[str, object]) -> None:
         self._file = file
@@ -107,10 +101,7 @@ class _Section:
         self._warn_of_what_has_no_effect()
 
     def _warn_of_deprecated(self) -> None:
-        """Warn of deprecated key names, which Hadoop still accepts.
-
-        If a section has both names of a key, the deprecated one takes precedence.
-        """
+        """Warn of Hadoop's deprecated keys, which take precedence over their new names."""
         for old, new in options.DEPRECATED.items():
             if self._section.get(old):
                 instead = f" and overrides {new}" if new in self._section else ""
@@ -123,10 +114,7 @@ class _Section:
         return levels if levels is not None and levels <= options.MAX_LEVELS else None
 
     def _check_lists(self, levels: int) -> None:
-        """Check that each list in the section has an element for each priority level.
-
-        As in Hadoop, lists for a kind of queue or scheduler that is not in use are ignored.
-        """
+        """Check the lengths of lists. Like Hadoop, ignore lists for a queue or a scheduler that is not in use."""
         each = f"{levels}, one for each level"
         self._check_length(options.CAPACITY_WEIGHTS, options.parse_whole_numbers, levels, "weight", each)
         if self._is_fair:

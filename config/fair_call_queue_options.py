@@ -1,8 +1,7 @@
 """Converts the values of the section ``fair_call_queue`` to settings, and adds the defaults of missing keys.
 
-The section has the keys of Hadoop's fair call queue, so an operator can copy a Hadoop configuration. Hadoop writes a
-list as text, such as ``8,4,2,1``, and a class by its full name. This module also accepts a YAML list, and a short word
-in place of the class.
+Hadoop writes a list as text, such as ``8,4,2,1``, and a class by its full name. This module also accepts a YAML list,
+and a short word in place of the class.
 
 Source: Hadoop's ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcScheduler`` and ``WeightedTimeCostProvider``.
 """
@@ -81,10 +80,7 @@ def parse_implementation(value: object, choices: type[_E]) -> _E:
 
 
 def parse_identity_provider(value: object) -> queue.IdentityProvider | queue.OwnIdentityProvider:
-    """Read the value of ``identity-provider.impl``, which says to whom the cost of a request is charged.
-
-    The value names a built-in provider or, as ``MODULE:FUNCTION``, a Python function of the operator.
-    """
+    """Return the built-in identity provider with this name, or the operator's function for ``MODULE:FUNCTION``."""
     own = _OWN_FUNCTION.fullmatch(value) if isinstance(value, str) else None
     if own is not None:
         return queue.OwnIdentityProvider(own["module"], own["function"])
@@ -154,12 +150,10 @@ def parse_max_in_flight(value: object) -> int | None:
 
 
 def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
-    """Create the settings of a fair call queue from the values in the configuration file.
+    """Create the settings of a fair call queue from the values of a section, with defaults for missing keys.
 
-    Missing keys have their defaults.
-
-    A key of ``given`` is a field of ``FairCallQueue``, ``weight_`` and a field of ``CostWeights``, or ``deprecated_``
-    and a field whose deprecated name is used.
+    The keys of ``given`` are the fields of ``FairCallQueue``, ``deprecated_…`` for Hadoop's deprecated keys, and
+    ``weight_…`` for the fields of ``CostWeights``.
     """
     # An empty list means that the key is not set.
     own = {
@@ -195,10 +189,7 @@ def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def levels_without_places(capacity: int, weights: Sequence[int], remainder: queue.CapacityRemainder) -> int:
-    """Return how many priority levels could hold no request at all if ``capacity`` is divided by these weights.
-
-    ``remainder`` says which levels get what is left after rounding down.
-    """
+    """Return how many levels have no place for any request if the capacity is divided by these weights."""
     total = sum(weights)
     if remainder is queue.CapacityRemainder.FIRST:
         return sum(capacity // total == 0 for _ in weights[1:])

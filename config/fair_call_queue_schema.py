@@ -21,10 +21,7 @@ _weight: Final = read.whole_number(options.INT32_MIN, INT32_MAX, ", the weight o
 
 
 def none_for_false(value: object) -> object:
-    """Return None for ``false``, which turns a listener's fair call queue off, and a mapping as it is.
-
-    Raises ValueError for any other value.
-    """
+    """Return a section as it is, or None for ``false``, by which a listener has no fair call queue."""
     if value is not False and not isinstance(value, dict):
         raise ValueError("must be a mapping of its settings, {} where all is left to the defaults, or false for none")
     return None if value is False else value

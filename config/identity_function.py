@@ -1,7 +1,4 @@
-"""Imports a Python function, written by the operator, that says to whom the fair call queue charges a request.
-
-The fair call queue is where requests wait to be forwarded to a broker by priority.
-"""
+"""Imports the operator's Python function that returns the identity to which the fair call queue charges a request."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -14,10 +11,7 @@ IdentityFunction = Callable[[str, str, str], str | None]
 
 
 def load_identity_function(provider: OwnIdentityProvider) -> IdentityFunction:
-    """Import the operator's Python function that says to whom the fair call queue charges a request.
-
-    Raises ValueError if there is no such module or function.
-    """
+    """Import the operator's function. Raises ValueError if there is no such module or function."""
     try:
         module = import_module(provider.module)
     except Exception as error:  # the operator's code may raise anything

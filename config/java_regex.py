@@ -59,10 +59,9 @@ class _Atom:
 
 
 def compile_java(pattern: str) -> Pattern:
-    """Return a compiled pattern that matches as ``pattern`` does in Java. Groups keep their numbers and names.
+    """Return a compiled pattern that matches as ``pattern`` does in Java, except for ``$`` (see above).
 
-    There is one difference: Java's ``$`` also matches before a line terminator at the end of the text. Raises
-    JavaRegexError if the pattern is not valid or RE2 cannot express it.
+    Groups keep their numbers and names. Raises JavaRegexError if the pattern is not valid or RE2 cannot express it.
     """
     translated = _Translator(pattern).translate()
     try:
@@ -72,11 +71,7 @@ def compile_java(pattern: str) -> Pattern:
 
 
 class _Translator:
-    """Translates a Java regular expression to RE2's syntax in a single pass.
-
-    Each method reads a piece of the pattern from the index ``_at`` on, and then sets ``_at`` to the index after the
-    piece.
-    """
+    """Translates a pattern in a single pass. Each method reads from ``_at`` on, and moves ``_at`` past what it read."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -232,10 +227,7 @@ class _Translator:
         return _character_range(start, end[-1], flags)
 
     def _class_character(self) -> str:
-        r"""Read one item within brackets, such as ``a``, an escaped character, or a set such as ``\d``.
-
-        Return the letter of a set, or a backslash and the character.
-        """
+        r"""Read an item within brackets. Return the letter of a set such as ``\d``, or a backslash and a character."""
         character = self._next(r"a [ is not closed; write \[ for the character")
         if character == "[":
             _refuse(r"classes within classes have no counterpart here; write \[ for the character")
@@ -284,10 +276,7 @@ def _cased(character: str, flags: _Flags) -> str:
 
 
 def _character_range(first: str, last: str, flags: _Flags) -> str:
-    """Return a range such as ``a-f``, for use within brackets.
-
-    Under ``(?i)``, it contains ASCII letters in both cases.
-    """
+    """Return a range of characters for use within brackets. Under ``(?i)``, it contains ASCII letters in both cases."""
     members = _literal(first) if first == last else f"{_literal(first)}-{_literal(last)}"
     for letters in ("az", "AZ") if "i" in flags else ():
         low, high = max(first, letters[0]), min(last, letters[1])

@@ -40,11 +40,7 @@ def compile_linear(pattern: str) -> Pattern:
 
 
 def match_whole(pattern: Pattern, name: str) -> Match | None:
-    """Match a pattern against a whole name, and return the match.
-
-    Return None if the pattern does not match the whole name, or if the name is too long or contains an unpaired
-    surrogate.
-    """
+    """Match a whole name. Return None if it does not match, is too long, or contains an unpaired surrogate."""
     if len(name) > MAX_NAME_LENGTH:
         return None
     try:
@@ -72,11 +68,7 @@ def read_replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def replaced(found: Match, replacement: tuple[str | int, ...]) -> str:
-    """Return the text by which a rule replaces a matched name.
-
-    The parts of ``replacement``, as ``read_replacement`` returns them, are joined. A number stands for what the group
-    with this number matched, or for nothing if the group did not match.
-    """
+    """Return the text of a replacement in which each group is what it matched. A group that did not match is empty."""
     return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
 
 

@@ -120,10 +120,7 @@ def _check_broker_ports(file: UncheckedFile) -> None:
 
 
 def _port_range(listener: dict[str, object], bind: Address | None) -> tuple[int, int] | None:
-    """Return the first and the last of the ports that a listener gives to the brokers of its cluster, one to each.
-
-    Return None if the listener has no valid range, or needs none.
-    """
+    """Return the first and the last port that a listener has for brokers, or None if it has no valid ports."""
     given = listener.get("broker_ports")
     if given is None:
         return default_broker_ports(bind) if bind and bind.port and "bootstrap_servers" in listener else None
@@ -156,10 +153,7 @@ def _check_client_auth(file: UncheckedFile, at: tuple[str | int, ...], client_tl
 
 
 def _check_shared_upstreams(file: UncheckedFile) -> None:
-    """Report listeners in front of the same broker that have different values of ``shaping`` or ``upstream_tls``.
-
-    Such listeners share the broker's buckets, so both must be the same.
-    """
+    """Report listeners in front of the same broker that have different shaping or ``upstream_tls``."""
     file_wide = file.top.get("shaping", Shaping.SAMPLED.value)
     first: dict[frozenset[Address], tuple[object, object, int]] = {}
     for at, listener in file.elements("listeners"):

@@ -56,20 +56,15 @@ def read(path: str | Path) -> bytes:
 
 
 def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
-    """Check the bytes of a configuration file, and return the configuration. Raises ConfigError with all faults.
-
-    Relative paths in the file start from the directory of ``file``. If ``reads_files``, the certificates, keys, token
-    and Python functions that the file names are checked as well.
-    """
+    """Check the bytes of a configuration file as ``load`` does. Relative paths start from the directory of ``file``."""
     with _without_cyclic_gc():
         return _load(data, file=file, reads_files=reads_files, now=datetime.now(UTC))
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
-    """Check the bytes of a configuration file, and return the configuration, without any I/O.
+    """Check the bytes of a configuration file as ``load`` does, but without any I/O.
 
-    Expired rules are not reported, and the files that the configuration names are not checked. Relative paths in the
-    file start from the directory of ``file``. Raises ConfigError with all faults.
+    Rules that have expired are not reported, and the files that the configuration names are not checked.
     """
     return _load(data, file=file, reads_files=False, now=None)
 
@@ -102,10 +97,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
 
 @contextmanager
 def _without_cyclic_gc() -> Iterator[None]:
-    """Pause the cyclic garbage collector for the block, which creates many objects but no reference cycles.
-
-    The collector would take 0.25 s of the 0.65 s in which a file with 10,000 rules is loaded.
-    """
+    """Pause the cyclic garbage collector, which takes 0.25 s of 0.65 s for 10,000 rules and finds no cycles."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -241,10 +241,9 @@ class AdminClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicationPath:
-    """A limit on the replication traffic from some leaders to some followers.
+    """A limit on the replication traffic that all matching pairs of leader and follower share.
 
-    All traffic from a broker that matches the leader's fields to a broker that matches the follower's fields counts
-    together. A field that is None matches any broker, but at least one of the four fields is set.
+    At least one of the four fields for node ids and racks is set. A field that is None matches any broker.
     """
 
     leader: int | None = None  # node ids
@@ -338,11 +337,7 @@ class Store:
 
     @property
     def path(self) -> str | None:
-        """The directory of the store's files, or None if the store has no directory.
-
-        If the store also has a topic, the files are a copy of the topic, and are in a subdirectory with the topic's
-        name.
-        """
+        """The directory of the store's files, or None if it has none. The copy of a topic is in a subdirectory."""
         if self.directory is None or self.topic is None:
             return self.directory
         return f"{self.directory}/{self.topic.topic}"

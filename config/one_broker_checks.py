@@ -62,12 +62,7 @@ def _upstreams(file: UncheckedFile) -> list[_Upstream]:
 def _shared(
     one: _Upstream, other: _Upstream, hosts: Mapping[str, Collection[str]] | None
 ) -> tuple[Address, Address] | None:
-    """Return a server of ``one`` and a server of ``other`` that may be the same broker, or None if there are none.
-
-    ``hosts`` maps host names to IP addresses. If it is None, host names are compared as texts. Otherwise, only servers
-    are found that have different host names and a common IP address. Return None as well if both listeners have the
-    same servers under the same key, which is no mistake.
-    """
+    """Return two servers, one of each upstream, that may be the same broker, or None if there are none."""
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
     pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
@@ -89,9 +84,6 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 
 def _spellings(host: str) -> set[str]:
-    """Return names under which a host is compared with others. Two hosts are the same if they have a name in common.
-
-    All names of this machine, such as ``localhost`` and ``127.0.0.1``, have a name in common.
-    """
+    """Return the names of a host for comparisons. Names such as ``localhost`` and ``127.0.0.1`` have a common one."""
     name = host.lower().rstrip(".")
     return {name, _LOOPBACK} if name in _OWN else {name}

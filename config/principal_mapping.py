@@ -44,10 +44,7 @@ class LetterCase(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappingRule:
-    """A rule that maps the distinguished name of a client's certificate to a user.
-
-    If ``pattern`` is None, the rule is Kafka's ``DEFAULT``: the user is the whole distinguished name.
-    """
+    """A mapping rule. If ``pattern`` is None, the rule is ``DEFAULT``: the user is the whole distinguished name."""
 
     source: str  # as written
     pattern: Pattern | None = None  # the Java pattern, translated to RE2
@@ -59,17 +56,11 @@ DEFAULT_RULES: Final = (MappingRule(source="DEFAULT"),)
 
 
 class MappingRuleError(ValueError):
-    """Rules in ``ssl.principal.mapping.rules`` are not valid.
-
-    Kafka would refuse the rules or fail with them, or this proxy cannot apply them as Kafka does.
-    """
+    """Kafka would refuse the mapping rules or fail with them, or this proxy cannot apply them as Kafka does."""
 
 
 def parse_rules(text: str) -> tuple[MappingRule, ...]:
-    """Return the rules in a value of ``ssl.principal.mapping.rules``.
-
-    Raises MappingRuleError if a rule is not valid.
-    """
+    """Return the rules in a value of ``ssl.principal.mapping.rules``. Raises MappingRuleError if one is not valid."""
     return tuple(_rule(source) for source in _split(text) if source)
 
 
@@ -108,10 +99,7 @@ def _rule(source: str) -> MappingRule:
 
 
 def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
-    """Split the replacement of a mapping rule into literal texts and numbers of groups, in the syntax of Java.
-
-    The method ``appendReplacement`` of Java's ``Matcher`` defines this syntax.
-    """
+    """Split a replacement into literal texts and numbers of groups, as ``Matcher.appendReplacement`` of Java does."""
     text = _with_literal_back_references(text, pattern.groups)
     parts: list[str | int] = []
     literal = ""
@@ -134,10 +122,7 @@ def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 
 def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
-    """Read the name or number of the group that follows a ``$`` in a replacement.
-
-    Return the number of the group, and the index after the group in ``text``.
-    """
+    """Read the group that follows a ``$``. Return the number of the group, and the position after it."""
     named = _NAMED_GROUP.match(text, at)
     if named:
         if named[1] not in pattern.groupindex:

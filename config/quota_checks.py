@@ -1,8 +1,7 @@
 """Checks ``quotas`` for faults that concern more than one key.
 
-A rule limits either an IP address or clients, so a rule with keys of both kinds is a fault. So is a second rule for the
-same address, or for the same user and client-id. The module also warns of expired rules and of byte rates that seem to
-lack a unit.
+Such faults are keys that do not fit together, as a rule limits either an IP address or clients, and entities with two
+rules. The module also warns of expired rules and of byte rates that seem to lack a unit.
 """
 
 from collections.abc import Mapping
@@ -65,11 +64,9 @@ def _check_entities(file: UncheckedFile) -> None:
 
 
 def _client(rule: Mapping[str, object]) -> dict[str, object] | None:
-    """Return the names that a rule has under the keys ``user`` and ``client-id``.
+    """Return the ``user`` and the ``client-id`` of a rule, without the one that it lacks.
 
-    A key that is not in the rule is left out.
-
-    Return None if the rule has neither key, or if a name is not a text.
+    Return None if it has neither, or if one of them is not valid.
     """
     names = {key: rule[key] for key in ("user", "client-id") if rule.get(key) is not None}
     return names if names and all(isinstance(name, str) for name in names.values()) else None

@@ -73,11 +73,9 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class KafkaMetrics:
-    """The names of the metrics in ``/metrics`` that show a client's rate and limit for a kind of quota.
+    """The names under which ``/metrics`` shows a quota's rate and limit, as exporters name Kafka's JMX attributes.
 
-    They are the names under which exporters show Kafka's own JMX attributes. The metric of the rate is
-    ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``. The attributes ``group``,
-    ``rate`` and ``value`` are what stands for the words in capitals.
+    The metric of the rate is ``kafka_server_GROUP_RATE``, and the metric of the limit is ``kafka_server_GROUP_VALUE``.
     """
 
     group: str
@@ -224,10 +222,7 @@ class QuotaKind(Enum):
         self.per_unit = spec.recorded_per_unit
 
     def limit_of(self, rule: HasLimits) -> float | None:
-        """Return the limit that a rule sets for this kind of quota, or None if the rule sets none.
-
-        The limit is in the unit of the quota key, such as bytes per second.
-        """
+        """Return the limit of this kind that a rule sets, in the unit of the key, or None if it sets none."""
         return rule.limits.get(self.key)
 
 
@@ -246,10 +241,7 @@ STATIC_DEFAULTS: Final[Mapping[str, str]] = {
 
 
 def parse_limit(key: str, value: object) -> float:
-    """Read a limit for the quota key ``key`` from a number or text, such as 10MB.
-
-    Raises UnitError if it is not valid.
-    """
+    """Read a limit from a number or text, in the unit of its key. Raises UnitError if it is not valid."""
     unit = KIND_OF_KEY[key].spec.unit
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         suffix = "" if value is None else f", not {shown(value)}"

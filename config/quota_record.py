@@ -71,10 +71,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One limit of a rule, or the terms of a rule (expiry, schedule, ramp and others), as a client has set it.
-
-    The rule is that of a user, a client-id, both, or an IP address. It applies at all proxies.
-    """
+    """One limit of an entity's rule, or the rule's terms, set by a client. It applies at all proxies."""
 
     user: EntityName = None
     client_id: EntityName = None
@@ -85,10 +82,9 @@ class Setting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The part of the limits of a user, a client-id or both that one proxy may use.
+    """The limits that an entity has at one proxy.
 
-    It replaces the limits of the rule at this proxy as long as its lease lasts. Each ``News`` record extends the lease.
-    Rules for IP addresses have no shares.
+    They replace the limits of the rule for as long as ``News`` keep them valid. Rules for IP addresses have no shares.
     """
 
     proxy: str
@@ -241,11 +237,7 @@ def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
 
 
 def _setting(key: str, given: Mapping[str, object]) -> float | Mapping[str, object]:
-    """Return the value in a record that sets one limit or the terms (expiry, schedule and others) of a rule.
-
-    ``key`` is the quota key of the limit, or ``terms``. A limit may be any number that Kafka's API accepts. Raises
-    ValueError if the value is not valid.
-    """
+    """Return the value of a setting: terms, or any limit that Kafka's API accepts."""
     value = given.get("value")
     if given.keys() != {"value"}:
         raise ValueError("a setting has the key value only")
@@ -302,10 +294,7 @@ def _object(data: bytes) -> dict[str, object]:
 
 
 def _is_deep(found: object) -> bool:
-    """Whether decoded JSON is nested more than ``_MOST_LEVELS`` deep.
-
-    Code that walks such a value recursively could overflow the stack.
-    """
+    """Whether JSON is nested more than ``_MOST_LEVELS`` deep, so that code that walks it could overflow the stack."""
     level = [found]
     for _ in range(_MOST_LEVELS):
         inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))

@@ -61,11 +61,7 @@ def _fold(*, match: str, to: str) -> Fold:
 
 
 def _as_written(parse: Callable[[object], Any]) -> Callable[[object], Any]:
-    """Return a function that calls ``parse`` with a value of the YAML file.
-
-    In this value, dates and hours are texts, exactly as the file spells them, because YAML itself would read ``18:30``
-    as a number.
-    """
+    """Return a reader that passes dates and hours to ``parse`` as text, exactly as the file spells them."""
 
     def written(value: object) -> object:
         if isinstance(value, dict):

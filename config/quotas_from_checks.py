@@ -14,10 +14,7 @@ _AT: Final = (_KEY,)
 
 
 def check_quotas_from(file: UncheckedFile) -> None:
-    """Report faults in the sections ``quotas_from`` and ``store`` that no single key has by itself.
-
-    Either the keys do not fit together, or they do not fit the file's listeners.
-    """
+    """Report faults of ``quotas_from`` and ``store`` that concern more than one key, or listeners as well."""
     _warn_of_own_address(file)
     _warn_of_plaintext(file)
     section = file.mapping_at(_KEY)
@@ -39,10 +36,7 @@ def asks_broker(file: UncheckedFile) -> bool:
 
 
 def _warn_of_own_address(file: UncheckedFile) -> None:
-    """Warn if the proxy would read its quotas through one of its own listeners.
-
-    This fails, since the proxy reads the quotas before it serves clients.
-    """
+    """Warn if the proxy would read quotas through itself, which fails, as it reads them before it serves clients."""
     for location, server, what in _servers(file):
         for at, listener in file.elements("listeners"):
             bind = address_of(listener.get("bind"))

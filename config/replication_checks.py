@@ -40,10 +40,7 @@ def check_replication(file: UncheckedFile) -> None:
 
 
 def _check_node_ids(file: UncheckedFile) -> None:
-    """Report a broker address to which listeners give two node ids. Warn of a node id that is given to two addresses.
-
-    Two addresses with one node id share their quotas, which is wrong if they are in different clusters.
-    """
+    """Report an upstream with two node ids, and warn of a node id with two upstreams."""
     upstream_of: dict[int, tuple[frozenset[Address], int]] = {}
     node_id_of: dict[frozenset[Address], tuple[int, int]] = {}
     for at, listener in file.elements("listeners"):
@@ -69,11 +66,7 @@ def _check_node_ids(file: UncheckedFile) -> None:
 
 
 def _check_sources(file: UncheckedFile, replication: Mapping[str, object]) -> None:
-    """Report rates and lists of replicas that the file gives although the proxy takes them from the cluster.
-
-    Also report a list for both sides (leader and follower) next to a list for one side, and a ``lease`` that has no
-    effect, since it needs ``from_cluster: true``.
-    """
+    """Report rates and lists of replicas that are given in two ways, and a ``lease`` that has no effect."""
     is_from_cluster = replication.get("from_cluster") is True
     for key in (*_RATES, _BOTH_SIDES, *_LISTS):
         if key in replication and is_from_cluster:

@@ -44,10 +44,7 @@ _PARENTHESES: Final = re.compile(
 
 
 class _Rule(NamedTuple):
-    """A rule of the configuration file for users or client-ids.
-
-    ``user`` or ``client_id`` is None if the rule does not mention it.
-    """
+    """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not mention it."""
 
     at: tuple[str | int, ...]
     user: str | None
@@ -166,10 +163,7 @@ class _Fold(NamedTuple):
         return None if found is None else replaced(found, self.to)
 
     def may_make(self, name: str) -> bool:
-        """Whether this rule, which charges users under another name, may charge some user under ``name``.
-
-        True if this cannot be determined.
-        """
+        """Whether this rule may charge some user under the name ``name``. True if this cannot be determined."""
         groups = {0: self.source, **dict(_groups(self.source))}
         # In the replacement, a group that did not match is empty.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)

@@ -64,10 +64,7 @@ def is_open(schedule: Schedule, *, now_ms: int) -> bool:
 
 
 def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
-    """Return the Unix time after ``now_ms`` at which the schedule's hours next begin or end.
-
-    Return None if they never do.
-    """
+    """Return the Unix time at which the schedule opens or closes next, or None if it never does."""
     where = zone(schedule.time_zone)
     offset_ms = _offset_ms(where, now_ms)
     was_open = _shows(schedule, now_ms + offset_ms)
@@ -84,10 +81,7 @@ def next_change_ms(schedule: Schedule, *, now_ms: int) -> int | None:
 
 
 def _shows(schedule: Schedule, wall_ms: int) -> bool:
-    """Return whether a local time is on one of the schedule's days and within its hours.
-
-    ``wall_ms`` is the local time in milliseconds since 1970-01-01 00:00 local time.
-    """
+    """Return whether the schedule is open at a local time, in milliseconds since 1970-01-01 00:00 local time."""
     day, of_day_ms = divmod(wall_ms, _DAY_MS)
     weekday = (day + _EPOCH_WEEKDAY) % 7
     begin_ms, end_ms = schedule.begin_minute * _MINUTE_MS, schedule.end_minute * _MINUTE_MS
@@ -114,10 +108,7 @@ def _offset_ms(where: ZoneInfo, at_ms: int) -> int:
 
 
 def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
-    """Return the Unix time, in ms, at which the UTC offset of a time zone changes.
-
-    The offsets at the Unix times ``before_ms`` and ``after_ms`` must differ.
-    """
+    """Return the instant at which the UTC offset changes, between two instants with different offsets."""
     before, after = before_ms // 1_000, -(-after_ms // 1_000)
     offset_ms = _offset_ms(where, before_ms)
     while after - before > 1:
@@ -130,10 +121,7 @@ def _jump_ms(where: ZoneInfo, before_ms: int, after_ms: int) -> int:
 
 
 def days_of(text: str) -> frozenset[int]:
-    """Return the days of the week in a text such as ``mon``, ``mon-fri`` or ``sat-mon``, where 0 is Monday.
-
-    Raises ValueError for other texts.
-    """
+    """Return the days in ``mon``, ``mon-fri`` or ``sat-mon``, where 0 is Monday. Raises ValueError for other texts."""
     first, dash, last = text.strip().lower().partition("-")
     begin = DAYS.index(first.strip())
     end = DAYS.index(last.strip()) if dash else begin

@@ -1,8 +1,6 @@
 """Checks the section ``store``, and the settings that say who may change the quotas in the store.
 
-The store keeps the quotas that clients set through the proxy. The module also reports the names ``ANONYMOUS`` and
-``UNKNOWN`` in the list of administrators. They stand for clients without a login or with a login that the proxy cannot
-read, so any client could be an administrator.
+Also reports ``ANONYMOUS`` and ``UNKNOWN`` as names of administrators, because they stand for any client.
 """
 
 from typing import Final
@@ -17,11 +15,7 @@ _TOKEN: Final = ("admin", "quotas_token_file")
 
 
 def check_store(file: UncheckedFile) -> None:
-    """Report faults of the section ``store`` that concern several keys, and unsafe names of administrators.
-
-    The section configures where the proxy keeps the quotas that clients set through it. The names ``ANONYMOUS`` and
-    ``UNKNOWN`` are unsafe, because any client could have them.
-    """
+    """Report faults of ``store`` that concern several keys, and administrators whose name any client could have."""
     admins = file.list_at(*_ADMINS)
     has_topic = "quotas_from" in file.top
     _check_admins(file, admins)

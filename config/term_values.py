@@ -55,10 +55,7 @@ _E = TypeVar("_E", bound=Enum)
 
 
 def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str, object]:
-    """Return ``value`` if it is a mapping that has only keys in ``known``. Otherwise raise TermsError.
-
-    ``at`` is the path of keys from the quota rule to the mapping, such as ``("ramp",)``. It appears in the error.
-    """
+    """Return ``value`` if it is a mapping that has only keys in ``known``. Otherwise raise TermsError."""
     if not isinstance(value, dict):
         raise TermsError(at, f"must be a mapping of {', '.join(known)}, not {shown(value)}")
     unknown = next((key for key in value if key not in known), None)
@@ -68,10 +65,7 @@ def known_mapping(at: _At, value: object, known: Collection[str]) -> Mapping[str
 
 
 def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
-    """Return the member of the Enum ``choices`` whose value is ``value``. Raises TermsError if there is none.
-
-    ``at`` is the path of keys from the quota rule to the value, such as ``("shaping",)``. It appears in the error.
-    """
+    """Return the member of the Enum ``choices`` whose value is ``value``. Raises TermsError if there is none."""
     names = [str(choice.value) for choice in choices]
     if not isinstance(value, str) or value not in names:
         raise TermsError(at, f"must be {', '.join(names[:-1])} or {names[-1]}, not {shown(value)}")
@@ -81,11 +75,7 @@ def parse_member(at: _At, value: object, choices: type[_E]) -> _E:
 def parse_instant_ms(value: object, at: _At = ()) -> int:
     """Return the Unix time in ms of an instant such as ``2026-12-01T00:00:00Z``.
 
-    ``at`` is the path of keys from the quota rule to the value, such as ``("ramp", "begins")``. It appears in the
-    error.
-
-    Raises:
-        TermsError: If ``value`` is not an instant with a time zone, or is before the year 1971 or after 9998.
+    Raises TermsError if ``value`` is not an instant with a time zone.
     """
     text = _text(at, value, _INSTANT_HELP)
     match = _INSTANT.fullmatch(text)
@@ -103,10 +93,7 @@ def parse_instant_ms(value: object, at: _At = ()) -> int:
 
 
 def parse_schedule(value: object) -> Schedule:
-    """Read a schedule, which says at what times a quota rule applies, from the mapping that an operator wrote.
-
-    Raises TermsError if the mapping is not valid.
-    """
+    """Return the schedule that a mapping describes. Raises TermsError if the mapping is not valid."""
     at = ("schedule",)
     given = known_mapping(at, value, ("days", "hours", "time_zone", "otherwise"))
     if "time_zone" not in given:
@@ -124,10 +111,7 @@ def parse_schedule(value: object) -> Schedule:
 
 
 def parse_ramp(value: object) -> Ramp:
-    """Read a ramp, which changes the limits of a quota rule gradually, from the mapping that an operator wrote.
-
-    Raises TermsError if the mapping is not valid.
-    """
+    """Return the ramp that a mapping describes. Raises TermsError if the mapping is not valid."""
     at = ("ramp",)
     given = known_mapping(at, value, ("from", "begins", "over", "steps"))
     for key, example in _RAMP_HELP.items():
@@ -161,10 +145,7 @@ def written_duration(duration_ms: int) -> str:
 
 
 def written_schedule(schedule: Schedule) -> dict[str, object]:
-    """Convert a schedule to a mapping from which ``parse_schedule`` reads the same schedule.
-
-    A schedule says at what times a quota rule applies.
-    """
+    """Convert a schedule to a mapping from which ``parse_schedule`` reads the same schedule."""
     is_whole_day = (schedule.begin_minute, schedule.end_minute) == (0, DAY_MINUTES)
     written: dict[str, object] = {}
     if schedule.days != EVERY_DAY or is_whole_day:
@@ -178,10 +159,7 @@ def written_schedule(schedule: Schedule) -> dict[str, object]:
 
 
 def written_ramp(ramp: Ramp) -> dict[str, object]:
-    """Convert a ramp to a mapping from which ``parse_ramp`` reads the same ramp.
-
-    A ramp changes the limits of a quota rule gradually.
-    """
+    """Convert a ramp to a mapping from which ``parse_ramp`` reads the same ramp."""
     begins, over = written_instant(ramp.begins_ms), written_duration(ramp.over_ms)
     return {"from": dict(ramp.start), "begins": begins, "over": over, "steps": ramp.steps}
 
@@ -202,11 +180,7 @@ def _zone(at: _At, value: object) -> str:
 
 
 def _minutes(at: _At, value: object) -> tuple[int, int]:
-    """Read a range of hours such as ``08:00-18:00``. Return its start and its end, in minutes after midnight.
-
-    Raises TermsError if ``value`` is not such a range. The error names ``at``, the path of keys that leads to the
-    value.
-    """
+    """Read a range of hours such as ``08:00-18:00``. Return its start and its end, in minutes after midnight."""
     match = _HOURS.fullmatch(_text(at, value, _HOURS_HELP).strip())
     if match is None:
         raise TermsError(at, f"{shown(value)} is not a range of hours; write {_HOURS_HELP}")
@@ -232,11 +206,7 @@ def _days(at: _At, value: object) -> frozenset[int]:
 
 
 def _limits(at: _At, value: object) -> tuple[tuple[str, float], ...]:
-    """Read a mapping of quota keys to limits, such as ``{producer_byte_rate: 50MiB}``.
-
-    Return pairs of key and number, in the order of the members of ``QuotaKind``. Raises TermsError if the mapping is
-    not valid or empty. The error names ``at``, the path of keys that leads to the mapping.
-    """
+    """Return the limits in a mapping as pairs of key and value, in the order of ``QuotaKind``."""
     given = known_mapping(at, value, KIND_OF_KEY)
     if not given:
         raise TermsError(at, "limits nothing; give a limit such as producer_byte_rate, or remove this")

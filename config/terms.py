@@ -62,10 +62,7 @@ TERMS: Final = tuple(_TERMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of a quota rule: the settings that say when and how the limits of the rule apply.
-
-    The fields have the same names as in ``QuotaRule``. A field is None if the rule does not have this term.
-    """
+    """The terms of a rule. The fields have the same names as in ``QuotaRule``. A term that is None is not set."""
 
     enforcement: Enforcement | None = None
     shaping: Shaping | None = None
@@ -79,10 +76,9 @@ NO_TERMS: Final = Terms()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TermsChange:
-    """A requested change to the terms of a quota rule, such as its expiry, schedule or ramp.
+    """A requested change to the terms of a rule.
 
-    The terms in ``given`` are set, and those whose keys are in ``removed`` are removed. All other terms stay as they
-    are.
+    The terms in ``given`` are set, and those whose keys are in ``removed`` are removed.
     """
 
     given: Terms = NO_TERMS
@@ -114,20 +110,18 @@ def terms_of(rule: QuotaRule | IpRule) -> Terms:
 
 
 def read_terms(given: object) -> Terms:
-    """Read the terms of a quota rule (expiry, schedule, ramp, ...) from the mapping that an operator wrote.
+    """Return the terms that a mapping describes. Raises TermsError if the mapping is not valid.
 
-    Raises TermsError if the mapping is not valid. Whether the terms suit a particular rule must be checked with
-    ``check_terms``.
+    Whether the terms suit a particular rule must be checked with ``check_terms``.
     """
     values = known_mapping((), given, TERMS)
     return Terms(**{term.field: term.read(values[key]) for key, term in _TERMS.items() if key in values})
 
 
 def read_terms_change(given: object) -> TermsChange:
-    """Read a change to the terms of a quota rule (expiry, schedule, ramp, ...) from a mapping.
+    """Return the change of terms that a mapping describes. Raises TermsError if the mapping is not valid.
 
-    A key whose value is None removes the term with this key. If ``given`` itself is None, all terms are removed. Raises
-    TermsError if the mapping is not valid.
+    A key whose value is None removes that term. If ``given`` itself is None, all terms are removed.
     """
     if given is None:
         return replacement(NO_TERMS)
@@ -137,14 +131,10 @@ def read_terms_change(given: object) -> TermsChange:
 
 
 def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[str]) -> None:
-    """Raise TermsError if the terms (expiry, schedule, ramp, ...) do not suit a quota rule.
+    """Raise TermsError if terms do not suit a rule. For example, a ramp cannot change a limit that the rule lacks.
 
-    For example, a ramp cannot change a limit that the rule lacks.
-
-    Args:
-        terms: The terms to check.
-        limits: The keys of the rule's limits.
-        allowed: The keys of all limits that a rule for the same user, client-id or address could have.
+    ``limits`` contains the keys of the rule's limits. ``allowed`` contains the keys of all limits that a rule for the
+    same entity could have.
     """
     for key, _ in terms.ramp.start if terms.ramp else ():
         if key not in limits:
@@ -163,10 +153,9 @@ def check_terms(terms: Terms, *, limits: Collection[str], allowed: Collection[st
 
 
 def check_kept(terms: Terms) -> None:
-    """Raise TermsError if the terms of a quota rule would change when they are written and read again.
+    """Raise TermsError if these terms would be lost or changed by writing them and reading them again.
 
-    The terms are settings such as expiry, schedule and ramp. Those of a stored rule must pass this check, because the
-    proxy would not start with a stored rule that it cannot read.
+    Stored terms must pass this check, because the proxy would not start with a stored rule that it cannot read.
     """
     if terms == NO_TERMS:
         return
@@ -180,10 +169,7 @@ def check_kept(terms: Terms) -> None:
 
 
 def written_terms(terms: Terms) -> dict[str, object]:
-    """Convert the terms of a quota rule (expiry, schedule, ramp, ...) to a mapping that ``read_terms`` reads.
-
-    The mapping contains only text, numbers, lists and mappings.
-    """
+    """Convert terms to a mapping that ``read_terms`` reads. It contains only text, numbers, lists and mappings."""
     values = ((key, term, getattr(terms, term.field)) for key, term in _TERMS.items())
     return {key: term.write(value) for key, term, value in values if value is not None}
 

@@ -29,10 +29,7 @@ _HELP: Final = 'write "*" for all, or PARTITION:BROKER,PARTITION:BROKER, such as
 
 @dataclass(frozen=True, slots=True)
 class ThrottledReplicas:
-    """The replicas of one topic to which a replication throttle applies.
-
-    They are all replicas of the topic, or the replicas of some partitions on some brokers.
-    """
+    """The throttled replicas of one topic: all its replicas, or those of some partitions on some brokers."""
 
     is_all: bool
     partitions: Mapping[int, frozenset[int]]  # by node id of the broker; empty if ``is_all``
@@ -50,10 +47,7 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Return the replicas that the value of a topic config such as ``leader.replication.throttled.replicas`` lists.
-
-    Raises ThrottledReplicasError if Kafka would refuse the value.
-    """
+    """Read a value strictly, and return its replicas. Raises ThrottledReplicasError if Kafka would refuse the value."""
     replicas, unread = read(text)
     if unread:
         raise ThrottledReplicasError(f"{shown(unread[0])} is not a replica; {_HELP}")
@@ -63,11 +57,7 @@ def parse(text: str) -> ThrottledReplicas:
 
 
 def read(text: str) -> tuple[ThrottledReplicas, tuple[str, ...]]:
-    """Return the replicas that the value of a topic config such as ``leader.replication.throttled.replicas`` lists.
-
-    The value comes from a cluster's configs, so faults raise no error. The second element of the result contains the
-    items that cannot be parsed.
-    """
+    """Read a value from a cluster's configs. Return its replicas, and the items that cannot be parsed."""
     partitions: dict[int, set[int]] = {}
     unread: list[str] = []
     items = _items(text)

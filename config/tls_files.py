@@ -117,11 +117,7 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
 
 
 def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
-    """Report files that cannot be read, such as PEM and password files for the proxy's own connections to Kafka.
-
-    These are the connections of the Kafka clients that the proxy runs for itself. Relative paths start from
-    ``directory``.
-    """
+    """Report files that cannot be read, among those in the settings of the proxy's own Kafka clients."""
     for section in _ADMIN_CLIENTS:
         settings = file.mapping_at(*section) or {}
         for key in _ADMIN_CLIENT_FILE_KEYS:
@@ -135,10 +131,7 @@ def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
 
 
 def _certificates(key: str, path: str) -> list[bytes]:
-    """Return the certificates in the PEM file ``path``, each in DER. Raises TlsFileError if the file contains none.
-
-    ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error.
-    """
+    """Return the certificates in a PEM file, each in DER. Raises TlsFileError if the file contains none."""
     try:
         certificates = certificates_of(_read(key, path))
     except CertificateError as error:

@@ -68,14 +68,8 @@ def parse_rate(value: str | float) -> float:
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
     """Return a number without a unit, above 0 and at most the largest int32.
 
-    Args:
-        value: The number, or text that contains it.
-        kind: What error messages call the quantity, such as "a percentage".
-        example: A valid value for ``kind``, for error messages.
-        allows_0: Whether the number may also be 0.
-
-    Raises:
-        UnitError: If ``value`` is not such a number.
+    If ``allows_0``, the number may also be 0. ``kind`` names the quantity in error messages, such as "a percentage",
+    and ``example`` is a valid value for them. Raises UnitError if ``value`` is not such a number.
     """
     number = _amount(value, {"": 1}, kind=kind, help_text=f"write a number such as {example}")
     if number > INT32_MAX:
@@ -92,17 +86,7 @@ def parse_duration_ms(value: str | float) -> int:
 
 
 def _amount(value: str | float, factors: Mapping[str, int], *, kind: str, help_text: str) -> Decimal:
-    """Read a number of 0 or more with a unit, and return the number multiplied by the factor of the unit.
-
-    Args:
-        value: A number, or text with a number and a unit, such as ``10MiB``.
-        factors: The factor of each unit that is valid. The key "" is for a number without a unit.
-        kind: What error messages call the quantity, such as "a duration".
-        help_text: The part of error messages that tells the operator what to write.
-
-    Raises:
-        UnitError: If ``value`` is anything else.
-    """
+    """Return a number of 0 or more, multiplied by the factor of its unit. Raises UnitError if it is anything else."""
     # Arithmetic overflows with a million digits, and Python refuses to print a whole number of some thousand digits.
     is_long = len(value) > _MOST_DIGITS if isinstance(value, str) else abs(value) > _MOST_WHOLE
     if is_long and not isinstance(value, float):

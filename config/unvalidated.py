@@ -20,10 +20,7 @@ _T = TypeVar("_T")
 
 
 class UncheckedFile:
-    """A configuration file before validation.
-
-    ``faults`` contains the errors and warnings that checks have reported so far.
-    """
+    """A configuration file before validation. ``faults`` contains what the checks have found so far."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -31,10 +28,7 @@ class UncheckedFile:
         self.faults: list[Fault] = []
 
     def error(self, location: Location, message: str) -> None:
-        """Report an error at the key to which the path ``location`` leads.
-
-        The proxy cannot use a configuration with errors.
-        """
+        """Report an error at a key. The proxy cannot use a configuration with errors."""
         self.faults.append(fault_at(self.document, location, message))
 
     def warn(self, location: Location, message: str) -> None:
@@ -46,10 +40,7 @@ class UncheckedFile:
         return self.document.line(location)
 
     def elements(self, *path: str) -> Iterator[tuple[tuple[str | int, ...], dict[str, object]]]:
-        """Yield the location and the value of each mapping in a list of the configuration file.
-
-        ``path`` contains the keys that lead to the list. Elements of the list that are not mappings are left out.
-        """
+        """Yield the location and the value of each mapping in the list at ``path``."""
         for index, element in enumerate(self.list_at(*path)):
             if isinstance(element, dict):
                 yield (*path, index), element
@@ -94,10 +85,7 @@ def parsed(parse: Callable[[str], _T], value: object) -> _T | None:
 
 
 def addresses_of(value: object) -> tuple[Address, ...]:
-    """Return the addresses (``HOST:PORT``) in a list, or in text in which commas separate them.
-
-    Returns an empty tuple if one of the elements is not an address.
-    """
+    """Return the addresses in a list, or in text with commas, or an empty tuple if one of them is not an address."""
     if isinstance(value, list) and all(isinstance(each, str) for each in value):
         value = ",".join(value)
     return parsed(parse_addresses, value) or ()
@@ -114,28 +102,18 @@ def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
 
 
 def leads_to(address: Address, bind: Address) -> bool:
-    """Return True if a connection to ``address`` reaches a listener that listens on ``bind``.
-
-    Host names are not resolved, apart from ``localhost``. So even if the result is False, the connection might reach
-    the listener.
-    """
+    """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
     own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
     return own and address.port == bind.port
 
 
 def share_host(one: str, other: str) -> bool:
-    """Whether listeners with the same port on these two hosts would conflict.
-
-    They do if the hosts are equal, or if one of them is ``0.0.0.0`` or ``::``, which stand for all addresses.
-    """
+    """Whether listeners on these two hosts would overlap: the hosts are equal, or one of them means all addresses."""
     return one == other or not ANY_HOST.isdisjoint((one, other))
 
 
 def small_rate(value: object) -> str | None:
-    """Return a warning if a byte rate has no unit and is so low that the operator probably forgot the unit.
-
-    Returns None for any other value.
-    """
+    """Return a warning if a byte rate has no unit and is so low that the unit was probably forgotten."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # A rate with a unit, such as 500B, is not a mistake.
     if not is_number and not (isinstance(value, str) and value.isdigit()):

@@ -1,7 +1,4 @@
-"""Checks the section ``usage_log``, which configures a log of how much of each quota was used.
-
-Some keys of the section require others. There is also a warning if records of the log would not name the broker.
-"""
+"""Checks the section ``usage_log`` for keys that require others, and warns if a field of its records would be null."""
 
 from typing import Final
 

@@ -42,10 +42,7 @@ def text(expected: str) -> Callable[[object], str]:
 
 
 def parsed(parse: Callable[[str], _T], expected: str) -> Callable[[object], _T]:
-    """Return a function that reads text from a value in YAML, and converts the text with ``parse``.
-
-    For a value that is not text it raises TextWantedError, in which ``expected`` tells the operator what to write.
-    """
+    """Return a reader that converts text with ``parse``."""
 
     def read(value: object) -> _T:
         if not isinstance(value, str):
@@ -63,14 +60,9 @@ def quantity(
     most: float = math.inf,
     otherwise: str = "",
 ) -> Callable[[object], Any]:
-    """Return a function that reads a number, or text with a number and a unit, and converts it with ``parse``.
+    """Return a reader that converts a number, or text with a number and a unit, with ``parse``.
 
-    Args:
-        parse: Converts the number or text, and raises ValueError if it is not valid.
-        expected: What the operator should write, for the error message about a value that is neither number nor text.
-        least: The lowest valid result of ``parse``.
-        most: The highest valid result of ``parse``.
-        otherwise: The error message for a result below ``least`` or above ``most``.
+    ``otherwise`` is the error message for a quantity below ``least`` or above ``most``.
     """
 
     def read(value: object) -> float:
@@ -102,19 +94,13 @@ def one_of(*names: str) -> Callable[[object], str]:
 
 
 def member_of(choices: type[_E]) -> Callable[[object], _E]:
-    """Return a function that converts text to a member of the Enum ``choices``.
-
-    The function returns the member whose value is the text, and raises ValueError if there is none.
-    """
+    """Return a reader that converts text to the member of an Enum with this value."""
     read = one_of(*(str(choice.value) for choice in choices))
     return lambda value: choices(read(value))
 
 
 def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int]:
-    """Return a function that reads a whole number from ``least`` to ``most``. It raises ValueError for other values.
-
-    ``why`` is appended to the error message.
-    """
+    """Return a reader of a whole number from ``least`` to ``most``. ``why`` is appended to the error message."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -125,10 +111,7 @@ def whole_number(least: int, most: int, why: str = "") -> Callable[[object], int
 
 
 def number_between(low: float, high: float, *, is_open: bool) -> Callable[[object], float]:
-    """Return a function that reads a number from ``low`` to ``high``. It raises ValueError for other values.
-
-    If ``is_open``, the numbers ``low`` and ``high`` themselves are not valid either.
-    """
+    """Return a reader of a number from ``low`` to ``high``. If ``is_open``, these two numbers are not valid."""
 
     def read(value: object) -> float:
         is_edge = is_open and value in (low, high)
@@ -141,10 +124,7 @@ def number_between(low: float, high: float, *, is_open: bool) -> Callable[[objec
 
 
 def positive_duration(expected: str) -> Callable[[object], int]:
-    """Return a function that reads a duration above 0, such as ``1s``, and returns it in ms.
-
-    ``expected`` is the part of an error message that tells the operator what to write.
-    """
+    """Return a reader of a duration above 0. The reader returns milliseconds."""
     otherwise = f"must be above 0 and at most {INT32_MAX}ms, an int32; write a duration such as 1s"
     return quantity(parse_duration_ms, expected, least=1, most=INT32_MAX, otherwise=otherwise)
 

@@ -1,8 +1,4 @@
-"""Warns of settings that make limits ineffective.
-
-For example, a setting can trust what clients claim. With ``enforcement: observe`` the proxy counts throttle times, but
-slows no client down.
-"""
+"""Warns of settings that make limits ineffective, such as trust in what clients claim, or ``enforcement: observe``."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -112,10 +108,7 @@ def _warn_of_observing(file: UncheckedFile) -> None:
 
 
 def _first_observed(file: UncheckedFile, of_file: object) -> Location:
-    """Return the location of the first ``enforcement: observe`` in the configuration file.
-
-    ``of_file`` is the value of the key ``enforcement`` at the top level.
-    """
+    """Return the location of the first ``enforcement`` key with the value ``observe``."""
     places = (at for section in ("listeners", "quotas") for at, one in file.elements(section) if _observes(one))
     return ("enforcement",) if of_file == _OBSERVE else (*next(places, ()), "enforcement")
 

@@ -135,10 +135,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def parser(chosen: str | None) -> argparse.ArgumentParser:
-    """Return the parser for the whole command line.
-
-    Only the command ``chosen`` gets its own arguments. The other commands get only their help texts.
-    """
+    """Return the parser for the whole command line. Only the command ``chosen`` has its own arguments in it."""
     whole = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="From the usage log of kafka-quota-proxy to limits, forecasts, bills and throttles, with Spark.",

@@ -23,21 +23,16 @@ _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
 class AdjacentRates:
-    """Takes the usage records of one bucket (one quota), and adds the adjacent rates to each record.
-
-    The records must come in the order of ``start_ms``. The adjacent rates are the rates of the same client's records
-    right before and right after a record.
-    """
+    """Takes the records of one bucket in the order of ``start_ms``, and adds the adjacent rates to each."""
 
     def __init__(self) -> None:
         self._kept = np.empty((_NUMBERS, 0), np.int64)
         self._returned = 0  # the number of kept records that were returned already
 
     def take(self, start_ms: Whole, client: Whole, interval_ms: Whole, amount: Whole, requests: Whole) -> Rows:
-        """Add usage records, and return the earliest ones whose adjacent rates are both known by now.
+        """Add records, and return the earliest ones for which both rates are now known.
 
-        The adjacent rates are the rates of the same client's records right before and right after a record. Each
-        argument is an array with one element for each record. ``client`` contains integers that identify clients.
+        ``client`` contains, for each record, the number of its client.
         """
         new = np.stack((start_ms, client, interval_ms, amount, requests))
         self._kept = np.concatenate((self._kept, new), axis=1)
@@ -68,11 +63,7 @@ class AdjacentRates:
 
 
 def _rates(kept: Whole) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the rates of the adjacent records before and after each usage record, and whether it is its client's last.
-
-    Three arrays are returned. The adjacent records are those of the same client. A rate is 0 if there is no adjacent
-    record. The last array is True for a record if ``kept`` contains no later record of the same client.
-    """
+    """Return the rates before and after each record, and whether the record is the latest of its client."""
     client = kept[_CLIENT]
     order = np.argsort(client, kind="stable") if (client[1:] != client[:-1]).any() else np.arange(len(client))
     starts_ms, client, intervals_ms, amounts = kept[: _AMOUNT + 1, order]

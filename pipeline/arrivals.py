@@ -1,6 +1,4 @@
-"""Splits the usage records of one bucket (one quota) into parts, and gives each part an arrival time.
-
-A replay of the usage log charges these parts one after the other.
+"""Splits a bucket's usage records into parts, and gives each part an arrival time, for a replay of the usage log.
 
 This module needs no Spark, does no I/O and reads no clock.
 
@@ -71,10 +69,7 @@ def parts_of(requests: Whole, interval_ms: Whole) -> Whole:
 
 
 def parts(rows: Rows) -> Parts:
-    """Split usage records into parts, and return the parts of all records in the order of arrival.
-
-    The amounts of a record's parts add up to the amount of the record.
-    """
+    """Split records into parts, in the order of arrival. The parts of a record add up to its amount."""
     counts = parts_of(rows.requests, rows.interval_ms)
     amount: Amounts = rows.amount
     if len(amount) and (np.abs(amount).max() > _MOST_AMOUNT or counts.max() > _MOST_PARTS):
@@ -110,11 +105,9 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Guess when each part of a usage record arrived, in milliseconds from the start of the record's interval.
+    """Guess the arrival time of each part from the adjacent rates, in milliseconds from the start of the interval.
 
-    Args:
-        rows: For each part, the record that it belongs to. The guess uses the rates of the adjacent records.
-        middle: For each part, the fraction of the record's amount that arrives before the middle of the part.
+    ``middle`` is the fraction of the record's amount that arrives before the middle of the part.
     """
     higher = np.maximum(rows.before, rows.after)
     is_burst = rows.amount > higher * rows.interval_ms
@@ -136,10 +129,9 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 
 
 class ArrivalQueue:
-    """Splits one bucket's usage records into parts, and returns the parts in the order of arrival.
+    """Takes records in the order of ``start_ms``, and returns their parts in the order of arrival.
 
-    Records must be added in the order of ``start_ms``, and their intervals may overlap. ``active_ms`` is the total time
-    that is covered by the interval of at least one of the records added so far.
+    The intervals of the records may overlap. ``active_ms`` is the time covered by any of them so far.
     """
 
     def __init__(self) -> None:

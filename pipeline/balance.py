@@ -23,10 +23,7 @@ _DEFAULT_USER: Final = 6
 
 
 class Share(NamedTuple):
-    """The part of one quota's limit that one proxy may use, in bytes per second.
-
-    ``kind``, ``user`` and ``client_id`` identify the quota.
-    """
+    """One proxy's share of the limit of a bucket, in bytes per second."""
 
     proxy: str
     kind: str
@@ -36,14 +33,10 @@ class Share(NamedTuple):
 
 
 def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
-    """Return how much of each quota with a limit was used at each proxy, in the column ``amount``, and its ``limit``.
+    """Return, for each proxy and each bucket with a limit, the ``amount`` charged to the bucket and its ``limit``.
 
-    Quotas that no rule can name, such as ``<shared>``, are left out.
-
-    Args:
-        records: The usage records.
-        entities: The result of ``whatif.resolved``, which says which limit applies to each user and client-id.
-        last_ms: Use only the last ``last_ms`` milliseconds of the log, or the whole log if this is None.
+    Only the last ``last_ms`` milliseconds of the log count, or the whole log if that is None. Buckets that no rule can
+    name, such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:
@@ -81,13 +74,10 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
 
 
 def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
-    """Divide a limit over proxies by demand, and return the part of each proxy in bytes per second, at least 1.
+    """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
 
-    Args:
-        limit: The limit of the whole cluster, in bytes per second.
-        demands: The amount used at each proxy. A proxy that is missing has used nothing.
-        proxies: All proxies.
-        floor: The guaranteed fraction of an even part, from 0 to 1.
+    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. A proxy that is missing from ``demands`` has
+    used nothing.
     """
     total = sum(demands.values())
     even = 1 / len(proxies)
@@ -96,10 +86,7 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
 
 
 def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Divide the limit of each quota over the proxies, and return the parts of all limits.
-
-    Each row is one that ``demand`` returned. ``floor`` is the guaranteed fraction of an even part, from 0 to 1.
-    """
+    """Divide the limit of each bucket, and return all shares. ``rows`` are those that ``demand`` returned."""
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -114,18 +101,11 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
 
 
 def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
-    """Return the quota rules that one proxy needs to enforce its parts of the cluster's limits.
+    """Return the rules of one proxy, with its computed shares, and with even shares of all other limits.
 
-    If a limit has no computed part in ``given``, the proxy gets an even part of it. A computed part keeps the
-    enforcement (how clients are throttled) and shaping (how rates are measured) of the rule with the whole limit. But
-    an entity has only one rule for produce and fetch together. If the produce and fetch limits of an entity come from
-    rules that differ in enforcement or shaping, the entity keeps its even part.
-
-    Args:
-        proxy: The proxy that the rules are for.
-        given: The computed parts of limits, for all proxies.
-        rules: The rules with the limits of the whole cluster.
-        proxies: The number of proxies.
+    A computed share keeps the enforcement and shaping of the rule whose limit it is a part of. An entity has only one
+    rule for produce and fetch together. So the entity keeps its even share if these settings differ from those of its
+    rule for the other kind.
     """
     rules = tuple(rules)
     tables = {kind.label: RuleTable(kind, rules) for kind in _KINDS}
@@ -144,10 +124,7 @@ def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], pro
 
 
 def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityName, EntityName], QuotaRule]:
-    """Return the rules that limit bytes, keyed by user and client-id.
-
-    Each byte rate in these rules is divided by the number of proxies.
-    """
+    """Return the rules that limit bytes, keyed by user and client-id, with an even share in place of each byte rate."""
     found = {}
     for rule in rules:
         even = {key: _even(rule.limits[key], proxies) for key in BYTE_RATES if key in rule.limits}

@@ -3,9 +3,8 @@
 This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
 their shares, and ``leases`` changes shares so that their sum never exceeds a limit.
 
-A share is the part of a limit that one proxy may use, and a bucket counts the use of one quota. By default, a common
-rule gives each proxy an even share of a limit. A bucket receives shares of its own when a proxy throttles its clients.
-It keeps them until even shares have been enough at all proxies for a while.
+By default, a common rule gives each proxy an even share of a limit. A bucket receives shares of its own when it is
+throttled at a proxy. It keeps them until even shares have been enough at all proxies for a while.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,10 +32,9 @@ _SILENCE_MS: Final = 15_000
 
 
 class Bucket(NamedTuple):
-    """Identifies a quota by its kind (produce or fetch), user and client-id.
+    """Identifies the bucket of a limit by its kind and entity.
 
-    ``user`` is ``""`` if the rule with the limit does not distinguish users, and ``client_id`` is ``""`` if the rule
-    does not distinguish client-ids.
+    A name is ``""`` if the rule of the limit does not distinguish users (or client-ids).
     """
 
     kind: str
@@ -54,10 +52,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The settings of a ``Balancer``, which divides limits into one share for each proxy.
-
-    They determine how large the shares are and how long they last.
-    """
+    """The settings that determine how large shares are and how long they last."""
 
     lease_ms: int  # how long a share applies after a proxy has received a publication
     delay_ms: int  # the longest time until a publication reaches a proxy; see ``leases``
@@ -67,10 +62,7 @@ class Terms:
 
 
 class Moved(NamedTuple):
-    """The changed division of a quota's limit: the share of each proxy, in bytes per second.
-
-    ``shares`` is empty if the common rule, which gives each proxy an even share, applies again.
-    """
+    """The new shares of a bucket, keyed by proxy. ``shares`` is empty if the bucket has no shares any more."""
 
     bucket: Bucket
     shares: Mapping[str, int]
@@ -96,10 +88,7 @@ class _BucketState:
 
 
 class Balancer:
-    """Divides the limits of one cluster's quotas into one share for each proxy, according to the use at each proxy.
-
-    Each proxy must serve exactly one broker.
-    """
+    """Divides the limits of one cluster's quotas over its proxies. Each proxy must have exactly one broker."""
 
     def __init__(self, limits: ProxyConfig, proxies: Sequence[str], terms: Terms) -> None:
         self._limits = limits
@@ -123,10 +112,7 @@ class Balancer:
         ]
 
     def take(self, uses: Iterable[Use], *, now_ms: int) -> None:
-        """Add how much of each quota was used at each proxy since the last call.
-
-        A quota that is missing from ``uses`` was not used. ``now_ms`` is the current time in milliseconds.
-        """
+        """Add the use since the last call. A bucket that is missing from ``uses`` was not used."""
         self._last_use_ms = now_ms
         for proxy, bucket, used in uses:
             known = self._known.get(bucket)
@@ -157,10 +143,7 @@ class Balancer:
         return Publication(self._records(moved), moved)
 
     def _limit(self, bucket: Bucket) -> int | None:
-        """Return the limit of a quota in bytes per second.
-
-        Return None if the quota has no limit, or if the limit cannot be divided over the proxies.
-        """
+        """Return the limit of a bucket, or None if there is none, or if it cannot be divided into shares."""
         found = self._tables[bucket.kind].resolve(user=bucket.user, client_id=bucket.client_id)
         if (
             found.limit is None
@@ -198,10 +181,9 @@ class Balancer:
         known.goal = known.leases.shares
 
     def _move(self, known: _BucketState, leases: Leases, demands: Mapping[str, ProxyDemand], now_ms: int) -> bool:
-        """Adjust each proxy's share of one limit to the demand.
+        """Adjust each proxy's share of a bucket's limit to the demand, or end shares that are no longer needed.
 
-        If even shares have been enough for long, end the shares, so that each proxy uses an even share again. Return
-        whether a share has changed.
+        Return whether the shares changed.
         """
         if any(demand.is_throttled or demand.rate > leases.even for demand in demands.values()):
             known.fits_since_ms = None
@@ -250,10 +232,7 @@ class Balancer:
 
 
 def _divides_users(limits: ProxyConfig, kind: QuotaKind) -> bool:
-    """Return whether any rule is for the default user together with a client-id and has a limit of this kind.
-
-    ``kind`` is produce or fetch.
-    """
+    """Return whether any rule with a limit of this kind is for the default user together with a client-id."""
     return any(
         rule.user is DEFAULT and rule.client_id is not None and kind.limit_of(rule) is not None
         for rule in limits.quotas

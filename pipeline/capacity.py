@@ -102,16 +102,10 @@ def entities(buckets: DataFrame) -> DataFrame:
 
 
 class Suggestion(NamedTuple):
-    """A suggested limit on the bytes that one entity may produce or fetch, and the rates that the limit is based on.
+    """A suggested limit for one kind of request of one entity, and the rates that it is based on.
 
-    Attributes:
-        kind: "produce" or "fetch".
-        percentile: The percentile of the entity's rates that the user chose, in bytes per second.
-        peak: The highest rate of the entity.
-        part: The greatest number of bytes that a replay of the log may send for the entity at one instant.
-        limit: The suggested limit in bytes per second, or None if no rule can limit the entity.
-        why: A remark on the limit, which may be empty.
-        raises: How many lower limits were considered before this one.
+    ``limit`` is in bytes per second, or None if no rule can limit the entity. ``why`` is a remark, and may be empty.
+    ``raises`` is the number of lower limits that were tried before.
     """
 
     kind: str
@@ -132,10 +126,7 @@ class Suggestion(NamedTuple):
         return rounded_up(1.2 * self.peak + 0.2 * self.part)
 
     def ladder(self) -> list["Suggestion"]:
-        """Return this suggestion, followed by the suggestions with higher limits to try, in ascending order.
-
-        The higher limits are for the case that a lower one would throttle the entity for too long.
-        """
+        """Return this suggestion and the higher ones to try if it throttles for too long, in ascending order."""
         steps = [self]
         while (higher := steps[-1].raised()).limit != steps[-1].limit:
             steps.append(higher)
@@ -215,10 +206,9 @@ def ramp(one: Suggestion, steps: int) -> list[int]:
 
 
 def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggestion]]:
-    """Return, for each of ``steps`` steps, the limits that all entities have in this step.
+    """Return, for each step of a ramp, the suggestions with the limits of that step.
 
-    From step to step each limit falls, and in the last step it is the suggested limit. Entities without a suggested
-    limit are left out.
+    Entities without a suggested limit are left out.
     """
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
     return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
@@ -274,10 +264,7 @@ def growth(hours: DataFrame) -> DataFrame:
 
 
 def brokers(usage: DataFrame) -> DataFrame:
-    """For each broker and kind (produce or fetch), return the total amount and the rate in the busiest minute.
-
-    Both are sums over all entities.
-    """
+    """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute."""
     minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
     # A record longer than a minute counts in the minute of its start. Its amount is divided by its whole length.
     longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
@@ -296,14 +283,10 @@ def brokers(usage: DataFrame) -> DataFrame:
 def oversubscription(
     used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
 ) -> DataFrame:
-    """For each broker and kind (produce or fetch), compare the sum of all limits with the broker's capacity.
+    """For each broker and kind, compare the sum of all limits with the broker's capacity, which is null if unknown.
 
-    Args:
-        used: The result of ``brokers``.
-        buckets: The result of ``percentiles``.
-        limits: The limit of each entity in the column ``limit``, with the columns ``ENTITY`` that identify the entity.
-        capacities: The known capacities in bytes per second, keyed by broker and kind. An unknown capacity becomes
-            null.
+    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the columns of
+    ``ENTITY``, and ``limit``. ``capacities`` contains bytes per second, keyed by broker and kind.
     """
     sums = (
         buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")

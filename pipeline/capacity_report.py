@@ -37,18 +37,12 @@ def capacity_page(
     notes: Sequence[str],
     percentile: float,
 ) -> str:
-    """Return the HTML of the file report.html.
+    """Return the HTML of report.html.
 
-    Args:
-        suggestions: The suggested limits. Those of the entities that use most come first.
-        top: The rows of ``capacity.hourly`` for the entities that use most.
-        seasons: The rows of ``capacity.seasons``.
-        brokers: The rows of ``capacity.oversubscription``.
-        throttled: What a replay of the log under the suggested limits found for each entity.
-        growth: The growth of each entity's rate in per cent per 30 days, or None if it is unknown.
-        log: A sentence about the usage log.
-        notes: Sentences about faults of the usage log.
-        percentile: The percentile of the rates that the limits are based on.
+    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hourly`` for
+    these entities. ``throttled`` and ``growth`` contain each entity's outcome in the replay and its growth. ``seasons``
+    and ``brokers`` are the rows of ``capacity.seasons`` and ``capacity.oversubscription``. ``log`` is a sentence about
+    the usage log, and ``notes`` are sentences about its faults.
     """
     sections = [
         Section(
@@ -112,10 +106,7 @@ def _facts(
 
 
 def _which(count: int) -> str:
-    """Return a sentence for the report that says how many of the ``count`` entities its table shows.
-
-    The sentence also says in which files all entities are.
-    """
+    """Return a sentence that says which entities the table shows, and where to find the others."""
     shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
     return f"{shown} are in suggestions/, and as rules in quotas.yaml."
 

@@ -24,11 +24,7 @@ _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_
 
 
 class Owner(NamedTuple):
-    """A line of owners.csv, which says who is billed for a user or client-id.
-
-    The line applies from ``from_ms`` until just before ``until_ms``, in ms since the epoch. A user or client-id of None
-    matches any.
-    """
+    """A line of owners.csv. It applies to times in [from_ms, until_ms). A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -43,11 +39,7 @@ class Owner(NamedTuple):
 
 
 class Handover(NamedTuple):
-    """A change of the owner who is billed for some users and client-ids.
-
-    ``at_ms`` is the time of the change, in ms since the epoch. ``before`` and ``after`` are the owners before and after
-    it. A user or client-id of None matches any.
-    """
+    """A change of the owner of all users and client-ids that match. A name of None matches any name."""
 
     user: str | None
     client_id: str | None
@@ -57,11 +49,7 @@ class Handover(NamedTuple):
 
 
 def handovers(owners: Sequence[Owner]) -> list[Handover]:
-    """Return all changes of owner, ordered by time.
-
-    The owner of a user or client-id changes when a line of owners.csv begins or ceases to apply and another owner
-    results.
-    """
+    """Return each change of owner that occurs when a line begins or ends, ordered by time."""
     by_names: dict[tuple[str | None, str | None], list[Owner]] = {}
     for one in owners:
         by_names.setdefault((one.user, one.client_id), []).append(one)
@@ -84,10 +72,9 @@ def _owner_at(lines: Sequence[Owner], at_ms: int) -> str:
 
 
 def overlaps(owners: Sequence[tuple[str, Owner]]) -> list[str]:
-    """Return a message for each pair of lines that apply to the same user and client-id at the same time.
+    """Return a message for each pair of lines that apply to the same names at the same time, which is a fault.
 
-    Such a pair is a fault, because it is not clear who is billed. ``owners`` contains each line of owners.csv together
-    with its place, as FILE:LINE.
+    ``owners`` contains each line with its place in the file (FILE:LINE).
     """
     by_names = sorted(
         owners, key=lambda line: (line[1].user or "", line[1].client_id or "", line[1].rank, line[1].from_ms)
@@ -107,10 +94,7 @@ def month_of(text: str) -> tuple[int, int]:
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the bytes produced and fetched, grouped by owner, user, client-id, kind (produce or fetch) and day.
-
-    A record counts on the day on which it starts.
-    """
+    """Return the bytes produced and fetched by owner, user, client-id, kind, and the day on which the records start."""
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     # Owners are joined to sums by name and hour, which are far fewer than records.
     hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(

@@ -1,6 +1,4 @@
-"""Manages the checkpoint directory of a stream that reads the usage log.
-
-The directory holds the stream's id and settings, Spark's own checkpoint, and lines of the log that cannot be parsed.
+"""Manages the checkpoint directory of a stream: its id and settings, Spark's own checkpoint, and bad lines.
 
 ::
 
@@ -81,10 +79,7 @@ class Quarantine:
         self.directory = directory.rstrip("/")
 
     def keep(self, batch: int, lines: Iterable[str] | None) -> None:
-        """Write the lines of a batch that could not be parsed, and keep only the newest ``BATCHES`` files.
-
-        If ``lines`` is None, the batch has no such lines, and nothing is done.
-        """
+        """Write the bad lines of a batch, and delete the files of old batches."""
         if lines is None:
             return
         self._files.make_directory(self.directory)

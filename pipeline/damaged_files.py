@@ -32,10 +32,7 @@ _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: colu
 
 
 def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row for each damaged .gz file on a local disk. Spark's workers call this.
-
-    The given DataFrames list the files to examine. They have the columns ``path`` (a URI) and ``source``.
-    """
+    """Yield a row for each damaged local .gz file. The DataFrames have the columns ``path`` (a URI) and ``source``."""
     for batch in batches:
         faults = [_fault_here(path) for path in batch["path"]]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
@@ -59,10 +56,7 @@ def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None,
 
 
 def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each damaged .gz file in ``paths``.
-
-    The files may be in any file system that Hadoop can read, such as HDFS or an object store.
-    """
+    """Return a row for each damaged .gz file in ``paths``. These files are not local, and are read through Hadoop."""
     gz = [path for path in paths if path.endswith(".gz")]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)

@@ -25,11 +25,10 @@ class Delivery(ABC):
 
     @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write the alerts of a batch, unless an earlier process has already written the batch with this number.
+        """Write the alerts of a batch (``key``, ``value`` and ``start_ms``), unless the batch is written already.
 
-        In either case, all of ``rows`` must be evaluated, because that updates the state of the stream. The columns are
-        ``key``, ``value`` and ``start_ms``. Raises PipelineError if the batch could not be written. Then this process
-        must not try again: only a new process can.
+        In either case, all of ``rows`` must be evaluated, because that updates the state of the stream. Raises
+        PipelineError if the batch could not be written. Only a new process can then try again.
         """
 
     def end(self) -> None:  # noqa: B027
@@ -62,11 +61,7 @@ class FileDelivery(Delivery):
 
 
 class PrintDelivery(Delivery):
-    """Prints alerts to stdout as JSON Lines.
-
-    It is used for streams without a checkpoint, which never repeat a batch after a crash. So it need not recognize
-    repeated batches.
-    """
+    """Prints alerts to stdout as JSON Lines. It has no checkpoint, so a batch is never repeated."""
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Print the alerts of a batch, in the order of their windows."""

@@ -1,7 +1,4 @@
-"""Reads, writes and renames files through Hadoop's file system API, which Spark includes.
-
-So this works in the same way on a local disk, HDFS and object stores.
-"""
+"""Reads, writes and renames files through Hadoop, in the same way on a local disk, HDFS and object stores."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,10 +7,7 @@ from pyspark.sql import SparkSession
 
 
 class Files:
-    """Gives access to the file systems that a Spark session can use.
-
-    A path is a string with or without a URI scheme.
-    """
+    """Gives access to the file systems that a Spark session can use. A path is a string with or without a scheme."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._jvm: Any = spark._jvm  # noqa: SLF001  (PySpark has no public API for it)

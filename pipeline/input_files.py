@@ -38,10 +38,7 @@ class _Reader:
         self.faults: list[str] = []
 
     def value(self, line: _Line, column: str, read: Callable[[str], _T]) -> _T | None:
-        """Parse the value in a column of a line with ``read``, and return the result.
-
-        If the value is invalid, add a message to the faults of the file and return None.
-        """
+        """Parse the value in a column with ``read``. If the value is invalid, add a fault and return None."""
         try:
             return read(line.values[column])
         except (ValueError, UnitError) as error:
@@ -55,10 +52,7 @@ class _Reader:
 
 
 def capacities(path: str) -> dict[tuple[int, str], float]:
-    """Read the capacity of each broker from a CSV or YAML file.
-
-    Return the capacities in bytes per second, keyed by node id and kind ("produce" or "fetch").
-    """
+    """Read each broker's capacity from a CSV or YAML file. Return bytes per second, keyed by node id and kind."""
     columns = ("broker", *BYTE_KINDS)
     is_yaml = path.endswith((".yaml", ".yml"))
     reader = _Reader()
@@ -145,10 +139,7 @@ def _text_of(path: str) -> str:
 
 
 def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[_Line]:
-    """Yield the lines of a CSV file after its header. Empty lines and lines that begin with # are skipped.
-
-    Raises InputError if the file is faulty, such as if a column is missing or not in ``columns`` or ``optional``.
-    """
+    """Yield the lines of a CSV file after its header. Skips empty lines and lines that begin with #."""
     reader = csv.reader(_text_of(path).splitlines(), skipinitialspace=True)
     rows = [(reader.line_num, [value.strip() for value in row]) for row in reader]
     rows = [(number, row) for number, row in rows if any(row) and not row[0].startswith("#")]
@@ -173,10 +164,7 @@ def _csv_lines(path: str, *, columns: Sequence[str], optional: Sequence[str] = (
 
 
 def _yaml_lines(path: str, *, columns: Sequence[str]) -> Iterator[_Line]:
-    """Yield the elements of a YAML list, as if each were a line of a CSV file. The keys of an element are the columns.
-
-    Raises InputError if the file is faulty, such as if an element has other keys than ``columns``.
-    """
+    """Yield the elements of a YAML list of mappings as lines of a table."""
     try:
         document = parse(_text_of(path), file=path)
     except ConfigError as error:

@@ -38,16 +38,9 @@ def topic(
 ) -> DataFrame:
     """Return the lines of the usage log in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
 
-    For messages about bad lines, each line has its partition and offset. Raises UsageError if the address is wrong, or
-    if Spark lacks its Kafka connector.
-
-    Args:
-        spark: The Spark session.
-        usage: The address of the topic.
-        kafka: The properties of the Kafka client.
-        is_stream: Whether to return a stream, which also gets later lines. If not, return a batch.
-        is_news_only: Whether the stream begins at the end of the topic, and continues even if the topic has lost
-            records. If not, it begins at the start of the topic, and fails if the topic has lost records.
+    The place of a line is its partition and offset. With ``is_news_only``, the stream begins at the end of the topic,
+    and continues even if the topic has lost records. Raises UsageError if the address is wrong, or if Spark lacks its
+    Kafka connector.
     """
     servers, name = kafka_place(usage, "--usage")
     options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}

@@ -1,7 +1,4 @@
-"""Gives blocking callers access to a Kafka topic to which this program writes.
-
-The asynchronous Kafka clients run in a thread of their own.
-"""
+"""Gives blocking callers access to a Kafka topic that this program writes. Its clients run in a thread of their own."""
 
 import asyncio
 import logging
@@ -28,13 +25,10 @@ T = TypeVar("T")
 
 
 class KafkaTopic:
-    """Runs the coroutines of aiokafka clients for one topic, and turns their failures into messages for users.
+    """Runs the coroutines of aiokafka clients, and turns their failures into messages for users.
 
-    Args:
-        servers: The addresses of brokers, as ``HOST:PORT,HOST:PORT…``.
-        topic: The name of the topic.
-        security: aiokafka's keyword arguments for SASL and TLS.
-        on_close: Closes the clients. It is cancelled if it takes longer than a second.
+    ``servers`` has the form ``HOST:PORT,HOST:PORT…``. ``security`` contains aiokafka's keyword arguments for SASL and
+    TLS. ``on_close`` closes the clients, and is cancelled if it takes longer than a second.
     """
 
     def __init__(
@@ -49,10 +43,7 @@ class KafkaTopic:
         self._thread: LoopThread | None = None
 
     def run(self, work: Coroutine[Any, Any, T], *, timeout_s: float) -> T:
-        """Run the coroutine ``work`` on the event loop of the clients' thread, and return its result.
-
-        Raises PipelineError if ``work`` raises a Kafka or network error, or takes longer than ``timeout_s``.
-        """
+        """Run ``work`` on the event loop, and return its result. Raises PipelineError if it fails or takes too long."""
         if self._thread is None:
             # Failures arrive as exceptions. aiokafka would log them too, with stack traces.
             logging.getLogger("aiokafka").setLevel(logging.CRITICAL)

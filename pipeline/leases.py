@@ -25,20 +25,14 @@ from typing import NamedTuple
 
 
 class _Held(NamedTuple):
-    """The earlier, higher value of a proxy's share of a limit, after the share was lowered.
-
-    The proxy may still apply this value until the time ``until_ms``, because it may not know the new share yet.
-    """
+    """Holds the earlier, higher value of a share that was lowered. The proxy may still apply it until ``until_ms``."""
 
     share: int
     until_ms: int
 
 
 class Leases:
-    """Keeps each proxy's share of one limit, in whole bytes per second, so that the sum never exceeds the limit.
-
-    At first, each proxy has the ``even`` share, which is the limit divided by the number of proxies.
-    """
+    """Keeps each proxy's share of one limit, in whole bytes per second. At first, each proxy has the ``even`` share."""
 
     __slots__ = ("_held", "_hold_ms", "even", "limit", "shares")
 
@@ -50,14 +44,10 @@ class Leases:
         self._held: dict[str, list[_Held]] = {proxy: [] for proxy in proxies}
 
     def move(self, goal: Mapping[str, int], *, now_ms: int) -> bool:
-        """Change the shares towards ``goal``, as far as the sum of what proxies may apply does not exceed the limit.
+        """Move the shares a step towards ``goal``. Return whether a share has changed and must be published.
 
-        Shares are lowered at once. A share is raised only by what no other proxy can still use, so it may take several
-        calls to reach the goal. Return whether a share has changed and must be published.
-
-        Args:
-            goal: The wanted share of each proxy, at least 1. The sum is at most the limit.
-            now_ms: The current time in ms. Kafka must have acknowledged the last publication before.
+        ``goal`` contains a share of at least 1 for each proxy, and their sum is at most the limit. Kafka must have
+        acknowledged the last publication before ``now_ms``.
         """
         before = dict(self.shares)
         for proxy, wanted in goal.items():
@@ -75,17 +65,11 @@ class Leases:
         return self.shares != before
 
     def is_even(self, *, now_ms: int) -> bool:
-        """Return whether no proxy can still apply a share above ``even`` (the limit divided by the number of proxies).
-
-        Then the shares need not be published any more, because a proxy without a share applies ``even``.
-        """
+        """Return whether no proxy can still apply more than ``even``, so that the shares are no longer needed."""
         return all(self._taken(proxy, now_ms) <= self.even for proxy in self.shares)
 
     def _taken(self, proxy: str, now_ms: int) -> int:
-        """Return the highest share of the limit that ``proxy`` may currently apply while it is connected.
-
-        This is the current share, or an earlier and higher one that has not expired yet.
-        """
+        """Return the highest share that ``proxy`` may currently apply while it is connected."""
         held = self._held[proxy] = [one for one in self._held[proxy] if one.until_ms > now_ms]
         return max(self.shares[proxy], *(one.share for one in held), 0)
 

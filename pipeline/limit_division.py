@@ -1,11 +1,10 @@
-"""Estimates the demand for one quota at each proxy, and divides the quota's limit accordingly.
+"""Estimates the demand for a bucket at each proxy, and divides the bucket's limit accordingly.
 
-The demand is what clients would use if they were not throttled. A share is the part of the limit that one proxy may
-use. This module does no I/O and reads no clock.
+This module does no I/O and reads no clock.
 
-If a proxy does not throttle the quota's clients, the demand at this proxy is taken to be a twentieth more than the use.
-If a proxy throttles them, the demand exceeds the use by an unknown amount. Then the demand is taken to be the whole
-limit if the clients were throttled in all recent samples, and a quarter more than the use otherwise.
+If a proxy does not throttle the bucket's requests, the demand there is taken to be a twentieth more than the use. If it
+does, demand exceeds the use by an unknown amount. Then the demand is taken to be the whole limit if all recent samples
+were throttled, and a quarter more than the use otherwise.
 
 A proxy with a small demand gets a share that meets it, and the other proxies get equal shares. If the limit meets all
 demands, the rest of the limit goes to the proxies that throttle, or to all proxies if none does. Earlier shares have no
@@ -43,10 +42,7 @@ class ProxyUsage(NamedTuple):
 
 
 class ProxyDemand(NamedTuple):
-    """How much of one quota the clients at one proxy would use if they were not throttled, as an estimate.
-
-    ``is_throttled`` says whether the proxy has throttled them recently because its part of the limit was used up.
-    """
+    """The estimated demand for a bucket at one proxy."""
 
     rate: float = 0.0  # bytes per second
     is_throttled: bool = False
@@ -84,10 +80,7 @@ class DemandTracker:
         self._samples.append(_Sample(now_ms + counts_ms, rate, is_throttled))
 
     def demand(self, *, limit: int, now_ms: int) -> ProxyDemand:
-        """Return how much of the quota the clients at the proxy would currently use if they were not throttled.
-
-        The result is the whole ``limit`` (in bytes per second) if the clients were throttled in all recent samples.
-        """
+        """Return the current demand. It is the whole ``limit`` (bytes per second) if all recent use was throttled."""
         self._samples = deque((one for one in self._samples if one.until_ms > now_ms), maxlen=_MOST_SAMPLES)
         rate = max((one.rate for one in self._samples), default=0.0)
         throttled = sum(one.is_throttled for one in self._samples)
@@ -98,14 +91,10 @@ class DemandTracker:
 
 
 def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float) -> dict[str, int]:
-    """Divide a limit over proxies by demand, and return the part of each proxy in bytes per second, at least 1.
+    """Divide ``limit`` by demand, and return the share of each proxy in bytes per second, at least 1.
 
-    The sum of the parts is at most the limit, unless the limit is below the number of proxies.
-
-    Args:
-        limit: The limit in bytes per second.
-        demands: The estimated demand at each proxy.
-        floor: The guaranteed fraction of an even part, from 0 to 1.
+    ``floor`` is the guaranteed fraction of an even share, from 0 to 1. The sum of the shares is at most the limit,
+    unless the limit is below the number of proxies.
     """
     # Shares are at least 1, which must not push the sum above the limit.
     least = max(min(1, limit // len(demands)), int(limit * floor) // len(demands))
@@ -118,10 +107,9 @@ def divide_limit(limit: int, demands: Mapping[str, ProxyDemand], *, floor: float
 
 
 def _leveled(lacking: Mapping[str, float], left: int) -> dict[str, int]:
-    """Divide the rate ``left`` among proxies, and return the rate that each proxy gets.
+    """Give each proxy the rate that it lacks, as far as ``left`` goes.
 
-    Each proxy gets the rate in ``lacking``. If ``left`` is too small for this, the proxies that lack most get equal
-    rates, and only the proxies that lack less than that get all that they lack.
+    If that is not enough for all, the proxies that lack most get equal rates.
     """
     given = {}
     waiting = len(lacking)

@@ -38,16 +38,10 @@ _IS_PATTERN: Final = re.compile(r"[*?\[{]")
 
 
 class LogFiles:
-    """The text and Parquet files of a usage log, apart from those in directories with the results of a command.
+    """The text and Parquet files of the usage log at ``usage``, a path or a pattern with wildcards.
 
-    Args:
-        usage: The path of the log: a directory, a file, or a pattern with wildcards.
-
-    Attributes:
-        passed_over: The directories that are skipped, since they contain the results of a command.
-
-    Raises:
-        UsageError: The path does not exist.
+    Directories that contain the results of a command are skipped, and are listed in ``passed_over``. Raises UsageError
+    if the path does not exist.
     """
 
     def __init__(self, spark: SparkSession, usage: str) -> None:
@@ -59,11 +53,10 @@ class LogFiles:
         self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
 
     def lines(self) -> DataFrame | None:
-        """Return the lines of the log's text files, or None if the log has no text files.
+        """Return the lines of the text files, or None if there are no text files.
 
-        The column ``value`` is the text of a line. The other columns say where the line is: ``source`` is the path of
-        the file, ``block`` is the byte at which Spark began to read this piece of the file, and ``position`` is a
-        number that increases from line to line.
+        The columns are ``value`` (the text of the line) and its place: ``source`` (the file), ``block`` and
+        ``position``, a number that increases from line to line.
         """
         # A file may be removed by retention while it is read, or may end too early. The rest of such a file is skipped.
         options = {"ignoreMissingFiles": "true", "ignoreCorruptFiles": "true"}
@@ -73,23 +66,18 @@ class LogFiles:
         return rows.select("value", *line_place(), F.monotonically_increasing_id().alias("position"))
 
     def stored(self, *, without: Container[str] = (), **options: str) -> DataFrame | None:
-        """Return the usage records of the log's Parquet files, or None if there is no such file.
+        """Return the records of the Parquet files, apart from the files in ``without``, or None if there are none.
 
-        The columns are those of a usage record, and three that say where the record is: ``source`` is the path of the
-        file, ``block`` is the byte at which Spark began to read this piece of the file, and ``position`` is always 0.
-
-        Args:
-            without: The paths of files to skip.
-            options: The options of Spark's Parquet reader.
+        The columns are those of a record, and its place: ``source`` (the file), ``block`` and ``position``, which is
+        always 0. ``options`` are options of Spark's reader.
         """
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
     def broken(self, output: Output) -> DataFrame:
-        """Return the faults of damaged or incomplete .gz files of the log, and of empty files.
+        """Return a row with the columns ``FAULT`` for each damaged or incomplete .gz file, and for each empty file.
 
-        In each row, ``fault`` says what is wrong and ``source`` is the path of the file. The columns ``text`` and
-        ``line`` are null. Spark itself reports no error for such a file, and reads the file as far as it can.
+        Spark itself reports no error for such a file. It reads the file as far as it can.
         """
         listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
         if listed is None:
@@ -161,10 +149,7 @@ def log_root(files: Files, usage: str) -> str:
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:
-    """Yield the directories that contain the file, from the innermost to the outermost one below ``root``.
-
-    ``root`` is the directory of the whole log, and is not yielded itself.
-    """
+    """Yield each directory that contains the file, from the innermost up to the root of the log, which is left out."""
     at = path.rpartition("/")[0]
     while at.startswith(f"{root.rstrip('/')}/"):
         yield at
@@ -172,10 +157,7 @@ def _directories_of(path: str, root: str) -> Iterator[str]:
 
 
 def line_place() -> tuple[Column, Column]:
-    """Return the columns ``source`` and ``block``, which say from which piece of which file Spark read a row.
-
-    ``source`` is the path of the file, and ``block`` is the byte at which the piece starts.
-    """
+    """Return the columns ``source`` and ``block``: the path of a row's file, and the byte at which its block starts."""
     path = F.regexp_replace(F.col("_metadata.file_path"), _LOCAL, "")
     return path.alias("source"), F.col("_metadata.file_block_start").alias("block")
 

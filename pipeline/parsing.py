@@ -51,14 +51,11 @@ _LONGEST_SHOWN: Final = 4_000
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Parse the lines of a usage log, and return a row for each line that is not blank.
+    """Parse lines of a usage log, and return a row for each line that is not blank.
 
-    ``lines`` has the text of each line in the column ``value``, and its position in the columns ``source``, ``block``
-    and ``position``. The result has a column for each value of a usage record, and these:
-
-    * ``fault`` says what is wrong with the line. It is null for a valid line.
-    * ``text`` is the beginning of a bad line, and null for a valid line.
-    * ``source``, ``block`` and ``position`` are those of a bad line, and null for a valid line.
+    ``lines`` has the columns ``value`` (the text of the line) and ``PLACE``. A row of the result has the columns of a
+    record, ``fault`` (what is wrong with the line), ``text`` (the beginning of the line) and ``PLACE``. For a good
+    line, ``fault``, ``text`` and the place are null.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
@@ -66,11 +63,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def checked(records: DataFrame) -> DataFrame:
-    """Check usage records from Parquet files for missing and impossible values, and return a row for each record.
-
-    The columns of a row are those that ``parsed`` returns for the line of a text file. ``fault`` is null for a valid
-    record.
-    """
+    """Check records from Parquet files for missing and impossible values. Return rows in the form of ``parsed``."""
     as_struct = records.select(F.struct(*COLUMNS, F.lit(None).cast("string").alias(_CORRUPT)).alias("record"), *PLACE)
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
@@ -122,14 +115,10 @@ def _missing() -> Column:
 
 
 def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
-    """Return the path, line number, fault and text of each bad line.
+    """Return the bad rows of ``parsed`` with the columns ``QUARANTINE``, in which ``line`` is the line number from 1.
 
-    Spark reads a file in blocks. So a line number is computed from the rank of the line in its block and the number of
-    lines in the blocks before. The first line of a file is number 1.
-
-    Args:
-        bad: The rows of bad lines that ``parsed`` returned.
-        lines: All lines, as they were passed to ``parsed``.
+    ``lines`` are the lines from which the rows were parsed. Spark reads a file in blocks. So a line number is the rank
+    of the line in its block plus the number of lines in earlier blocks.
     """
     blocks = lines.groupBy("source", "block").agg(F.count("*").alias("lines"), F.min("position").alias("first"))
     before = Window.partitionBy("source").orderBy("block").rowsBetween(Window.unboundedPreceding, -1)

@@ -55,13 +55,10 @@ class Bar(NamedTuple):
 
 
 class Load(NamedTuple):
-    """One row of the plot that ``loads`` draws: how the load of a broker compares to its capacity, in bytes per second.
+    """One row of the plot that ``loads`` draws, for a broker.
 
-    Attributes:
-        limits: The sum of the limits of all clients at the broker.
-        peak: The highest rate that was measured.
-        capacity: The rate that the broker can sustain, or None if it is unknown.
-        words: The comparison as text, which is shown above the bar.
+    It compares the sum of limits, the highest use (``peak``) and the capacity, in bytes per second. ``words`` is the
+    comparison as text, which is shown above the bar.
     """
 
     name: str
@@ -140,10 +137,9 @@ def bars(lines: Sequence[Bar]) -> str:
 
 
 def loads(lines: Sequence[Load]) -> str:
-    """Plot a row for each broker, in which a bar is as long as the sum of the clients' limits.
+    """Plot a bar as long as the sum of limits for each row.
 
-    A thinner bar inside it shows the highest rate that was measured. A mark shows the capacity of the broker, if it is
-    known.
+    A thinner bar inside it shows the highest use, and a mark shows the capacity if it is known.
     """
     with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
         places = range(len(lines))

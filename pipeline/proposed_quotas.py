@@ -1,7 +1,6 @@
-"""Holds quotas that a user considers, and creates the buckets that count a client's use under these quotas.
+"""Holds the quotas under which a usage log is replayed, and creates buckets for them.
 
-The commands that replay a usage log need them: a replay computes how the logged clients would be throttled under the
-quotas. This module needs no Spark.
+A replay computes how the logged clients would be throttled under these quotas. This module needs no Spark.
 """
 
 from collections.abc import Iterable
@@ -19,37 +18,26 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProposedQuotas:
-    """Quotas that a user considers, under which a usage log is replayed.
+    """The quotas under which a log is replayed.
 
-    Attributes:
-        config: The configuration that contains the quota rules.
-        shaping: How rates are measured, in Kafka's windows or with a token bucket, under rules that do not say so. None
-            means as ``config`` says.
+    ``shaping`` says how rates are measured (in Kafka's windows or with a token bucket) under rules that do not say so
+    themselves. It takes the place of the configuration's ``shaping``.
     """
 
     config: ProxyConfig
     shaping: Shaping | None = None  # None keeps the shaping of the configuration
 
     def shapings(self) -> set[Shaping]:
-        """Return all ways in which the rules measure rates: in Kafka's windows, with a token bucket, or both.
-
-        A rule without a way of its own uses the default.
-        """
+        """Return all ways of measuring rates that the rules use, whether a rule sets its own or has the default."""
         default = self.shaping or self.config.shaping
         return {rule.shaping or default for rule in self.config.quotas}
 
     def tables(self) -> dict[str, RuleTable]:
-        """Return two tables in which the quota rule for a user and client-id can be looked up.
-
-        The keys are ``produce`` and ``fetch``.
-        """
+        """Return the tables in which the rule of an entity is looked up. The keys are ``produce`` and ``fetch``."""
         return {label: RuleTable(kind, self.config.quotas) for label, kind in _KINDS.items()}
 
     def bucket(self, kind: str, user: str, client_id: str) -> Bucket:
-        """Create the bucket that counts the traffic of a user and client-id under these quotas.
-
-        ``kind`` is ``produce`` or ``fetch``.
-        """
+        """Create a bucket with the limit that the quotas give to this user and client-id."""
         return self._bucket(kind, user, client_id, self.config.quotas)
 
     def buckets(

@@ -40,10 +40,7 @@ _NO_CONFIG: Final = KafkaConfig()
 
 
 class Found(NamedTuple):
-    """The rules and shares that an earlier ``balance`` process wrote to the quota topic.
-
-    Rules that another writer has changed since then are left out.
-    """
+    """The rules and shares that an earlier ``balance`` process wrote, without rules that another writer has changed."""
 
     rules: tuple[Rule, ...]
     shares: tuple[Share, ...]
@@ -51,15 +48,10 @@ class Found(NamedTuple):
 
 
 class QuotaTopic:
-    """Writes records to the quota topic, from which the proxies read their rules and shares, and reads the topic.
+    """The publisher's connection to the quota topic.
 
-    Records that the broker does not acknowledge within ``delivery_ms`` are dropped, and never reach the topic later.
-
-    Args:
-        servers: The bootstrap servers of the cluster.
-        topic: The name of the quota topic.
-        kafka: The settings of the Kafka clients. An unusable setting raises InputError.
-        delivery_ms: The longest time that a record may take to be acknowledged.
+    ``kafka`` holds the settings of the Kafka clients, and an unusable setting raises InputError. Records that the
+    broker does not acknowledge within ``delivery_ms`` are dropped, and never reach the topic later.
     """
 
     def __init__(self, servers: str, topic: str, kafka: KafkaConfig = _NO_CONFIG, *, delivery_ms: int) -> None:
@@ -92,10 +84,7 @@ class QuotaTopic:
             raise
 
     def check_alone(self) -> None:
-        """Check that no other process publishes shares of limits, by reading the records since the last read.
-
-        Raises PipelineError if another process does, or if the topic cannot be read.
-        """
+        """Read the topic's new records. Raises PipelineError if that fails or if another process publishes shares."""
         publishers = {publisher for publisher, _ in self._topic.run(self._to_end(), timeout_s=_TIMEOUT_S)}
         if publishers - {None, self._id}:
             raise PipelineError(
@@ -143,11 +132,7 @@ class QuotaTopic:
         await asyncio.gather(*sent)
 
     async def _check_topic(self) -> None:
-        """Create the quota topic if it does not exist, and otherwise check its configuration.
-
-        Raises PipelineError unless the topic has one partition and is compacted, or if its configuration cannot be
-        read.
-        """
+        """Create the topic if it does not exist. Raises PipelineError if its configuration is wrong or unreadable."""
         try:
             partitions = await self._partitions()
         except UnknownTopicOrPartitionError:
@@ -199,10 +184,9 @@ class QuotaTopic:
         return {name: value for name, value, *_ in entries}.get(_POLICY)
 
     async def _to_end(self) -> list[tuple[bytes | None, QuotaRecord]]:
-        """Read the records that were written to the quota topic since the last read, each with the id of its publisher.
+        """Read the topic from the last read to its end. Return each record with the id of its publisher.
 
-        The publisher is the ``balance`` process that wrote the record. The id is None if something else wrote the
-        record.
+        The id is None if the record was not written by a ``balance`` process.
         """
         found: list[tuple[bytes | None, QuotaRecord]] = []
         end = (await self._consumer.end_offsets([self._partition]))[self._partition]

@@ -19,9 +19,8 @@ _DEFAULTS: Final = ProxyConfig(listeners=())
 def read_quotas(path: str) -> ProxyConfig:
     """Read a configuration file of the proxy, or a file that contains only quotas.
 
-    The rules may not have an expiry, a schedule or a ramp: a replay, which computes how the rules would have throttled
-    logged clients, needs a constant limit for each rule. Raises InputError with a line for each fault, in the form
-    FILE:LINE: KEY: fault.
+    Raises InputError with all faults as FILE:LINE: KEY: fault. A rule with an expiry, a schedule or a ramp is a fault,
+    since a replay needs a constant limit for each rule.
     """
     try:
         data = Path(path).read_bytes()
@@ -54,11 +53,9 @@ def _timed(config: ProxyConfig) -> Iterator[str]:
 def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held: ProxyConfig = _DEFAULTS) -> str:
     """Return the text of a configuration file with these rules, which ``kafka-quota-proxy check`` accepts.
 
-    Args:
-        rules: Each rule with the comment that follows it on its line. The comment may be empty.
-        head: The lines of a comment at the start of the file.
-        held: The configuration from which enforcement, shaping, burst and max_throttle_time are copied, unless they
-            have the default values.
+    ``rules`` has each rule with a comment for its line, which may be empty. The lines of ``head`` become comments at
+    the start of the file. ``held`` is the configuration whose enforcement, shaping, burst and max_throttle_time are
+    written too, unless they are the defaults.
     """
     lines = [*(f"# {line}".rstrip() for line in head), _LISTENER + "  # put your own here", *_settings(held)]
     lines += ["", "quotas:"]
@@ -69,10 +66,7 @@ def as_file(rules: Iterable[tuple[QuotaRule, str]], *, head: Iterable[str], held
 
 
 def _settings(held: ProxyConfig) -> list[str]:
-    """Return YAML lines for the enforcement, throttle time, shaping and burst of the configuration ``held``.
-
-    A setting with its default value is left out.
-    """
+    """Return the YAML lines for the enforcement, throttle time, shaping and burst of ``held``, without defaults."""
     longest_ms = held.max_throttle_time_ms
     written = {
         "enforcement": held.enforcement.value,

@@ -28,10 +28,7 @@ class Side(Enum):
 
 
 class Partition(NamedTuple):
-    """A partition before a reassignment, with its size and the rate of its incoming data.
-
-    ``leader`` and ``replicas`` are the node ids of brokers.
-    """
+    """A partition before a reassignment, with its size and the rate of its incoming data. Brokers are node ids."""
 
     leader: int
     replicas: frozenset[int]
@@ -40,14 +37,10 @@ class Partition(NamedTuple):
 
 
 class Load(NamedTuple):
-    """The data that a broker has to send, or has to receive, during a partition reassignment.
+    """What a broker has to copy in one role during a reassignment.
 
-    Attributes:
-        broker: The broker's node id.
-        side: Whether the broker sends the data (leader) or receives the data (follower).
-        left_bytes: The existing data that has to be copied.
-        incoming_rate: The rate of new data that producers write meanwhile, which has to be copied too, in bytes per
-            second.
+    ``left_bytes`` are the bytes that its replicas hold already, and ``incoming_rate`` is the rate at which new bytes
+    arrive for them, in bytes per second.
     """
 
     broker: int
@@ -60,10 +53,7 @@ class Load(NamedTuple):
         return self.left_bytes * 1_000 / window_ms + self.incoming_rate
 
     def time_ms(self, rate: float) -> float | None:
-        """Return how long the broker takes to copy its data if the replication throttle is ``rate`` bytes per second.
-
-        Return None if the copying never ends, since new data arrives at least as fast.
-        """
+        """Return how long the copying takes at a throttle of ``rate`` bytes per second, or None if it never ends."""
         net = rate - self.incoming_rate
         if not self.left_bytes:
             return 0.0

@@ -66,8 +66,5 @@ NAME_OF_DEFAULTS: Final = DEFAULT.value
 
 
 def start_of(span_ms: int) -> Column:
-    """Return a column with the start of the time span in which a usage record starts.
-
-    Time is divided into spans of ``span_ms`` since the epoch, such as hours or minutes.
-    """
+    """Return the start of the hour, minute or other time span (``span_ms``) in which a record starts."""
     return F.col("start_ms") - F.pmod(F.col("start_ms"), F.lit(span_ms))

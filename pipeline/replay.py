@@ -1,12 +1,11 @@
-"""Computes how quotas would have throttled the traffic in a usage log, with the proxy's own arithmetic.
+"""Computes how a bucket would have throttled the logged demand, with the proxy's own arithmetic.
 
-The log says only how much a client transferred in an interval. So the module ``arrivals`` first divides each record
-into smaller parts, each with the time at which it arrives. The replay sends these parts one after the other through a
-bucket, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt, which
-means not charged beyond its limit. A part of a fetch may be sent in several pieces, each as large as the bucket allows.
+This module needs no Spark, does no I/O and reads no clock.
 
-So a throttled client sends later and is charged later, as under real limits. The replay cannot know which requests the
-client would have given up or combined. This module needs no Spark, does no I/O and reads no clock.
+The module ``arrivals`` cuts the records of the log into parts with arrival times. The parts are sent one after the
+other, as if they came over one connection. Each part is sent when it has arrived and the bucket is not in debt. A part
+of a fetch is sent in pieces, each as large as the bucket has room for. So a throttled client sends later and is charged
+later, as under real limits. The replay cannot know which requests the client would have given up or put into one batch.
 """
 
 from dataclasses import dataclass, field
@@ -35,8 +34,7 @@ _MOST_PIECES: Final = 4
 class Hour:
     """The outcome of a replay in one hour, in bytes.
 
-    A replay divides each record of the usage log into parts, and computes when each part would be sent. A part counts
-    in the hour in which it is sent.
+    A part, which is a piece of a record, counts in the hour in which it is sent.
     """
 
     amount: int = 0
@@ -48,10 +46,7 @@ class Hour:
 
 @dataclass(slots=True)
 class Outcome:
-    """What would have happened to the traffic in a usage log under one limit, as computed by a replay.
-
-    ``hours`` maps the start of each hour (ms since the epoch) to the outcome in this hour.
-    """
+    """The outcome of a replay under one limit. ``hours`` maps the start of an hour (ms since the epoch) to the hour."""
 
     sent_ms: int = 0  # when the last part was sent
     active_ms: int = 0  # the time that records cover
@@ -84,10 +79,7 @@ class Replay:
 
 
 class _Sender:
-    """Sends the logged traffic of a client, divided into parts, through one bucket, as the bucket's limit allows.
-
-    The sender counts how much was sent late, and for how long the bucket was charged beyond its limit.
-    """
+    """Sends the parts of a replay through one bucket, and counts what is delayed and throttled."""
 
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
         self.hours: dict[int, Hour] = {}
@@ -103,10 +95,7 @@ class _Sender:
         self._left = 0
 
     def send(self, parts: Parts) -> None:
-        """Send parts of the logged traffic through the bucket.
-
-        They must not arrive before the parts that were sent earlier.
-        """
+        """Send parts through the bucket. They must not arrive before the parts that were sent earlier."""
         at, end = 0, len(parts.at_ms)
         while at < end:
             if self._is_unthrottled:

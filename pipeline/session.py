@@ -35,16 +35,11 @@ _LOG_LEVEL: Final = "ERROR"
 def session(
     *, master: str | None = None, conf: Mapping[str, str] | None = None, is_quiet: bool = False
 ) -> SparkSession:
-    """Return the Spark session of this process, or start one.
+    """Return the running Spark session, or start one.
 
-    A running session is used if neither ``master`` nor ``conf`` is given. It keeps its settings, apart from the few
-    that all commands need.
-
-    Args:
-        master: Where Spark runs. If it is None, spark-submit decides, or else Spark runs on this machine
-            (``local[*]``).
-        conf: Spark's settings, which override the defaults that the commands use.
-        is_quiet: True hides the progress bar.
+    Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
+    the default settings of this module. ``is_quiet`` hides the progress bar. If neither ``master`` nor ``conf`` is
+    given, a running session keeps its settings, apart from the few that all commands need.
     """
     active = SparkSession.getActiveSession()
     if active is not None and master is None and not conf:

@@ -142,7 +142,7 @@ def _rate(cluster: SimulatedCluster) -> Column:
 def _chance(cluster: SimulatedCluster, what: str, *of: str | Column) -> Column:
     """Return a column of pseudo-random numbers of at least 0 and below 1.
 
-    A number depends only on the seed of the cluster, the label ``what`` and the values of the columns ``of``.
+    A number depends only on the simulated cluster's seed, the label ``what`` and the columns that ``of`` names.
     """
     return F.shiftrightunsigned(F.xxhash64(F.lit(cluster.seed), F.lit(what), *of), 64 - _DIGITS) / float(1 << _DIGITS)
 

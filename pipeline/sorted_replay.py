@@ -41,12 +41,10 @@ HOURS: Final = pa.schema(
 
 
 def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
-    """Replay usage records, and yield the outcome of each bucket after its last row.
+    """Replay rows, and yield the outcome of each bucket after its last row.
 
-    Args:
-        batches: The rows, sorted by ``key``. The first row of each bucket contains the bucket's names and the limits to
-            try, and the other rows contain usage records.
-        quotas: The quotas whose rules determine everything else about a bucket, such as how its rate is measured.
+    ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The limits of a bucket come from
+    its first row, and its other settings from the rule that ``quotas`` has for it.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -96,10 +94,9 @@ class _BucketReplay:
 
 
 def _in_order(batches: Iterator[pa.RecordBatch], heads: dict[int, str]) -> Iterator[NDArray[np.int64]]:
-    """Yield the rows as arrays, sorted by the columns ``key`` and ``ROW``. Rows with the same key are in one array.
+    """Yield the rows as arrays, sorted by ``key`` and ``ROW``, and put the ``HEAD`` of each bucket into ``heads``.
 
-    The first row of each bucket has a text in the column ``HEAD``. The text is put into ``heads``, under the number of
-    the bucket.
+    Rows with the same key are always in one array. ``heads`` is by number of bucket.
     """
     left = np.empty((1 + len(ROW), 0), np.int64)
     for batch in batches:

@@ -53,13 +53,9 @@ _NAME: Final = "kafka-quota-pipeline-alerts"
 class TopicDelivery(Delivery):
     """Writes alerts to a topic. A consumer with ``isolation.level=read_committed`` sees each alert once.
 
-    Only one process can write for a job, since the transactional id is made from the name of the job.
-
-    Args:
-        servers: The bootstrap servers of the cluster.
-        topic: The topic to write to.
-        job: The name of the job that computes the alerts. It stays the same after a restart.
-        security: The keyword arguments of aiokafka for SASL and TLS.
+    The transactional id is made from ``job``, so only one process can write for a job. ``begin`` fences off an earlier
+    process, and waits until its transactions are committed or aborted. ``security`` contains the keyword arguments of
+    aiokafka for SASL and TLS.
     """
 
     def __init__(self, servers: str, topic: str, job: str, security: Mapping[str, object] | None = None) -> None:
@@ -69,10 +65,7 @@ class TopicDelivery(Delivery):
         self._next = 0  # the number of the next batch
 
     def begin(self) -> None:
-        """Connect to the cluster, and fence off an earlier process of the same job.
-
-        Wait until the transactions of that process have ended, then read the number of the batch to deliver next.
-        """
+        """Connect, fence off an earlier process, and read the number of the next batch to deliver."""
         self._topic.run(self._begin(), timeout_s=_BEGIN_S)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
@@ -126,11 +119,7 @@ class TopicDelivery(Delivery):
         await self._producer.commit_transaction()
 
     async def _committed(self) -> int:
-        """Read which batch is to be delivered next, from the offset that the consumer group committed.
-
-        First wait until no transaction of an earlier process is open, since it may still commit a greater number.
-        Return 0 if no offset is committed.
-        """
+        """Wait until no transaction of an earlier process is open, then return the number of the next batch."""
         client = self._producer.client
         while True:
             try:
@@ -197,10 +186,9 @@ class _StableOffset(RequestStruct):  # type: ignore[misc]
 
 
 class _StableOffsetRequest(Request[OffsetFetchRequest_v1 | OffsetFetchRequest_v3 | _StableOffset]):  # type: ignore[misc]
-    """An OffsetFetch request for the offset that a consumer group committed for partition 0.
+    """An OffsetFetch request for the committed offset of partition 0.
 
-    The request exists for its version 7, which aiokafka does not have. In this version, a broker answers with an error
-    as long as an open transaction is about to change the offset (KIP-447).
+    While a transaction that writes this offset is open, a broker answers version 7 with an error (KIP-447).
     """
 
     # aiokafka only has versions up to 3. Source: OffsetFetchRequest.json in Apache Kafka.

@@ -1,14 +1,12 @@
-"""Charges the logged traffic of a client to a bucket quickly, up to the first charge that may cause throttling.
+"""Charges a bucket for many parts of its demand at once, up to the first part that may cause throttling.
 
-A replay divides the traffic into parts, each with the time at which it arrives (see ``arrivals``). Without throttling,
-each part is sent when it arrives. So the arithmetic of the package ``proxy.quota``, with which the proxy itself charges
-clients, can be done for many parts at once, in arrays.
+This module needs no Spark, does no I/O and reads no clock. A *part* is a piece of a record, with an arrival time (see
+``arrivals``). A *slot* is one of Kafka's sampled windows.
 
-The first part that may cause throttling, and the parts after it, are charged by ``proxy.quota`` itself. Before that,
-the bucket receives the state that it would have after all earlier parts. The results equal those of ``proxy.quota`` to
-the last digit.
-
-A *slot* in this module is one of Kafka's sampled windows. The module needs no Spark, does no I/O and reads no clock.
+Without throttling, each part is sent when it arrives, so the arithmetic of ``proxy.quota`` can be done for many parts
+at once, in arrays. The first part that may cause throttling, and the parts after it, are charged by ``proxy.quota``
+itself. Before that, the bucket receives the state that it would have after all earlier parts. The results equal those
+of ``proxy.quota`` to the last digit.
 """
 
 from collections.abc import Sequence
@@ -31,10 +29,7 @@ class UnthrottledCharger(Protocol):
     """Charges parts of a client's logged traffic to one bucket, many at once, as long as they cause no throttling."""
 
     def leave(self) -> None:
-        """Take over the state of the bucket again, after the caller has charged some parts to the bucket itself.
-
-        Call this before ``charged`` is called again.
-        """
+        """Prepare for more calls of ``charged``, after the caller has charged some parts to the bucket itself."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         """Charge the parts from ``begin`` to before ``end``, but stop before the first that may cause throttling.
@@ -45,10 +40,7 @@ class UnthrottledCharger(Protocol):
 
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
-    """Create an object for each bucket that charges many parts of logged traffic to it at once.
-
-    The objects share a cache, so pass the same parts to all of them.
-    """
+    """Create a charger for each bucket. Call all of them with the same parts, since they share a cache."""
     chains, found = _Chains(), list[UnthrottledCharger]()
     for bucket in buckets:
         tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
@@ -59,10 +51,7 @@ def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
 
 
 class _Events(NamedTuple):
-    """The charges from which a bucket's rate is computed, as arrays in the order of time.
-
-    First come those in the sampled windows (slots) that the bucket has recorded, then those of the new parts.
-    """
+    """The events from which a rate is computed, as arrays: first those of the recorded slots, then the new parts."""
 
     at_ms: Whole
     until: Amounts  # the sum of the amounts before each event, and the total at the end
@@ -72,10 +61,7 @@ class _Events(NamedTuple):
 
 
 class _Chains:
-    """Caches how charges are divided into Kafka's sampled windows.
-
-    Buckets that differ only in their limits divide the charges in the same way, so they share this cache.
-    """
+    """Caches how events are divided into slots, which is the same for buckets that differ only in their limits."""
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
@@ -183,10 +169,7 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Tokens:
-    """Charges many parts of logged traffic at once to a token bucket.
-
-    The token bucket replaces Kafka's sampled windows (``shaping: paced``), or is used in addition to them.
-    """
+    """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``) or in addition to them."""
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
     # before which the bucket is certainly full, and takes the parts before it.

@@ -58,17 +58,10 @@ class Usage:
 
 
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
-    """Read a usage log, and write its bad lines and damaged files to the table ``quarantine`` in the output.
+    """Read a usage log, and write its faults to ``quarantine/`` in the output.
 
-    Args:
-        spark: The Spark session.
-        usage: A file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
-        output: The directory with the results of the command.
-        kafka: The settings of the Kafka clients.
-
-    Raises:
-        UsageError: There is nothing to read.
-        PipelineError: The topic cannot be read.
+    ``usage`` is a file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
+    Raises UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
     """
     if usage.startswith("kafka://"):
         try:
@@ -106,14 +99,10 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
 
 
 def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
-    """Check the Parquet files of a usage log, and return their good records and the faults of bad records and files.
+    """Check the Parquet files. Return their good records, and the faults of files and records.
 
-    Files that Spark cannot read completely are left out.
-
-    Args:
-        stored: The records of all Parquet files.
-        every: The files of the log.
-        output: The directory with the results, in which bad records are kept until the end.
+    ``stored`` are the records of all Parquet files, and ``every`` are the files of the log. Files that Spark cannot
+    read completely are left out.
     """
     faults: list[DataFrame] = []
     try:

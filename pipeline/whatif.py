@@ -33,15 +33,11 @@ _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "
 
 
 def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Return which bucket and limit each logged client (kind, user and client-id) would have under these quotas.
+    """Return the bucket that each (kind, user, client_id) would use under these quotas, with its limit and rule.
 
-    The column ``rule`` names the user and client-id of the rule that sets the limit. ``rule`` and ``limit`` are null if
-    no rule limits the client. A record with the user "" counts traffic that several users shared, so the effect of
-    rules for single users cannot be forecast from it.
-
-    Args:
-        records: The usage records, or the result of ``total_demand``.
-        quotas: The quotas to forecast.
+    ``rule`` is the entity of the rule as text. It is null, like ``limit``, if no rule limits the client. ``records``
+    may also be the result of ``total_demand``. A record with the user "" is from a bucket that several users shared, so
+    the effect of rules for single users cannot be forecast.
     """
     config = quotas.config
     exempt = config.principals.exempt
@@ -63,21 +59,16 @@ def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return how much each bucket in the usage log was used.
+    """Return the logged demand of each bucket, in the columns ``DEMAND``.
 
-    For each bucket, the columns ``DEMAND`` are the highest rate, the most bytes that may arrive at once, the total, and
-    the first and the last time. The columns ``BUCKET`` identify a bucket. In them, an unknown broker is -1.
+    The bucket is in the columns ``BUCKET``, in which an unknown broker is -1.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
     return placed.groupBy(*BUCKET).agg(*demand())
 
 
 def demand() -> list[Column]:
-    """Return the expressions that compute how much a bucket was used, from its usage records.
-
-    Their columns, which ``DEMAND`` names, are the highest rate, the most bytes that may arrive at once, the total, and
-    the first and the last time.
-    """
+    """Return the aggregations of records that compute the columns ``DEMAND``."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),
         F.max(at_once()).alias("part"),
@@ -88,23 +79,17 @@ def demand() -> list[Column]:
 
 
 def at_once() -> Column:
-    """Return a column with the greatest number of bytes of a usage record that a replay may send at one instant.
-
-    The module ``arrivals`` defines how a replay spreads the bytes of a record over the record's interval.
-    """
+    """Return a column with the most bytes of a record that may arrive at one instant, by the rules of ``arrivals``."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
     parts = F.greatest(F.lit(1), F.least("requests", most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
 def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
-    """Replay the logged traffic of each bucket that may exceed a limit. Return the outcome for each limit and hour.
+    """Replay the buckets that may exceed their limit. Return the outcome of each bucket for each limit and hour.
 
-    Args:
-        records: The usage records.
-        demands: The result of ``total_demand``.
-        entities: The result of ``resolved``, with a row for each limit to try.
-        quotas: The quotas to forecast.
+    ``demands`` is the result of ``total_demand``. ``entities`` is the result of ``resolved``, with a row for each limit
+    to try.
     """
     # Rows are placed by a partition number, since adaptive execution would merge partitions by their size. Most of the
     # work is done in Python, and Spark does not know its cost.
@@ -124,10 +109,7 @@ def _broker() -> Column:
 
 
 def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
-    """Join ``demands``, the demand of each bucket, with ``entities``, the limits that ``resolved`` returned.
-
-    Clients without a limit are left out.
-    """
+    """Join ``demands`` with ``entities``, the result of ``resolved``. Clients without a limit are left out."""
     limited = entities.where("limit IS NOT NULL").drop("rule")
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
@@ -173,10 +155,9 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
 
 
 def _may_wait(quotas: ProposedQuotas) -> Column:
-    """Return a column that is true if a bucket may exceed its ``limit``, and so may be throttled in a replay.
+    """Return a column that is true if a bucket may exceed its ``limit``.
 
-    This depends on the highest rate of its records (``densest``), and on the most bytes that may arrive at once
-    (``part``).
+    This depends on the highest rate of its records (``densest``), and on the most that may arrive at once (``part``).
     """
     config, shapings = quotas.config, quotas.shapings()
     windows, window_s = config.kafka.quota_window_num, config.kafka.quota_window_size_seconds
@@ -193,14 +174,11 @@ def _may_wait(quotas: ProposedQuotas) -> Column:
 
 
 def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataFrame:
-    """Return the demand of each bucket and the outcome under each limit, over the whole usage log.
+    """Return the demand and the outcome of each bucket under each limit, over the whole log.
 
-    ``hours`` is the result of ``forecast``. These are columns of the result:
-
-    * ``asked_rate`` is the logged demand in bytes per second.
-    * ``achieved_rate`` is the rate at which the bucket would have transferred the same bytes, up to the last of them.
-    * ``late_ms`` is how long after the end of the records the last bytes would have been sent.
-    * ``throttled_share`` is ``throttle_time_ms`` divided by the time that the records cover.
+    ``hours`` is the result of ``forecast``. ``asked_rate`` is the logged demand as a rate. ``achieved_rate`` is the
+    rate from the first record to the last sent part. ``late_ms`` is the time from the end of the records to that part.
+    ``throttled_share`` is ``throttle_time_ms`` divided by the time that records cover.
     """
     whole = (
         _named(demands, entities)

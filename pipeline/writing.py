@@ -25,11 +25,9 @@ _BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs 
 
 
 class Output:
-    """Writes the results of one command as tables and texts to a directory.
+    """Writes the results of one command as tables and texts to the directory ``staging``.
 
-    Args:
-        staging: The directory to write to.
-        explain: Is called with the name and the rows of each table before the table is written.
+    ``explain`` is called with the name and the rows of each table before the table is written.
     """
 
     def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
@@ -89,10 +87,7 @@ class Output:
 
 @contextmanager
 def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | None = None) -> Iterator[Output]:
-    """Yield an ``Output``, which writes results, for a command that only prints.
-
-    It writes to a temporary directory, which is deleted at the end.
-    """
+    """Yield an ``Output`` in a temporary directory that is deleted at the end, for a command that only prints."""
     files = Files(spark)
     path = f"{tempfile.gettempdir()}/kafka-quota-pipeline-{uuid4().hex}"
     files.make_private_directory(path)
@@ -106,15 +101,12 @@ def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | 
 def staged(
     spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None, is_log: bool = False
 ) -> Iterator[Output]:
-    """Yield an ``Output``, which writes the results of a command to a staging directory next to ``out``.
+    """Yield an ``Output`` that becomes ``out`` if the block succeeds, and is deleted otherwise.
 
-    If the block succeeds, the staging directory is renamed to ``out``. Otherwise the staging directory is deleted. Old
-    results at ``out`` are set aside until the new ones are in place. If the process is killed in between, the next run
-    restores the old results. On object stores the replacement is not atomic.
-
-    ``is_log`` says that the result is a usage log, such as ``simulate`` generates. Commands that read a usage log skip
-    subdirectories with results, but not those that are usage logs themselves. Raises UsageError if ``out`` contains
-    files and this program did not write it.
+    With ``is_log``, the result is a usage log, which ``usage_reader`` also reads as a part of a larger log. Old results
+    are set aside until the new results are in their place. If the process is killed in between, the next run restores
+    them. On object stores the replacement is not atomic. Raises UsageError if ``out`` has files that this program did
+    not write.
     """
     files = Files(spark)
     out = out.rstrip("/") or "/"
@@ -138,10 +130,7 @@ def staged(
 
 
 def is_results(files: Files, directory: str) -> bool:
-    """Return whether a directory contains the results of a ``kafka-quota-pipeline`` command.
-
-    A usage log that ``simulate`` generated does not count as results.
-    """
+    """Return whether a directory contains results of a command, other than a usage log that ``simulate`` generated."""
     mark = f"{directory}/{_MARK}"
     return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
 

@@ -1,9 +1,8 @@
 """Lists Kafka's APIs, with their keys, their versions, and the header that each version has.
 
 Source: ``apiKey``, ``validVersions`` and ``flexibleVersions`` in the message files of Apache Kafka 4.x
-(``clients/src/main/resources/common/message/*.json``), and of 3.9 for keys 4 to 7, which 4.0 removed. The versions in
-which clients wait for the throttle time are from ``shouldClientThrottle`` in the response classes in
-org.apache.kafka.common.requests.
+(``clients/src/main/resources/common/message/*.json``), and of 3.9 for keys 4 to 7, which 4.0 removed. Also
+``shouldClientThrottle`` of the classes in org.apache.kafka.common.requests.
 """
 
 from enum import IntEnum

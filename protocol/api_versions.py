@@ -94,10 +94,7 @@ def highest_version(frame: bytes, api_version: int, api_key: int) -> int | None:
 
 
 def throttle_time_offset(frame: Buffer, api_version: int) -> int | None:
-    """Return the offset of ``throttle_time_ms`` in a whole ApiVersions response.
-
-    Returns None if the response lacks the field, as in v0.
-    """
+    """Return the offset of ``throttle_time_ms`` in a whole response, or None if the response lacks the field."""
     return _layout(frame, api_version).throttle_time
 
 

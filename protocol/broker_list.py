@@ -43,16 +43,7 @@ SkipRest = Callable[[Buffer, int], int]
 
 
 class Broker(NamedTuple):
-    """One broker in a response.
-
-    Attributes:
-        node_id: The node id of the broker.
-        host: The broker's own host.
-        port: The broker's own port.
-        begin: The offset of the broker's first field in the data.
-        rest: The offset after the broker's port.
-        end: The offset after the broker's last field.
-    """
+    """One broker in a response, which is the data from ``begin`` to ``end``. ``rest`` is the offset after its port."""
 
     node_id: int
     host: str
@@ -63,11 +54,7 @@ class Broker(NamedTuple):
 
 
 class BrokerList(NamedTuple):
-    """An array of brokers in a response.
-
-    The array, with its count, occupies the bytes from the offset ``begin`` to ``end``. ``is_compact`` says whether its
-    count and strings have the compact encoding (KIP-482).
-    """
+    """An array of brokers in a response, which is the data from its count at ``begin`` to ``end``."""
 
     brokers: tuple[Broker, ...]
     begin: int
@@ -93,11 +80,7 @@ def read_from_front(data: bytes, start: int, read: Callable[[memoryview, int], _
 
 
 def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> Broker:
-    """Read the broker whose fields begin at ``offset``.
-
-    ``skip_rest`` is a function that steps over the fields after the broker's port. They differ between APIs and
-    versions.
-    """
+    """Read one broker at ``offset``. ``skip_rest`` steps over the fields after its port."""
     node_id, after = read_int32(data, offset)
     host, after = read_string(data, after, is_compact=is_compact)
     port, rest = read_int32(data, after)
@@ -105,10 +88,7 @@ def read_broker(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipR
 
 
 def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: SkipRest) -> BrokerList:
-    """Read an array of brokers, whose count is at ``offset``.
-
-    ``skip_rest`` is a function that steps over the fields after a broker's port. They differ between APIs and versions.
-    """
+    """Read an array of brokers that begins with its count at ``offset``."""
     # read_array_count would reject an incomplete frame in which fewer bytes have arrived than there are elements.
     count, position = read_uvarint(data, offset) if is_compact else read_int32(data, offset)
     count -= is_compact
@@ -123,10 +103,7 @@ def read_broker_list(data: Buffer, offset: int, *, is_compact: bool, skip_rest: 
 
 
 def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | None:
-    """Read the cluster id, which is a string, at ``offset``.
-
-    Returns None if the string is null, empty or longer than ``MAX_CLUSTER_ID_BYTES``.
-    """
+    """Read a cluster id. Returns None if it is null, empty or longer than ``MAX_CLUSTER_ID_BYTES``."""
     end = skip_compact_string(data, offset) if is_compact else skip_string(data, offset)
     _, begin = read_uvarint(data, offset) if is_compact else read_int16(data, offset)
     value = bytes(data[begin:end])
@@ -134,11 +111,7 @@ def read_cluster_id(data: Buffer, offset: int, *, is_compact: bool) -> str | Non
 
 
 def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Encode an array of those brokers that clients can reach through the proxy.
-
-    ``addresses`` maps a node id to the advertised address, at which clients reach the broker through the proxy. It
-    replaces the broker's own address. Brokers that are not in ``addresses`` are left out.
-    """
+    """Encode an array of those brokers that have an advertised address, each with this address in place of its own."""
     known = [broker for broker in brokers.brokers if broker.node_id in addresses]
     parts = [written_count(len(known), is_flexible=brokers.is_compact)]
     for broker in known:
@@ -153,11 +126,7 @@ def advertised(data: Buffer, brokers: BrokerList, addresses: AdvertisedAddresses
 
 
 def replace_front(data: Buffer, start: int, brokers: BrokerList, addresses: AdvertisedAddresses) -> bytes:
-    """Return the front of a response, up to the end of its array of brokers, with the addresses replaced.
-
-    ``addresses`` maps a node id to the address at which clients reach the broker through the proxy. Brokers that are
-    not in ``addresses`` are left out. The size field of the frame is corrected.
-    """
+    """Return the front of a frame, up to the end of its brokers, with the advertised addresses and a corrected size."""
     array = advertised(data, brokers, addresses)
     size_bytes = _INT32.unpack_from(data, start)[0] + len(array) - (brokers.end - brokers.begin)
     return _INT32.pack(size_bytes) + bytes(data[start + 4 : brokers.begin]) + array
@@ -170,10 +139,7 @@ def frame_so_far(data: bytes, start: int) -> memoryview:
 
 
 def skip_nothing(data: Buffer, offset: int) -> int:
-    """Return ``offset`` unchanged.
-
-    This is for versions in which the port is the last field of a broker, so that there are no fields to step over.
-    """
+    """Step over no field, for versions in which the port is the last field of a broker."""
     return offset
 
 

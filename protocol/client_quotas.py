@@ -58,10 +58,9 @@ class Component(NamedTuple):
 
 
 class DescribeRequest(NamedTuple):
-    """A DescribeClientQuotas request, which is a query for the entities that meet all conditions in ``components``.
+    """A DescribeClientQuotas request, which is a query for the entities that meet all ``components``.
 
-    If ``is_strict``, an entity may only have types that the conditions mention. For example, a query for a user then
-    does not find the quotas of this user with a particular client-id.
+    If ``is_strict``, entities that have further types, without a component in the query, are excluded.
     """
 
     api_version: int
@@ -71,10 +70,7 @@ class DescribeRequest(NamedTuple):
 
 
 class Described(NamedTuple):
-    """One entity (such as a user or a client-id) in a DescribeClientQuotas response.
-
-    ``values`` contains the limits of the entity as pairs of quota key and value.
-    """
+    """One entity in a DescribeClientQuotas response, and its limits as pairs of key and value."""
 
     entity: EntityParts
     values: tuple[tuple[str, float], ...]
@@ -136,10 +132,7 @@ def is_client_quotas(api_key: int, api_version: int) -> bool:
 
 
 def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> DescribeRequest:
-    """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame.
-
-    Raises TooManyElements if the frame has more than ``most_elements`` array elements and tags.
-    """
+    """Read a DescribeClientQuotas request, in a version that this module knows, from a whole frame."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     components = []
@@ -153,10 +146,7 @@ def read_describe_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) ->
 
 
 def read_alter_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> AlterRequest:
-    """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame.
-
-    Raises TooManyElements if the frame has more than ``most_elements`` array elements and tags.
-    """
+    """Read an AlterClientQuotas request, in a version that this module knows, from a whole frame."""
     head = read_whole_head(frame)
     reader = request_reader(frame, head, most_elements=most_elements)
     alterations = []

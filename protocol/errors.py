@@ -1,7 +1,4 @@
-"""Exceptions for bytes from a client or a broker that violate Kafka's protocol.
-
-The functions that parse such bytes raise no other exceptions.
-"""
+"""Exceptions for bytes from a client or a broker that violate Kafka's protocol. Such bytes raise no other exception."""
 
 # As in Kafka, a class is named after the cause, and only base classes end in Error.
 # ruff: noqa: N818
@@ -110,11 +107,7 @@ class MalformedCertificate(ProtocolError, reason="malformed_certificate"):
 
 
 class NoMatchingRule(ProtocolError, reason="no_matching_rule"):
-    """No mapping rule of the listener matches the name in a client certificate.
-
-    As in Kafka's ``ssl.principal.mapping.rules``, these rules turn the name into the client's user. Kafka has an
-    exception with the same name as this one.
-    """
+    """No mapping rule of the listener matches the name in a client certificate. Kafka has an exception of this name."""
 
 
 class UnknownVersion(ProtocolError, reason="unknown_version"):

@@ -76,10 +76,9 @@ class FetchLimits(NamedTuple):
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read the fields of a Fetch request that limit its response. Returns None if more bytes are needed.
+    """Read the limits of the request whose body begins at ``body``, or return None if more bytes are needed.
 
-    The body of the request begins at ``body``. ``end`` is the offset of the end of the frame, if it is known. Raises
-    FrameTooSmall if the frame ends before these fields do.
+    ``end`` is the end of the frame, if it is known.
     """
     offset = body + 4 if api_version >= FIRST_REPLICA_STATE else body + 8
     has_max_bytes = api_version >= FIRST_MAX_BYTES
@@ -104,10 +103,7 @@ class FetchSession(NamedTuple):
 
 
 def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSession | None:
-    """Read the fetch session of a Fetch request, whose fields follow the ``limits`` that ``read_limits`` found.
-
-    Returns None if the request has no session because its version is below 7, or if more bytes are needed.
-    """
+    """Read the fetch session, which follows ``limits``. Returns None before v7, or if more bytes are needed."""
     offset = limits.max_bytes_offset + 5
     if api_version < FIRST_SESSION or offset + 8 > len(data):
         return None
@@ -118,14 +114,8 @@ def read_session(data: Buffer, limits: FetchLimits, api_version: int) -> FetchSe
 def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int, *, error_code: int = 0) -> bytes:
     """Return a Fetch response without partitions or session, such as brokers send to a throttled consumer (KIP-219).
 
-    In response to a full fetch, ``throttle_time_ms`` must be above 0, so that the client knows why partitions are
-    missing. Versions below 7 have no field for ``error_code``.
-
-    Args:
-        correlation_id: The correlation_id of the request.
-        api_version: The version of the request, at most 18.
-        throttle_time_ms: The throttle time that the response states.
-        error_code: The error code that the response states.
+    ``api_version`` is at most 18. In response to a full fetch the throttle time must be above 0, so that the client
+    knows why partitions are missing.
 
     Source: ``FetchContext.getThrottledResponse`` in Apache Kafka.
     """
@@ -140,10 +130,7 @@ def empty_response(correlation_id: int, api_version: int, throttle_time_ms: int,
 
 
 def read_replica_id(frame_body: bytes, offset: int, end: int, api_version: int) -> int:
-    """Read the replica_id of a whole Fetch request: the node id of a follower, or a number below 0 for a consumer.
-
-    The body of the request is the part of ``frame_body`` from ``offset`` to ``end``.
-    """
+    """Read the replica_id of a whole Fetch request: the node id of a follower, or a number below 0 for a consumer."""
     body = memoryview(frame_body)[:end]
     if api_version < FIRST_REPLICA_STATE:
         skip(body, offset, 4)
@@ -183,10 +170,7 @@ def skip_forgotten_topics(body: Buffer, offset: int, api_version: int) -> int:
 
 
 def read_replica_state(body: Buffer, offset: int) -> int:
-    """Read the follower's node id from the tags that end a Fetch request (v15+).
-
-    Returns ``NO_REPLICA`` if the tags contain no node id.
-    """
+    """Read the follower's node id from the tags that end a request (v15+). Returns ``NO_REPLICA`` if it is missing."""
     replica_id = NO_REPLICA
     tags, offset = read_uvarint(body, offset)
     for _ in range(tags):

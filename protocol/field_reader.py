@@ -125,10 +125,7 @@ class FieldReader:
         return read_null(self.data, self.at)[0] == (0 if self.is_flexible else -1)
 
     def skip_fixed_elements(self, element_bytes: int) -> None:
-        """Step over an array whose elements have ``element_bytes`` bytes each.
-
-        The elements do not count towards the greatest number of array elements that a frame may have.
-        """
+        """Step over an array whose elements have a fixed size. They do not count towards ``most_elements``."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
         self.skip(count * element_bytes)
@@ -158,10 +155,7 @@ class FieldReader:
 
 
 def read_whole_head(frame: bytes) -> RequestHead:
-    """Read the header of the request in ``frame``.
-
-    Raises Truncated or TrailingBytes if ``frame`` is not one whole frame.
-    """
+    """Read the header of the request in ``frame``. Raises Truncated or TrailingBytes if this is not one whole frame."""
     head = read_request_head(frame, 0, max(len(frame), 4))
     if head is None or len(frame) < 4 + head.size_bytes:
         raise Truncated(f"a request is cut off after {len(frame)} bytes")
@@ -171,10 +165,7 @@ def read_whole_head(frame: bytes) -> RequestHead:
 
 
 def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_ELEMENTS) -> FieldReader:
-    """Return a ``FieldReader`` that starts at the body of the request in ``frame``, whose header is ``head``.
-
-    The reader raises TooManyElements after more than ``most_elements`` array elements and tags.
-    """
+    """Return a reader that starts at the body of a request."""
     flexible = is_flexible(head.api_key, head.api_version)
     return FieldReader(frame, head.body, is_flexible=flexible, most_elements=most_elements)
 
@@ -182,10 +173,7 @@ def request_reader(frame: bytes, head: RequestHead, *, most_elements: int = MAX_
 def response_reader(
     frame: bytes, api_key: int, api_version: int, *, most_elements: int = MAX_RESPONSE_ELEMENTS
 ) -> FieldReader:
-    """Return a ``FieldReader`` that starts at the body of the response in ``frame``, which must be a whole frame.
-
-    The reader raises TooManyElements after more than ``most_elements`` array elements and tags.
-    """
+    """Return a reader that starts at the body of a whole response."""
     size_bytes, _ = read_int32(frame, 0)
     if len(frame) != 4 + size_bytes:
         raise Truncated(f"a response of {len(frame)} bytes is not one whole frame")

@@ -1,6 +1,4 @@
-"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses.
-
-The new address is the one at which clients reach the coordinator through the proxy, called its advertised address.
+"""Finds the coordinators in FindCoordinator responses (key 10), and replaces their addresses with the advertised ones.
 
     v0-3   [v1+ int32 throttle_time_ms] int16 error_code, [v1+ string error_message],
            int32 node_id, string host, int32 port
@@ -73,10 +71,9 @@ def find_coordinators(data: bytes, start: int, api_version: int) -> tuple[Broker
 def replace_coordinators(
     data: bytes, start: int, api_version: int, coordinators: tuple[Broker, ...], addresses: AdvertisedAddresses
 ) -> bytes:
-    """Return a whole FindCoordinator response in which the addresses of its ``coordinators`` are replaced.
+    """Return the whole frame, with each coordinator's address replaced by its advertised one.
 
-    ``addresses`` maps a node id to the address at which clients reach this broker through the proxy. A coordinator that
-    is not in ``addresses`` gets the error COORDINATOR_NOT_AVAILABLE, after which clients ask again.
+    A coordinator without an advertised address gets the error COORDINATOR_NOT_AVAILABLE, after which clients ask again.
     """
     is_compact = api_version >= 3
     end = start + 4 + int(_INT32.unpack_from(data, start)[0])

@@ -67,9 +67,8 @@ class RequestHead(NamedTuple):
 def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
     """Read the size and the header of the request at ``offset``, or return None if more bytes are needed.
 
-    If the API is unknown, ``body`` in the result is the end of client_id, because it is not known whether tags follow.
-    Raises a ProtocolError if the header is malformed. If the bytes are not Kafka's protocol, the error says which
-    protocol the peer probably speaks.
+    If the API is unknown, ``body`` is the end of client_id, because it is not known whether tags follow. If the bytes
+    are not Kafka's, the error says which protocol the peer probably speaks.
     """
     available = len(data)
     if offset + _HEAD_BYTES <= available:
@@ -95,10 +94,7 @@ def read_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> Re
 
 
 def read_frame_size(data: bytes, offset: int, max_frame_size_bytes: int) -> int | None:
-    """Read the size of the frame at ``offset``, or return None if more bytes are needed.
-
-    Raises a ProtocolError if the size is below 0 or above ``max_frame_size_bytes``.
-    """
+    """Read the size of the frame at ``offset``, or return None if more bytes are needed."""
     if offset + 4 > len(data):
         return None
     size_bytes: int = _SIZE(data, offset)[0]
@@ -126,10 +122,7 @@ def _frame_size_error(size_bytes: int, first: bytes, max_frame_size_bytes: int) 
 
 
 def _read_rare_request_head(data: bytes, offset: int, max_frame_size_bytes: int) -> RequestHead | None:
-    """Read a request header that is incomplete, malformed or has tags.
-
-    This is the slow path of ``read_request_head``, with the same arguments and the same result.
-    """
+    """Read a header that is incomplete, malformed or has tags, with the same result as ``read_request_head``."""
     size_bytes = read_frame_size(data, offset, max_frame_size_bytes)
     if size_bytes is None:
         return None

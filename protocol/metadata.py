@@ -50,10 +50,7 @@ def find_brokers(data: bytes, start: int, api_version: int) -> BrokerList | None
 
 
 def find_cluster_id(data: bytes, start: int, brokers: BrokerList, api_version: int) -> str | None:
-    """Return the cluster id in the Metadata response at ``start``, or None if it is missing or has not arrived yet.
-
-    ``brokers`` is the response's list of brokers, after which the cluster id follows.
-    """
+    """Return the cluster id in a Metadata response, or None if it is missing or has not arrived yet."""
     if api_version < 2:
         return None
     try:
@@ -74,10 +71,7 @@ class Endpoints(NamedTuple):
 
 
 def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | None:
-    """Return the nodes and the cluster id in the DescribeCluster response at ``start``.
-
-    Returns None if more bytes are needed.
-    """
+    """Return the nodes and the cluster id in a DescribeCluster response, or None if more bytes are needed."""
 
     def read(frame: memoryview, offset: int) -> Endpoints:
         offset = skip_compact_string(frame, skip(frame, skip_tags(frame, offset), 4 + 2))  # error_message
@@ -95,11 +89,10 @@ def find_endpoints(data: bytes, start: int, api_version: int) -> Endpoints | Non
 
 
 def replace_endpoints(data: bytes, start: int, endpoints: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return the DescribeCluster response at ``start`` up to the end of its nodes, with their addresses replaced.
+    """Return the DescribeCluster frame at ``start`` up to the end of its nodes, with the advertised addresses.
 
-    ``addresses`` maps a node id to the address at which clients reach this broker through the proxy. Brokers that are
-    not in ``addresses`` are left out. So are controllers, because the proxy has no ports for them. The caller can
-    forward the rest of the frame unchanged.
+    The caller can forward the rest of the frame unchanged. Controllers are removed from the list, because the proxy has
+    no ports for them.
     """
     is_brokers = endpoints.endpoint_type == BROKERS
     return replace_front(data, start, endpoints.brokers, addresses if is_brokers else {})

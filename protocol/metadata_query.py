@@ -117,10 +117,7 @@ def _skip_brokers(reader: FieldReader, api_version: int) -> None:
 
 
 def _read_topic(reader: FieldReader, api_version: int) -> tuple[int, list[Topic], int]:
-    """Read one topic of a Metadata response.
-
-    Return the topic's error_code, those of its name and topic id that the response contains, and its partition count.
-    """
+    """Return a topic's error_code, its name and id if present, and its number of partitions."""
     error_code = reader.int16()
     names: list[Topic] = []
     name = reader.nullable_string()

@@ -110,22 +110,14 @@ def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
 
 
 class Endpoints(NamedTuple):
-    """The node_endpoints of a response, which are the addresses of new leaders (KIP-951).
-
-    In Produce and Fetch responses they are the value of a tag, and ``size_at`` is the offset of the size of this tag.
-    In share group responses they are a field, and ``size_at`` is -1.
-    """
+    """The endpoints in a frame. ``size_at`` is the offset of the size of their tag, or -1 if they are not in a tag."""
 
     array: BrokerList
     size_at: int
 
 
 def replace_endpoints(frame: bytes, found: Endpoints, addresses: AdvertisedAddresses) -> bytes:
-    """Return a response, as a whole frame, with other addresses in its node_endpoints (KIP-951).
-
-    ``found`` is what ``find_endpoints`` has found in the frame. ``addresses`` maps a node id to the address at which
-    clients reach this broker through the proxy. Brokers that are not in ``addresses`` are left out.
-    """
+    """Return a whole frame with the advertised hosts and ports. Brokers without an advertised address are left out."""
     array = advertised(frame, found.array, addresses)
     begin, middle = found.array.begin, array
     if found.size_at >= 0:
@@ -146,10 +138,7 @@ def find_endpoints(frame: bytes, api_key: int, api_version: int) -> Endpoints | 
 
 
 class EndpointHider:
-    """Hides the node_endpoints (addresses of new leaders, KIP-951) of a response that is forwarded in pieces.
-
-    The length of the response does not change. Clients skip the hidden part as an unknown tag.
-    """
+    """Hides the endpoints of a response that is forwarded in pieces, without changing the length of the response."""
 
     __slots__ = ("_held", "_parser", "_partial", "_skip_bytes")
 
@@ -160,10 +149,7 @@ class EndpointHider:
         self._skip_bytes = 0  # the bytes of records that are still to be forwarded without being parsed
 
     def feed(self, chunk: bytes) -> bytes:
-        """Take the next bytes of the response, and return the bytes to forward to the client now.
-
-        The response begins with the size field of its frame.
-        """
+        """Add the next bytes of the frame, beginning with its size field, and return the bytes to forward now."""
         if self._skip_bytes >= len(chunk):
             self._skip_bytes -= len(chunk)
             return chunk
@@ -173,10 +159,7 @@ class EndpointHider:
         return self._pass_on(chunk)
 
     def end(self) -> bytes:
-        """Return the bytes that ``feed`` held back. Call this once the response has arrived completely.
-
-        Raises FrameTooSmall if the last field of the response is not complete.
-        """
+        """Return the bytes that were held back until now. Raises FrameTooSmall if the frame is not complete."""
         rest = b""
         if self._partial is not None:
             rest = self._pass_on(self._partial.join())
@@ -211,11 +194,7 @@ _DONE: Final = 6
 
 
 class _ResponseParser:
-    """Parses a response part by part as its bytes arrive, and finds its node_endpoints.
-
-    The node_endpoints (KIP-951) are the addresses of new leaders. A part is, for example, the fields of one partition.
-    Records are skipped.
-    """
+    """Parses a response part by part as its bytes arrive, and finds its endpoints. Records are skipped."""
 
     __slots__ = (
         "_api_key",
@@ -249,10 +228,7 @@ class _ResponseParser:
         return self._stage == _DONE
 
     def parse(self, data: bytes) -> None:
-        """Parse ``data`` from the offset ``self.at`` on, and set ``self.at`` to the end of the last complete part.
-
-        A part is, for example, the fields of one partition.
-        """
+        """Parse ``data`` from the offset ``at`` on, and move ``at`` to the end of the last complete part."""
         end = len(data)
         with suppress(Truncated):
             while self.at < end and self._stage != _DONE:
@@ -302,10 +278,9 @@ class _ResponseParser:
         return self._read_endpoints_and_tags(data, at)
 
     def _read_tags(self, data: bytes, at: int) -> int:
-        """Parse the tags that end a Produce or Fetch response, and return the offset after them.
+        """Parse the tags that end a Produce or Fetch response.
 
-        Tag 0 contains the node_endpoints. To hide the tag from clients, an edit that gives it an unknown number is
-        added to ``self.hidings``.
+        Tag 0 contains the endpoints. To hide it, ``hidings`` receives a change that gives the tag an unknown number.
         """
         found, hiding = None, None
         count, at = read_uvarint(data, at)
@@ -326,10 +301,9 @@ class _ResponseParser:
         return at
 
     def _read_endpoints_and_tags(self, data: bytes, at: int) -> int:
-        """Parse the node_endpoints and the tags that end a share group response, and return the offset after them.
+        """Parse the end of a ShareFetch or ShareAcknowledge response.
 
-        To hide the node_endpoints from clients, an edit is added to ``self.hidings``. It puts an empty array and an
-        unknown tag in their place.
+        To hide the endpoints, ``hidings`` receives a change that puts an empty array and an unknown tag in their place.
         """
         array = read_broker_list(data, at, is_compact=True, skip_rest=skip_rack_and_tags)
         tags, after = read_uvarint(data, array.end)

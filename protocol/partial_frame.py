@@ -28,10 +28,7 @@ def bytes_to_wait_for(front: bytes, *, most_bytes: int | None = None) -> int:
 
 
 class PartialFrame:
-    """Collects the pieces of an arriving frame, until enough have arrived to try to parse it.
-
-    ``missing_bytes`` is how many more bytes are needed for this. It may fall below 0 with the last piece.
-    """
+    """Collects the pieces of an arriving frame. Once ``missing_bytes`` is 0 or below, no more pieces are needed."""
 
     __slots__ = ("_pieces", "missing_bytes")
 
@@ -43,10 +40,7 @@ class PartialFrame:
         return sum(map(len, self._pieces))
 
     def add(self, data: bytes) -> bytes:
-        """Keep another piece of the frame.
-
-        Return all pieces joined if no bytes are missing any more, otherwise ``b""``.
-        """
+        """Keep another piece. Return all pieces joined if no bytes are missing any more, otherwise ``b""``."""
         last = self._pieces[-1]
         if len(data) >= _TINY_BYTES:
             self._pieces.append(data)

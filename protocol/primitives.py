@@ -145,10 +145,7 @@ def skip_compact_bytes(data: Buffer, offset: int) -> int:
 
 
 def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of an array, which is 0 for a null array.
-
-    Return the number and the offset of the first element.
-    """
+    """Read the number of elements of an array. It is 0 for a null array."""
     count, offset = read_int32(data, offset)
     if count < -1:
         raise MalformedLength(f"an array has {count} elements")
@@ -156,10 +153,7 @@ def read_array_count(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def read_compact_array_count(data: Buffer, offset: int) -> tuple[int, int]:
-    """Read the number of elements of a compact array, which is 0 for a null array.
-
-    Return the number and the offset of the first element.
-    """
+    """Read the number of elements of a compact array. It is 0 for a null array."""
     count, offset = read_uvarint(data, offset)
     return _bounded(data, offset, count - 1)
 

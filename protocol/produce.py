@@ -42,10 +42,9 @@ _MIN_RESPONSE_BYTES: Final = 16
 
 
 def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.maxsize) -> int | None:
-    """Read ``acks`` from a Produce request, or return None if more bytes are needed.
+    """Read ``acks`` from a request whose body begins at ``offset``, or return None if more bytes are needed.
 
-    The body of the request begins at ``offset``. ``end`` is the offset of the end of the frame, if it is known. Raises
-    FrameTooSmall if the frame ends before ``acks``.
+    ``end`` is the end of the frame, if it is known.
     """
     # Nearly all producers have no transactional_id. In that case its first one or two bytes say null.
     if api_version >= _FIRST_FLEXIBLE and offset < len(data) and data[offset] == 0:
@@ -66,10 +65,7 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
 
 
 def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None:
-    """Return the offset after the field ``acks`` in a Produce request, or None if the request has a transactional_id.
-
-    The body of the request begins at ``offset``. It must have arrived at least up to the end of ``acks``.
-    """
+    """Return the offset after ``acks``, or None if the request has a transactional_id. ``acks`` must have arrived."""
     if api_version >= _FIRST_FLEXIBLE:
         return offset + 3 if data[offset] == 0 else None
     if api_version >= _FIRST_TRANSACTIONAL:

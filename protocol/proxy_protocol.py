@@ -58,10 +58,7 @@ class ProxyHeader(NamedTuple):
 
 
 def read_proxy_header(data: bytes) -> ProxyHeader | None:
-    """Read the PROXY protocol header with which ``data`` begins, or return None if more bytes are needed.
-
-    Raises MalformedProxyHeader if the bytes are not such a header.
-    """
+    """Read the header, or return None if more bytes are needed. Raises MalformedProxyHeader if it is malformed."""
     if data.startswith(_LINE_START[: len(data)]):
         return _read_line(data)
     if data.startswith(_SIGNATURE[: len(data)]):

@@ -19,10 +19,7 @@ _SHORTEST_BYTES: Final = 4 + 1 + 1 + 4 + 4
 
 
 def end_of_whole_batches(data: Buffer, begin: int, end: int) -> int:
-    """Return the offset after the last whole record batch in the data from ``begin`` to ``end``.
-
-    Returns ``begin`` if even the first batch is incomplete or malformed.
-    """
+    """Return the end of the last whole batch, or ``begin`` if even the first is incomplete or malformed."""
     length_of = _LENGTH
     last = end - _FRONT_BYTES - _SHORTEST_BYTES
     at = begin

@@ -51,11 +51,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
-    """Return the response with which the proxy refuses the request in ``frame``, so that the client tries again later.
+    """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
 
-    Returns None if the request cannot be refused without harm. These are requests of APIs other than Produce, Fetch,
-    JoinGroup, OffsetCommit, CreateTopics, CreatePartitions and DeleteTopics. They are also requests in a version that
-    is too old or unknown, a Produce with acks=0, a follower's Fetch, and a frame with too many elements.
+    Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
+    acks=0, a follower's Fetch, and a frame with too many elements.
     """
     head = read_whole_head(frame)
     if not is_refusable(head.api_key, head.api_version, acks=1):
@@ -155,11 +154,7 @@ def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int
 def _refuse_partitions(
     reader: FieldReader, writer: FieldWriter, refuse_partition: Callable[[], None], *, has_ids: bool
 ) -> None:
-    """Read the topics and partitions of a request, and write a response that lists the same topics and partitions.
-
-    ``refuse_partition`` is called for each partition. It reads the partition from the request, and writes it with an
-    error. If ``has_ids``, topics have ids in place of names.
-    """
+    """Copy the topics of a request into the response, and call ``refuse_partition`` to write each partition."""
     topics = reader.count()
     writer.count(topics)
     for _ in range(topics):
@@ -193,10 +188,7 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:
-    """Return False if ``refusal_response`` certainly cannot refuse a request of this API, version and ``acks``.
-
-    If the result is True, ``refusal_response`` may still find a reason in the rest of the request and return None.
-    """
+    """Whether ``refusal_response`` can refuse a request, as far as its header and ``acks`` show."""
     if api_key not in _REFUSALS or api_version > HIGHEST_VERSION[api_key]:
         return False
     if api_key == ApiKey.PRODUCE:

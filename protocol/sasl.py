@@ -115,18 +115,13 @@ def read_handshake_error(body: Buffer) -> int:
 
 
 def has_error_code(data: Buffer, position: int) -> bool:
-    """Return True if the error code of the SASL response at ``position`` has arrived, and False if it may still arrive.
-
-    A response that has arrived as a whole but is too short for an error code also gives True.
-    """
+    """Whether the error code of a SASL response has arrived. Also True for a whole response that lacks one."""
     size_bytes = int.from_bytes(data[position : position + _SIZE_BYTES], signed=True)
     return len(data) - position >= _SIZE_BYTES + min(size_bytes, _ERROR_CODE_END)
 
 
 def is_illegal_sasl_state(data: Buffer, position: int, api_key: int, api_version: int) -> bool:
-    """Whether the SASL response at ``position`` has the error ``ILLEGAL_SASL_STATE``.
-
-    Call this only after ``has_error_code`` has returned True for the response.
+    """Whether a SASL response has the error ``ILLEGAL_SASL_STATE``. Call this only after ``has_error_code`` is True.
 
     Source: ``KafkaApis.handleSaslHandshakeRequest`` and ``handleSaslAuthenticateRequest`` in Apache Kafka.
     """
@@ -161,8 +156,7 @@ def _authenticate_reader(body: Buffer, api_version: int) -> FieldReader:
 def plain_user(token: bytes) -> str | None:
     r"""Return the user name in a PLAIN token, ``authzid \0 authcid \0 passwd`` (RFC 4616).
 
-    The user name is the authcid. Returns None if the token is malformed, or has an authzid that is neither empty nor
-    equal to the authcid. RFC 4616 allows other authzids, but Kafka refuses them.
+    Unlike RFC 4616, Kafka accepts an authzid only if it is empty or equal to the authcid.
     """
     parts = token.split(b"\0", 3)
     if len(parts) != 3:
@@ -216,10 +210,7 @@ def oauthbearer_user(token: bytes, *, claim: str) -> str | None:
 
 
 def _claim(payload: str, claim: str) -> str | None:
-    """Return a claim from the payload of a JSON web token, or None if the claim is missing or not a string.
-
-    ``payload`` is the payload in base64url, as it is in the token.
-    """
+    """Return a claim from the payload of a JSON web token, or None if the claim is missing or not a string."""
     try:
         found = json.loads(b64decode(payload + "=" * (-len(payload) % 4), altchars=b"-_", validate=True).decode())
     except (ValueError, RecursionError):
@@ -230,18 +221,12 @@ def _claim(payload: str, claim: str) -> str | None:
 
 
 def _last_value(text: str, key: str, *, between: str) -> str:
-    """Return the last value of ``key`` in text that consists of key=value pairs, or "" if the key is missing.
-
-    ``between`` is the character that separates the pairs.
-    """
+    """Return the last value of ``key`` in key=value pairs that ``between`` separates, or "" if there is none."""
     return text.rpartition(f"{between}{key}=")[2].partition(between)[0] if f"{between}{key}=" in text else ""
 
 
 def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
-    """Return ``user`` if the authorization identity of a SASL token is empty or names the same user, otherwise None.
-
-    ``authzid`` is this identity in the form ``a=NAME``, or "".
-    """
+    """Return ``user``, or None if ``authzid`` (``a=NAME`` or empty) names another user."""
     if not user or not authzid:
         return user or None
     named = authzid.removeprefix("a=")
@@ -249,10 +234,7 @@ def _user_without_other_authzid(authzid: str, user: str | None) -> str | None:
 
 
 def _unescaped(name: str) -> str | None:
-    """Decode ``=2C`` (comma) and ``=3D`` (equals sign) in a user name of SCRAM (RFC 5802, ``saslname``).
-
-    Returns None if the name is malformed.
-    """
+    """Decode ``=2C`` (comma) and ``=3D`` (equals sign) in a saslname (RFC 5802). Returns None if it is malformed."""
     return name.replace("=2C", ",").replace("=3D", "=") if _SASLNAME.fullmatch(name) else None
 
 

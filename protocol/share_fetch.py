@@ -1,7 +1,5 @@
 """Reads the limits of a ShareFetch request (key 78, KIP-932), and computes the charge for its response.
 
-The charge is the number of bytes of the response that count towards a quota.
-
     request    string group_id, string member_id, int32 share_session_epoch, int32 max_wait_ms, int32 min_bytes,
                int32 max_bytes, [v1+ int32 max_records, int32 batch_size]
                [v2+ int8 share_acquire_mode, bool is_renew_ack]
@@ -31,10 +29,9 @@ _FIRST_MAX_RECORDS: Final = 1
 
 
 def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.maxsize) -> FetchLimits | None:
-    """Read the fields of a ShareFetch request that limit its response. Returns None if more bytes are needed.
+    """Read the limits of the request whose body begins at ``body``, or return None if more bytes are needed.
 
-    The body of the request begins at ``body``. ``end`` is the offset of the end of the frame, if it is known. Raises
-    FrameTooSmall if the frame ends before these fields do.
+    ``end`` is the end of the frame, if it is known.
     """
     try:
         offset = skip_compact_string(data, skip_compact_string(data, body)) + 4  # share_session_epoch
@@ -52,11 +49,10 @@ def read_limits(data: Buffer, body: int, api_version: int, *, end: int = sys.max
 
 
 def without_records(limits: FetchLimits, api_version: int) -> tuple[int, int, bytes]:
-    """Return an edit of a ShareFetch request that sets all of the request's limits to zero.
+    """Return the edit of a request (begin, end, new bytes) that sets all of its limits to zero.
 
-    The edit says that the bytes from one offset to another are replaced by new bytes. With zero limits, the broker
-    responds at once and without records, and still handles the rest of the request. In v0, which lacks ``max_records``,
-    the response may still have one batch.
+    The broker then responds at once and without records, and still handles the rest of the request. In v0, which lacks
+    ``max_records``, the response may still have one batch.
 
     Source: ``SharePartitionManager.processShareFetch``, ``SharePartition.acquire`` in Apache Kafka.
     """

@@ -26,10 +26,7 @@ _FIRST_CLIENT_THROTTLE: Final = {int(key): key.first_client_throttle for key in 
 
 
 def client_throttles_itself(api_key: int, api_version: int) -> bool:
-    """Whether a client itself waits for the ``throttle_time_ms`` of a response before its next request (KIP-219).
-
-    False if the version is too old for this, or if the API is unknown.
-    """
+    """Whether a client itself waits for a response's ``throttle_time_ms`` before its next request (KIP-219)."""
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 
@@ -108,19 +105,13 @@ def _has_field_in_front(api_key: int, api_version: int) -> bool:
 
 
 def _create_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the fields before ``throttle_time_ms`` in a CreateDelegationToken response.
-
-    These are the error code and the new token.
-    """
+    """Step over the error code and the new token."""
     reader.skip(2)
     _skip_token(reader, api_version)
 
 
 def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the fields before ``throttle_time_ms`` in a DescribeDelegationToken response.
-
-    These are the error code and the array of tokens, each with an array of renewers.
-    """
+    """Step over the error code and the array of tokens, each with an array of renewers."""
     reader.skip(2)
     for _ in range(reader.count()):
         _skip_token(reader, api_version)
@@ -131,10 +122,7 @@ def _describe_delegation_token(reader: FieldReader, api_version: int) -> None:
 
 
 def _skip_token(reader: FieldReader, api_version: int) -> None:
-    """Step over the fields of a delegation token.
-
-    They are: owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac.
-    """
+    """Step over the fields of a token: owner, [v3+ requester], three int64 timestamps, string token_id, bytes hmac."""
     _skip_principal(reader)
     if api_version >= 3:
         _skip_principal(reader)  # the requester

@@ -67,14 +67,10 @@ _MAX_INT32: Final = 2**31 - 1
 
 
 class TopicMutation(NamedTuple):
-    """One topic in a CreateTopics, CreatePartitions or DeleteTopics request.
+    """One topic in a request. Its entry is the frame's bytes from ``begin`` to ``end``.
 
-    Attributes:
-        topic: The topic's name in UTF-8, or its id.
-        partitions: For CreateTopics the number of partitions to create, which may be ``BROKER_DEFAULT``. For
-            CreatePartitions the total that the topic is to have. For DeleteTopics 0.
-        begin: The offset in the frame at which the topic's fields begin.
-        end: The offset in the frame at which the topic's fields end.
+    ``partitions`` depends on the API. For CreateTopics it is the number of partitions to create, which may be
+    ``BROKER_DEFAULT``. For CreatePartitions it is the total that the topic is to have. For DeleteTopics it is 0.
     """
 
     topic: Topic
@@ -99,15 +95,10 @@ class MutationRequest(NamedTuple):
 
 
 class TopicResult(NamedTuple):
-    """The result for one topic in a CreateTopics, CreatePartitions or DeleteTopics response.
+    """The result for one topic in a response. Its entry is the frame's bytes from ``begin`` to ``end``.
 
-    Attributes:
-        name: The topic's name. None if DeleteTopics v6 finds no topic with the given id.
-        topic_id: The topic's id. None if the response has no id or an id of zeros.
-        error_code: The error code, which is 0 for success.
-        partitions: The number of partitions that CreateTopics (v5+) created, otherwise -1.
-        begin: The offset in the frame at which the topic's fields begin.
-        end: The offset in the frame at which the topic's fields end.
+    ``name`` is None if DeleteTopics v6 finds no topic with the given id. ``topic_id`` is None if the response has no id
+    or an id of zeros. ``partitions`` is the number of partitions that CreateTopics (v5+) created, otherwise -1.
     """
 
     name: bytes | None
@@ -140,10 +131,7 @@ def is_mutation(api_key: int, api_version: int) -> bool:
 
 
 def read_request(frame: bytes) -> MutationRequest:
-    """Read a CreateTopics, CreatePartitions or DeleteTopics request from a whole frame.
-
-    The version of the request must be one for which ``is_mutation`` is true.
-    """
+    """Read a whole request for which ``is_mutation`` is true."""
     head = read_whole_head(frame)
     api_key, api_version = head.api_key, head.api_version
     reader = request_reader(frame, head)
@@ -164,10 +152,7 @@ def read_request(frame: bytes) -> MutationRequest:
 
 
 def without_topics(frame: bytes, request: MutationRequest, left_out: Set[Topic]) -> bytes:
-    """Return the request in ``frame`` without the topics in ``left_out``. All other bytes stay as they are.
-
-    ``request`` is what ``read_request`` has read from the frame.
-    """
+    """Return the frame of a request without the topics in ``left_out``. All other bytes stay as they are."""
     kept = [mutation for mutation in request.topics if mutation.topic not in left_out]
     if len(kept) == len(request.topics):
         return frame
@@ -226,10 +211,7 @@ _READ_TOPIC: Final[dict[int, Callable[[FieldReader, int], tuple[Topic, int]]]] =
 
 
 def read_response(frame: bytes, api_key: int, api_version: int) -> MutationResponse:
-    """Read a CreateTopics, CreatePartitions or DeleteTopics response from a whole frame.
-
-    The version of the response must be one for which ``is_mutation`` is true.
-    """
+    """Read a whole response to a request for which ``is_mutation`` is true."""
     reader = response_reader(frame, api_key, api_version)
     throttle_at = reader.at
     throttle_time_ms = reader.int32() if api_version >= _FIRST_THROTTLE[api_key] else 0
@@ -240,12 +222,11 @@ def read_response(frame: bytes, api_key: int, api_version: int) -> MutationRespo
 
 
 def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Topic], *, throttle_time_ms: int) -> bytes:
-    """Add the topics that the proxy refused to the broker's response in ``frame``.
+    """Return the broker's response, with entries for the topics that ``without_topics`` left out of the request.
 
-    ``request`` is the client's request, and ``refused`` the topics that were left out when it was forwarded to the
-    broker. In the returned response these have the error THROTTLING_QUOTA_EXCEEDED. All topics are in the order of the
-    client's request, and topics that appear only in the response are last. The throttle time is ``throttle_time_ms`` or
-    the broker's, whichever is longer. All other bytes stay as they are.
+    These topics have the error THROTTLING_QUOTA_EXCEEDED. All topics are in the order of the client's request, and
+    topics that appear only in the response are last. The throttle time is the longer of the broker's and
+    ``throttle_time_ms``. All other bytes stay as they are.
     """
     api_key, api_version = request.api_key, request.api_version
     response = read_response(frame, api_key, api_version)
@@ -264,11 +245,7 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
 
 
 def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
-    """Return a response that refuses all topics of a request with THROTTLING_QUOTA_EXCEEDED.
-
-    The version of the request must be ``FIRST_REFUSABLE_VERSION`` or newer, because older clients do not know this
-    error.
-    """
+    """Return a response that refuses all topics of a request, whose version is ``FIRST_REFUSABLE_VERSION`` or newer."""
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)
     topics = dict.fromkeys(mutation.topic for mutation in request.topics)
@@ -315,10 +292,7 @@ def _skip_configs(reader: FieldReader) -> None:
 def _in_order_of_request(
     request: MutationRequest, response: MutationResponse, refused: Set[Topic]
 ) -> list[Topic | TopicResult]:
-    """Merge the topics that the proxy refused with the broker's results, in the order in which the request lists them.
-
-    Results for topics that the request does not list are last.
-    """
+    """Return the refused topics and the broker's results in the order in which the request lists their topics."""
     results: dict[Topic, deque[int]] = {}
     for index, result in enumerate(response.results):
         # The request has the name or the id of a topic. The response may have both.

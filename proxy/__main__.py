@@ -74,10 +74,7 @@ _COMMANDS: Final = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command that the arguments name, and return its exit status.
-
-    ``arguments`` defaults to the command-line arguments of this process.
-    """
+    """Run one command and return its exit status. ``arguments`` defaults to those of the process."""
     try:
         try:
             return _run(list(sys.argv[1:] if arguments is None else arguments))

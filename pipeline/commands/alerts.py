@@ -45,10 +45,7 @@ _POLL_S: Final = 0.5
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Report alerts until SIGTERM or Ctrl-C, or with ``--once`` until all existing records are read.
-
-    Return the exit status.
-    """
+    """Run the stream until it ends, and return the exit status."""
     _check(args)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
@@ -144,10 +141,7 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """Counts the lines of the usage log that batches of a stream have read, and the alerts found in them.
-
-    Lines that were left out are counted by reason: bad (not parsed), ahead (in the future), late, or duplicate.
-    """
+    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason."""
 
     lines: int = 0
     alerts: int = 0
@@ -177,10 +171,7 @@ class _BatchCounts:
                 self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
     def words(self, when: str) -> str:
-        """Return the counts as a line of text.
-
-        The line begins with ``when``, which says what batch or time the counts are for.
-        """
+        """Return the counts as a line of text that begins with ``when``."""
         left_out = [
             (self.late, "too late"),
             (self.twice, "more than once"),
@@ -208,10 +199,7 @@ class _Stream:
         self._reported_until = ""  # the timestamp of the last reported progress
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Deliver a batch of alerts to their destination.
-
-        If ``run`` is about to stop the query, deliver nothing and raise InterruptedError.
-        """
+        """Deliver a batch of alerts. If the stream is ending, raise InterruptedError instead."""
         with self._delivering:
             if self._is_ending:
                 raise InterruptedError

@@ -59,10 +59,7 @@ _MOST_REPORTED: Final = 100
 
 
 def follow(args: argparse.Namespace) -> int:
-    """Divide the limits, and publish each proxy's share of them every few seconds, until SIGTERM or Ctrl-C.
-
-    Return the exit status.
-    """
+    """Publish shares until SIGTERM or Ctrl-C, and return the exit status."""
     _check(args)
     limits = read_quotas(args.limits)
     if any(rule.enforcement or rule.shaping for rule in limits.quotas):
@@ -212,10 +209,7 @@ class _Stream:
             self._balancer.take(map(_use, found), now_ms=_now_ms())
 
     def _check_brokers(self, found: Sequence[Row]) -> None:
-        """Raise PipelineError if a proxy serves several brokers.
-
-        Each proxy applies its share of a limit on each broker, so with several brokers the sum would exceed the limit.
-        """
+        """Raise PipelineError if a proxy serves several brokers, because its share would apply to each of them."""
         for row in found:
             for broker in (row["broker"], row["other_broker"]):
                 if broker is None:  # unknown so far
@@ -277,17 +271,9 @@ def _use(row: Row) -> Use:
 def _wait_for_leases(
     quotas: QuotaTopic, found: Found, args: argparse.Namespace, *, until_s: float, end: Event, stream: _Stream
 ) -> None:
-    """Wait until all shares that an earlier process published have expired.
+    """Wait until all leases from an earlier process have expired.
 
-    Args:
-        quotas: The quota topic.
-        found: What the topic contained at the start.
-        args: The command-line arguments.
-        until_s: The time of a monotonic clock at which the topic was read. The wait begins at this time.
-        end: An event that ends the wait early.
-        stream: The stream that reads the usage log. It is checked for errors meanwhile.
-
-    Raises PipelineError if the earlier process still publishes.
+    Raises PipelineError if that process still publishes.
     """
     if found.lease_ms is None and not found.shares:
         return
@@ -305,10 +291,9 @@ def _wait_for_leases(
 def _publish(
     quotas: QuotaTopic, balancer: Balancer, found: Found, args: argparse.Namespace, *, end: Event, stream: _Stream
 ) -> None:
-    """Publish the changed shares of limits at the interval ``--every``, until ``end`` is set.
+    """Publish the changed shares at the interval ``--every``, until ``end`` is set.
 
-    A share expires after a while (its lease). Each publication ends with a ``News`` record, at which the proxies renew
-    the leases of all shares. ``found`` is what the quota topic contained at the start.
+    Each publication contains a ``News`` record, which renews the leases of all shares.
     """
     due_s = time.monotonic()
     first: list[QuotaRecord] = list(_first(balancer, found))
@@ -349,8 +334,7 @@ def _check_in_time(since_ms: int, args: argparse.Namespace) -> None:
 def _first(balancer: Balancer, found: Found) -> Iterator[QuotaRecord]:
     """Yield the records to publish first.
 
-    They set the common rules, which give each proxy an even share of each limit, and remove the shares and the outdated
-    rules of an earlier process.
+    They set the common rules, and remove shares and rules of an earlier process.
     """
     for share in found.shares:
         yield replace(share, limits={})
@@ -375,8 +359,5 @@ def _report(publication: Publication, balancer: Balancer) -> None:
 
 
 def _printable(text: str) -> str:
-    """Return a user name, client-id or other name in a form that is safe to print on a terminal.
-
-    Clients choose such names themselves, so they may contain control characters.
-    """
+    """Return a name in a form that is safe to print on a terminal, because clients choose their own names."""
     return text if text.isprintable() else repr(text)

@@ -71,8 +71,7 @@ def _replayed(
 ) -> tuple[list[Suggestion], dict[tuple[str, str, str], dict[str, Any]]]:
     """Replay the log under all limits to try, and choose the lowest acceptable limit of each entity.
 
-    A limit is acceptable if it throttles the entity for only a small part of the time. Return the suggestions with the
-    chosen limits, and what the replay found under these limits, keyed by kind, user and client-id.
+    Return the suggestions with the chosen limits, and the outcomes under these limits, keyed by entity.
     """
     quotas = ProposedQuotas(config=config_of(suggested), shaping=Shaping(args.shaping) if args.shaping else None)
     ladders = {one[:3]: one.ladder() for one in suggested if one.limit is not None}
@@ -185,10 +184,7 @@ def quotas_text(suggested: list[Suggestion], args: argparse.Namespace) -> str:
 
 
 def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> str:
-    """Return the text of the file ramp/step-NUMBER.yaml, which contains the limits of one step.
-
-    The steps lower the limits little by little to the suggested ones.
-    """
+    """Return the text of ramp/step-NUMBER.yaml."""
     head = [
         f"Step {number} of {args.ramp_steps} of the ramp to the limits of quotas.yaml.",
         "Bytes per second, for each broker by itself.",
@@ -197,10 +193,7 @@ def step_text(number: int, step: list[Suggestion], args: argparse.Namespace) -> 
 
 
 def _held(args: argparse.Namespace) -> ProxyConfig:
-    """Return a proxy configuration whose only setting is ``shaping``, which says how rates are measured.
-
-    The value is the one that the replay of the log used.
-    """
+    """Return a configuration whose only setting is the shaping (how rates are measured) that the replay used."""
     return ProxyConfig(listeners=(), shaping=Shaping(args.shaping) if args.shaping else Shaping.SAMPLED)
 
 

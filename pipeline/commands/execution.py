@@ -38,10 +38,7 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
-    """Read the usage log that ``--usage`` names.
-
-    Report on stderr which lines, files and directories were left out, and why.
-    """
+    """Read the usage log that ``--usage`` names, and report on stderr what was left out."""
     say(f"reading {args.usage}")
     usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
     for directory in usage.passed_over:
@@ -66,10 +63,7 @@ def say(words: str) -> None:
 
 @contextmanager
 def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> Iterator[None]:
-    """While the block runs, write to stderr every ``every_s`` seconds how many of Spark's current tasks are done.
-
-    If stderr is a terminal, write nothing, because Spark shows its own progress bar there.
-    """
+    """Write the progress of Spark's current step to stderr, unless Spark shows its own progress bar on a terminal."""
     if sys.stderr.isatty():
         yield
         return
@@ -109,10 +103,9 @@ def cause_of(error: StreamingQueryException) -> str:
 
 
 def line_counts() -> list[Column]:
-    """Return Spark aggregations over the rows of ``parsing.parsed``, for messages about lines that could not be parsed.
+    """Return Spark aggregations over the rows of ``parsing.parsed``, for messages about bad lines.
 
-    They compute the number of lines, the number of lines that could not be parsed, and one of these lines as an
-    example.
+    They compute the number of lines, the number of bad lines, and one bad line as an example.
     """
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))

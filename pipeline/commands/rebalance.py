@@ -62,15 +62,7 @@ def execute(args: argparse.Namespace) -> int:
 def _print(
     args: argparse.Namespace, found: Sequence[Load], forecast: "_Forecast", first: int | None, needed: float
 ) -> None:
-    """Print the forecast for each broker, the hour when clients use least, and the throttle that is needed.
-
-    Args:
-        args: The command-line arguments.
-        found: The data that each broker has to send or receive.
-        forecast: The forecast for a certain throttle.
-        first: The hour (UTC) from which clients use least, or None if it is unknown.
-        needed: The throttle with which the copying ends within ``--window``, in bytes per second.
-    """
+    """Print the forecast for each broker, the quietest hour, and the throttle with which the copying ends in time."""
     rate, write = forecast.rate, sys.stdout.write
     for load in found:
         write(f"{forecast.words(load)}\n")
@@ -103,10 +95,7 @@ class _Forecast(NamedTuple):
     capacities: Mapping[tuple[int, str], float]
 
     def words(self, load: Load) -> str:
-        """Return a sentence about one broker: how much it copies, how long that takes, and what is left for clients.
-
-        Left for clients is the part of the broker's capacity that neither the throttle nor their past use takes.
-        """
+        """Return a sentence about one broker: how much it copies, how long that takes, and what is left for clients."""
         time_ms = load.time_ms(self.rate)
         does = "sends" if load.side is Side.LEADER else "gets"
         ends = (
@@ -142,10 +131,9 @@ class _Forecast(NamedTuple):
         return "\n".join(lines) + "\n"
 
     def _left_for_clients(self, load: Load) -> float | None:
-        """Return how much of a broker's capacity neither the throttle nor its clients use, in bytes per second.
+        """Return a broker's capacity minus the throttle and minus what clients use, in bytes per second.
 
-        The result is negative if the throttle and the clients need more than the capacity, and None if the capacity is
-        unknown.
+        Returns None if the capacity is unknown.
         """
         place = (load.broker, "fetch" if load.side is Side.LEADER else "produce")
         capacity = self.capacities.get(place)

@@ -50,16 +50,10 @@ _PARTITION_FIELDS: Final = (
 
 
 class RequestPartition(NamedTuple):
-    """A partition in a follower's Fetch request.
+    """A partition in a follower's Fetch request. Its entry is the data from ``begin`` to ``end``.
 
-    Attributes:
-        topic: Up to v12 the name of the topic, in UTF-8. From v13 on the 16 bytes of its topic id.
-        partition: The index of the partition.
-        leader_epoch: The field ``current_leader_epoch``, or -1 before v9.
-        fetch_offset: The offset in the log from which the follower fetches.
-        max_bytes: The field ``partition_max_bytes``.
-        begin: The index in the frame's data at which the fields of the partition begin.
-        end: The index in the frame's data at which the fields of the partition end.
+    Up to v12 ``topic`` is a name in UTF-8. From v13 on it is the 16 bytes of a topic id. ``leader_epoch`` is -1 before
+    v9. ``max_bytes`` is the field ``partition_max_bytes``.
     """
 
     topic: bytes
@@ -72,24 +66,11 @@ class RequestPartition(NamedTuple):
 
 
 class ReplicaFetch(NamedTuple):
-    """A follower's Fetch request. The frame is the data from ``position``, where the size field is, to ``end``.
+    """A follower's Fetch request. Its frame is the data from ``position``, where the size field is, to ``end``.
 
     If the version lacks a field, ``session_epoch`` is -1, ``session_id`` is 0 and ``max_bytes`` is ``UNLIMITED_BYTES``.
-
-    Attributes:
-        replica_id: The node id of the follower, or a number below 0 if a consumer sent the request.
-        max_wait_ms: How long the leader may wait for data.
-        min_bytes: The amount of data for which the leader waits.
-        max_bytes: The limit on the size of the whole response.
-        session_id: The id of the fetch session (KIP-227).
-        session_epoch: The epoch of the fetch session.
-        partitions: The partitions to fetch, in the order of the request.
-        topic_tags: The encoded tags of each topic that has any, by name or topic id.
-        api_version: The version of the request.
-        position: The offset of the size field.
-        body: The offset of the body.
-        tail_at: The offset of the rack id and the tags, which end the request.
-        end: The offset of the end of the frame.
+    ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` contains the tags of each topic that has
+    any. The rack id and the tags of the request begin at ``tail_at``.
     """
 
     replica_id: int
@@ -140,19 +121,10 @@ def write_request(
     session_id: int = 0,
     session_epoch: int = -1,
 ) -> bytes:
-    """Encode a follower's Fetch request with other partitions and limits, as a whole frame.
+    """Encode a request with other limits and partitions, and without forgotten topics, as a whole frame.
 
-    The new request forgets no topics of a fetch session. If its version lacks a field, the argument for the field is
-    ignored.
-
-    Args:
-        data: The data that ``request`` was read from.
-        request: The original request.
-        chosen: The partitions of the new request, in their order, each with its new ``partition_max_bytes``.
-        max_wait_ms: How long the leader may wait for data.
-        max_bytes: The limit on the size of the whole response.
-        session_id: The id of the fetch session (KIP-227).
-        session_epoch: The epoch of the fetch session. -1 stands for a full fetch without a session.
+    ``chosen`` contains the partitions in the order in which they are written, each with its new
+    ``partition_max_bytes``. An argument is ignored if the version lacks its field.
     """
     api_version = request.api_version
     wait_at = _max_wait_at(0, api_version)
@@ -176,10 +148,7 @@ def write_request(
 def _entries(
     data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
 ) -> list[tuple[bytes, tuple[bytes, ...]]]:
-    """Encode the partitions in ``chosen``, each with its new ``partition_max_bytes``.
-
-    Return the topic and the encoded bytes of each partition. The bytes are in several parts, to be joined later.
-    """
+    """Return the topic and the entry of each partition, with its new ``partition_max_bytes``, as parts to be joined."""
     limit_offset = _PARTITION_FIELDS[api_version].size - 4
     pack = _INT32.pack
     entries = []
@@ -211,10 +180,7 @@ def _limits_bytes(api_version: int) -> int:
 
 
 def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int, api_version: int, topic: bytes) -> int:
-    """Read the partitions of one topic in a Fetch request, and append them to ``partitions``.
-
-    Their count is at the offset ``at``. Return the offset after the last of them.
-    """
+    """Append the partitions of a topic to ``partitions``, and return the offset of their end."""
     fields = _PARTITION_FIELDS[api_version]
     size_bytes, unpack = fields.size, fields.unpack_from
     is_flexible, has_leader_epoch = api_version >= FIRST_FLEXIBLE, api_version >= _FIRST_LEADER_EPOCH

@@ -51,20 +51,11 @@ _EMPTY_PARTITION: Final = Struct(">ihqqqBiBB")
 
 
 class ResponsePartition(NamedTuple):
-    """A partition in a leader's response to a follower's Fetch.
+    """A partition in a leader's response. Its entry is the data from ``begin`` to ``end``.
 
-    Attributes:
-        topic: Up to v12 the name of the topic, in UTF-8. From v13 on the 16 bytes of its topic id.
-        partition: The index of the partition.
-        error_code: The error code of the partition.
-        high_watermark: The high watermark, or -1 if unknown.
-        last_stable_offset: The last stable offset, or -1 if unknown.
-        log_start_offset: The log start offset, or -1 if unknown.
-        begin: The index in the frame's data at which the fields of the partition begin.
-        records_at: The index of the field with the length of the records.
-        records: The index at which the records begin.
-        records_end: The index at which the records end.
-        end: The index at which the fields of the partition end.
+    ``topic`` is a name or an id, as in ``RequestPartition``. ``high_watermark``, ``last_stable_offset`` and
+    ``log_start_offset`` are -1 if unknown. The length of the records is at ``records_at``. The records are the data
+    from ``records`` to ``records_end``.
     """
 
     topic: bytes
@@ -81,17 +72,10 @@ class ResponsePartition(NamedTuple):
 
 
 class ReplicaResponse(NamedTuple):
-    """A leader's response to a follower's Fetch. Fields that the version lacks are 0.
+    """A leader's response to a follower's Fetch.
 
-    Attributes:
-        throttle_time_ms: The throttle time that the response states.
-        error_code: The error code of the whole response.
-        session_id: The id of the fetch session (KIP-227).
-        partitions: The partitions, in the order of the response.
-        topic_tags: The encoded tags of each topic that has any, by name or topic id.
-        topics_at: The offset of the array of topics.
-        tail_at: The offset of the tags that end the response, which include the node_endpoints.
-        end: The offset of the end of the frame.
+    Fields that the version lacks are 0. ``topic_tags`` contains the tags of each topic that has any. The array of
+    topics begins at ``topics_at``. The tags of the response, which include the node_endpoints, begin at ``tail_at``.
     """
 
     throttle_time_ms: int
@@ -105,10 +89,7 @@ class ReplicaResponse(NamedTuple):
 
 
 def read_response(data: bytes, position: int, frame_bytes: int, api_version: int) -> ReplicaResponse:
-    """Read a leader's whole response, whose frame begins at ``position``.
-
-    ``frame_bytes`` is the size of the frame, including the size field.
-    """
+    """Read the whole response at ``position``. ``frame_bytes`` is the size of its frame, including the size field."""
     end = position + frame_bytes
     frame = bounded(data, position + 8, end)
     at = position + 8
@@ -131,10 +112,7 @@ def read_response(data: bytes, position: int, frame_bytes: int, api_version: int
 def truncate_partition(
     data: bytes, partition: ResponsePartition, records_end: int, api_version: int
 ) -> tuple[Buffer, ...]:
-    """Encode a partition of a leader's response without the records after the offset ``records_end``.
-
-    The result is the encoded partition in several parts, to be joined later.
-    """
+    """Return a partition's entry without the records after ``records_end``, as parts to be joined."""
     view = memoryview(data)
     if records_end == partition.records_end:
         return (view[partition.begin : partition.end],)
@@ -167,10 +145,7 @@ def empty_partition(
 def write_response(
     data: bytes, position: int, response: ReplicaResponse, entries: Sequence[Entry], api_version: int
 ) -> bytes:
-    """Return a leader's response as a whole frame, with only the partitions in ``entries`` and with session id 0.
-
-    All other fields are copied from ``response``, which was read from the frame at ``position``.
-    """
+    """Return a leader's response as a whole frame, with only the partitions in ``entries`` and without a session."""
     front = data[position + 4 : response.topics_at]
     if api_version >= FIRST_SESSION:
         front = front[:-4] + bytes(4)
@@ -188,9 +163,7 @@ def make_response(correlation_id: int, entries: Sequence[Entry], api_version: in
 
 
 def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
-    """Return how many bytes Kafka would count towards a replication quota for a response with only these partitions.
-
-    ``entries`` contains the encoded partitions. The node_endpoints of a response are not counted.
+    """Return how many bytes Kafka would charge for a response with only these entries and without node_endpoints.
 
     Source: ``KafkaApis.sizeOfThrottledPartitions``, ``FetchResponse.sizeOf`` in Apache Kafka.
     """
@@ -200,10 +173,7 @@ def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
 def _read_partitions(
     partitions: list[ResponsePartition], frame: Buffer, at: int, api_version: int, topic: bytes
 ) -> int:
-    """Read the partitions of one topic in a Fetch response (v12+), and append them to ``partitions``.
-
-    Their count is at the offset ``at``. Return the offset after the last of them.
-    """
+    """Append the partitions of a topic (v12+) to ``partitions``, and return the offset of their end."""
     fixed, _ = _PARTITION_FIELDS[api_version]
     fixed_bytes, unpack = fixed.size, fixed.unpack_from
     # At least these follow: the count of aborted transactions, preferred_read_replica, the length of the records.
@@ -237,10 +207,7 @@ def _skip_aborted_transactions(frame: Buffer, at: int) -> int:
 def _read_old_partitions(
     partitions: list[ResponsePartition], frame: Buffer, at: int, api_version: int, topic: bytes
 ) -> int:
-    """Read the partitions of one topic in a Fetch response (v0-11), and append them to ``partitions``.
-
-    Their count is at the offset ``at``. Return the offset after the last of them.
-    """
+    """Append the partitions of a topic (v0-11) to ``partitions``, and return the offset of their end."""
     fixed, missing = _PARTITION_FIELDS[api_version]
     fixed_bytes, unpack = fixed.size, fixed.unpack_from
     has_aborted = api_version >= _FIRST_ABORTED
@@ -263,10 +230,7 @@ def _read_old_partitions(
 
 
 def _written_body(entries: Sequence[Entry], api_version: int, error_code: int) -> list[Buffer]:
-    """Encode the body of a Fetch response with throttle time 0 and session id 0.
-
-    ``entries`` contains the encoded partitions. The result is the body in several parts, to be joined later.
-    """
+    """Return the body of a response from the proxy itself, as parts to be joined."""
     written: list[Buffer] = []
     if api_version >= FIRST_THROTTLE:
         written.append(bytes(4))

@@ -31,11 +31,9 @@ ReadPartitions = Callable[[Buffer, int, int, bytes], int]
 
 
 class Entry(NamedTuple):
-    """One encoded partition of a Fetch request or response that is to be written.
+    """The entry of one partition for a frame to be written.
 
-    Attributes:
-        topic: The name of the topic in UTF-8, or the 16 bytes of its topic id.
-        parts: The encoded partition in several parts, to be joined later.
+    ``topic`` is the name or the id of its topic. ``parts`` are the bytes of the entry, in pieces to be joined.
     """
 
     topic: bytes
@@ -43,10 +41,7 @@ class Entry(NamedTuple):
 
 
 def bounded(data: bytes, least: int, end: int) -> Buffer:
-    """Return the part of ``data`` before the offset ``end``.
-
-    Raises Truncated if ``end`` is below the offset ``least``, or beyond the end of the data.
-    """
+    """Return ``data`` up to ``end``. Raises Truncated if ``end`` is below ``least`` or beyond the end of the data."""
     if not least <= end <= len(data):
         raise Truncated(f"a Fetch frame of {len(data)} bytes ends at byte {end}")
     return data if end == len(data) else memoryview(data)[:end]
@@ -55,11 +50,7 @@ def bounded(data: bytes, least: int, end: int) -> Buffer:
 def read_topics(
     frame: Buffer, at: int, api_version: int, read_partitions: ReadPartitions
 ) -> tuple[dict[bytes, bytes], int]:
-    """Read the array of topics of a follower's Fetch request or its response, which begins at the offset ``at``.
-
-    ``read_partitions`` is called for each topic, to read the partitions of the topic. Return the encoded tags of each
-    topic that has any, by name or topic id, and the offset after the array.
-    """
+    """Read an array of topics. Return the tags of each topic that has any, and the offset of the end of the array."""
     tags: dict[bytes, bytes] = {}
     count, at = read_count(frame, at, api_version)
     for _ in range(count):
@@ -80,10 +71,7 @@ def read_topics(
 
 
 def read_count(frame: Buffer, at: int, api_version: int) -> tuple[int, int]:
-    """Read the number of elements of an array in a Fetch request or response.
-
-    Return the number and the offset of the first element.
-    """
+    """Read the number of elements of an array."""
     return read_compact_array_count(frame, at) if api_version >= FIRST_FLEXIBLE else read_array_count(frame, at)
 
 
@@ -98,11 +86,9 @@ def check_end(frame: Buffer, at: int, api_version: int) -> None:
 def written_topics(
     entries: Iterable[tuple[bytes, tuple[Buffer, ...]]], api_version: int, topic_tags: Mapping[bytes, bytes]
 ) -> list[Buffer]:
-    """Encode the array of topics of a Fetch request or response, in several parts to be joined later.
+    """Return an array of topics as parts to be joined. Adjacent entries of one topic become one element.
 
-    ``entries`` contains the topic and the encoded parts of each partition. Adjacent partitions of one topic become one
-    element of the array. If this results in several elements for one topic, only the first of them gets the topic's
-    tags in ``topic_tags``, because copies of the tags would make the frame longer.
+    If a topic is written twice, only its first element gets its tags, because copies would make the frame longer.
     """
     has_ids, is_flexible = api_version >= FIRST_TOPIC_ID, api_version >= FIRST_FLEXIBLE
     tags = dict(topic_tags)

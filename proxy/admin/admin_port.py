@@ -59,11 +59,9 @@ class AdminPort:
 
     Args:
         bind: The address to listen on.
-        location: The keys under which the configuration file sets this address, such as ``("admin", "bind")``. Error
-            messages show them.
-        application: The WSGI application. It runs on the event loop for probes (health checks), and in threads for
-            other requests.
-        probes: The URL paths of the probes. The application must answer requests for these paths without I/O.
+        location: The path of keys that leads to this address in the configuration file, for error messages.
+        application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
+        probes: The paths of the probes, which the application must answer without I/O.
 
     Attributes:
         address: The listening address. If ``bind`` has port 0, this address has the port that the system chose.

@@ -1,8 +1,7 @@
-"""Answers the requests to the admin port.
+"""Answers the requests to the admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-The paths are ``/livez`` and ``/readyz`` for probes (health checks), ``/metrics``, ``/callqueue`` for the users' levels
-in the fair call queues, and ``/quotas``. Only ``/quotas`` can change the state of the proxy. ``admin.metrics_bind``
-configures a second address, which serves only metrics and probes.
+Only ``/quotas`` can change the state of the proxy. ``admin.metrics_bind`` configures a second address, which serves
+only metrics and probes.
 """
 
 import asyncio
@@ -93,8 +92,7 @@ class Health:
         """Return the body of the response to ``/readyz``.
 
         The proxy is ready if clients can connect and the brokers can be reached. The body also shows problems with the
-        configuration file, with the topic or brokers that quotas are read from, and with the storage of quotas that
-        clients set. Such problems do not make the proxy unready.
+        configuration file, the quota source and the store of quotas, but the proxy is ready despite them.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
@@ -116,12 +114,10 @@ class Health:
 
 
 class _Application:
-    """The WSGI application of the admin port.
+    """The WSGI application of the admin port. If ``quotas_api`` is None, it serves metrics and probes only.
 
-    Args:
-        quotas_api: Answers requests to ``/quotas``. If it is None, the application serves only metrics and probes.
-        hosts: The names that a request's Host header may contain, in lower case. None allows any name. Checking the
-            header prevents DNS rebinding, in which a hostile web site points its own host name at the admin port.
+    ``hosts`` contains the names that a request's Host header may contain, in lower case. None allows any name. Checking
+    the header prevents DNS rebinding, in which a hostile web site points its own host name at the admin port.
     """
 
     def __init__(

@@ -106,10 +106,7 @@ class QuotasApi:
         self._free = BoundedSemaphore(_MAX_AT_ONCE)
 
     def get(self, environ: WSGIEnvironment) -> Reply:
-        """Answer a GET request with the quota rules that match the query, or with all rules if there is no query.
-
-        A query such as ``user=alice`` matches the rules that are for this user, whatever other names they have.
-        """
+        """Answer a GET request with all rules, or with the rules whose entity has all the names in the query."""
         try:
             query = _entity_query(environ.get("QUERY_STRING", ""))
         except _RefusedError as refused:
@@ -278,12 +275,9 @@ def _skip(environ: WSGIEnvironment) -> None:
 
 
 def _entity_query(query: str) -> Mapping[str, EntityName]:
-    """Parse a query for quota rules, such as ``user=alice&default=client-id``. Return the names in it by entity type.
+    """Return the names of the entity in a query such as ``user=alice&default=client-id``, by entity type.
 
-    ``default=TYPE`` asks for the rules that apply to all entities of a type without a rule of their own.
-
-    Raises:
-        _RefusedError: If the query is not valid.
+    ``default=TYPE`` stands for the default entity of a type.
     """
     found: dict[str, EntityName] = {}
     try:

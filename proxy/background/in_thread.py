@@ -12,10 +12,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[], T], *, name: str = "cluster") -> T:
-    """Run ``work`` in a new thread, and return its result.
-
-    When the process ends, it does not wait for this thread.
-    """
+    """Run ``work`` in a new thread, and return its result. The process does not wait for the thread when it ends."""
     future: Future[T] = Future()
     future.set_running_or_notify_cancel()  # so that this future is not cancelled if the task that awaits it is
     threading.Thread(target=_run, args=(work, future), name=name, daemon=True).start()

@@ -38,10 +38,9 @@ class AdminPortError(Exception):
 
 
 class ListedRule(NamedTuple):
-    """A quota rule in the list that the admin port of a proxy returns.
+    """A rule in the list that the admin port returns.
 
-    ``rule`` contains the limits as they were set. ``status`` says which limits apply now, which may differ if the rule
-    has an expiry, a schedule or a ramp. It is None if the proxy has not reported it.
+    ``rule`` contains the limits as they were set, and ``status`` those that apply now.
     """
 
     entity: Entity
@@ -61,13 +60,9 @@ class Answer(NamedTuple):
 
 
 class AdminClient:
-    """Sends HTTP requests to the admin port of a running proxy.
+    """Sends requests to the admin port at ``url``, which has the form ``http://HOST:PORT``.
 
-    A failed call of ``change`` may have changed the quotas nevertheless.
-
-    Args:
-        url: The address of the admin port, as ``http://HOST:PORT``.
-        token: The token of the admin port, which only ``change`` needs.
+    Only ``change`` needs the ``token``. After a failed ``change``, the changes may or may not have been made.
 
     Raises:
         AdminPortError: ``url`` is malformed, or a request failed.
@@ -104,11 +99,7 @@ class AdminClient:
         ]
 
     def change(self, changes: RequestedChanges) -> Answer:
-        """Send changes of quotas to the proxy, and return its answer.
-
-        If there have been too many changes recently, the proxy makes none of these, and the answer says when to try
-        again.
-        """
+        """Send changes of quotas to the proxy. It rejects all of them if there have been too many changes recently."""
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self._token}"}
         response, body = self._request("POST", _QUOTAS, written_changes(changes), headers)
         results = self._parse(lambda: read_results(body))
@@ -117,11 +108,7 @@ class AdminClient:
         return Answer(results, int(after[:6]) if is_limited else 0, body.decode())
 
     def priority(self, *, user: str, client_id: str, ip: str) -> Queues:
-        """Return a client's priority in each fair call queue, in which requests wait for a broker.
-
-        The higher a client's priority, the sooner its requests are forwarded. A client that is not authenticated is
-        identified by its address ``ip``, together with ``client_id``.
-        """
+        """Return a client's priority in each fair call queue. ``ip`` identifies a client that is not authenticated."""
         _, body = self._request("GET", f"/callqueue?{urlencode({'user': user, 'client-id': client_id, 'ip': ip})}")
         queues: Queues = self._parse(lambda: json.loads(body))
         return queues

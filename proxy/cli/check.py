@@ -53,10 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Check the configuration file and print its faults.
-
-    Return the exit status: 0 if the file is valid and 2 if not.
-    """
+    """Check the configuration file and print its faults. Return 0 if the file can be used and 2 if not."""
     checked = _check(args.config)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
@@ -132,10 +129,9 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
 
 
 def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Document) -> Iterator[Fault]:
-    """Yield a fault for each path in the configuration that cannot be used, and for each problem in ``report``.
+    """Yield a fault for each unusable path in the configuration, and for each problem with the store.
 
-    ``report`` is about the directory of stored quotas. Each fault contains the line of the configuration file to which
-    it refers.
+    Each fault contains the line in the configuration file that it is about.
     """
     if fault := audit_log_fault(config):
         yield fault_at(document, AUDIT_LOG, fault)
@@ -158,10 +154,7 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 
 def _name_faults(document: Document) -> list[Fault]:
-    """Return warnings about listeners that may lead to the same broker, but with different host names for the broker.
-
-    Two host names are taken for the same broker if they have an IP address in common and the ports are equal.
-    """
+    """Return a warning for each listener that names the same broker as another listener, but by another host name."""
     file = UncheckedFile(document)
     hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
     check_one_broker(file, hosts=hosts)
@@ -176,10 +169,7 @@ def _addresses_of(host: str) -> frozenset[str]:
 
 
 def _other_sources(config: ProxyConfig) -> str:
-    """Return the part of the summary about quotas that ``check`` does not read.
-
-    These are in a topic or at the brokers. If there are none, the result is "".
-    """
+    """Return the part of the summary that names the sources of quotas which ``check`` does not read."""
     source = "the brokers" if isinstance(config.quotas_from, QuotasFromBroker) else config.quotas_from
     if config.store is not None:  # a configuration with a store has no quotas_from
         source = config.store.topic

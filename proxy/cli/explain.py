@@ -1,8 +1,7 @@
-"""``kafka-quota-proxy explain`` shows which quotas apply to a client, and why other quotas of the client do not.
+"""``kafka-quota-proxy explain`` shows which quotas apply to a client, with their precedence, and why others do not.
 
-The command reads the configuration file and the directory with the quotas that clients have set. It shows which of
-these rules apply now, or at the time given with ``--at``. With ``--url`` it also asks a running proxy for the client's
-priority in the fair call queues, in which requests wait for a broker.
+The command reads the configuration file and its store, and shows which rules apply now, or at the time given with
+``--at``. With ``--url`` it also asks a running proxy for the client's priority in its fair call queues.
 """
 
 import argparse
@@ -54,10 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print the explanation of a client's quotas.
-
-    Return the exit status: 0, or 2 if an argument or the configuration is invalid, or 1 if something cannot be read.
-    """
+    """Print the explanation of a client's quotas, and return the exit status."""
     if not args.user:
         return _fail(f"a user has a name; one that did not authenticate is {ANONYMOUS}", 2)
     if args.url is not None and args.user == ANONYMOUS and args.ip is None:
@@ -104,14 +100,11 @@ def _fail(message: str, status: int) -> int:
 
 
 def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
-    """Return the rules that apply at the Unix time ``now_ms``, from the configuration file and the stored quotas.
-
-    The stored quotas, which clients have set, are read from the directory that the configuration names, if there is
-    one.
+    """Return the rules of the configuration file and its store that apply at the Unix time ``now_ms``.
 
     Raises:
-        OSError: The directory cannot be read.
-        UnusableStoreError: The stored quotas are damaged or have an unknown format.
+        OSError: The store cannot be read.
+        UnusableStoreError: The store is damaged or has an unknown format.
     """
     store = loaded.config.store
     effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)
@@ -145,12 +138,7 @@ def _has_store_files(store: Store) -> bool:
 
 
 def _priority_lines(queues: Queues, listeners: Iterable[str]) -> Iterator[str]:
-    """Yield lines of text that show a client's priority in the fair call queue of each listener.
-
-    Args:
-        queues: The priorities, as a running proxy returned them.
-        listeners: The names of all listeners. For those without a fair call queue, a line says so.
-    """
+    """Yield lines that show a client's priority at each of ``listeners``, or that a listener has no fair call queue."""
     for queue in queues:
         for user in queue["users"]:
             level = f"priority level {user['level']}, of 0 (served first) to {queue['levels'] - 1}"

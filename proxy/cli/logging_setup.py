@@ -21,10 +21,7 @@ _FIELDS: Final = frozenset({"time", "level", "logger", "message", "exception"})
 
 
 def configure_logging(log: Log) -> None:
-    """Make the root logger write to stderr, with the format and level of ``log``.
-
-    A later call replaces the handler that an earlier call installed.
-    """
+    """Make the root logger write to stderr, with the format and level of ``log``. May be called again."""
     handler = _StderrHandler()
     handler.setFormatter(JsonFormatter() if log.format is LogFormat.JSON else TextFormatter())
     root = logging.getLogger()
@@ -69,10 +66,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.StreamHandler[TextIO]):
-    """The handler that ``configure_logging`` installs on the root logger.
-
-    It has a class of its own so that a later call of ``configure_logging`` can recognize it and replace it.
-    """
+    """The handler that ``configure_logging`` installs. Its class lets the next call find and replace it."""
 
     def __init__(self) -> None:
         super().__init__(sys.stderr)

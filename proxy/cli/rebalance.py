@@ -60,11 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Print reports on the reassignment, and return the exit status.
-
-    The exit status is 0 if the reassignment has ended or will end, 1 if it never ends, was cancelled or cannot be
-    observed, and 2 for invalid arguments or an invalid configuration file.
-    """
+    """Print reports on the reassignment, and return the exit status."""
     try:
         config = load(args.config).config
     except ConfigError as error:

@@ -71,10 +71,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _print_errors(errors: BaseExceptionGroup[StartError], file: Path) -> None:
-    """Print each error that prevented the proxy from starting, in the format of the ``check`` command.
-
-    An error begins with the configuration file and the line of the key that the error is about.
-    """
+    """Print each error with the file and line of the key that it is about, in the format of the ``check`` command."""
     for error in errors.exceptions:
         if isinstance(error, StartError):
             sys.stderr.write(f"{located(file, error.location, str(error))}\n")

@@ -54,15 +54,7 @@ class AlterTask(NamedTuple):
 
 
 class AlterHandler:
-    """Handles requests to change quotas, one at a time. It decides which changes to make, stores them, and audits them.
-
-    Args:
-        store: Stores the changes, and then calls ``applier`` to put them in force.
-        applier: Holds the rules, and changes them.
-        change_log: Limits the rate of changes, counts them, and writes the audit log.
-        thread: Runs the work that takes long.
-        wall_ms: Returns the Unix time in ms.
-    """
+    """Handles requests to change quotas, one at a time. The store applies each stored change through ``applier``."""
 
     def __init__(
         self,
@@ -81,10 +73,7 @@ class AlterHandler:
         self._has_summaries = asyncio.Event()
 
     async def run(self) -> None:
-        """Until cancelled, write summaries to the audit log once a second.
-
-        A summary is one line about many requested changes that were refused or made no difference.
-        """
+        """Write the summaries of refused and ineffective changes to the audit log once a second, until cancelled."""
         while True:
             await self._has_summaries.wait()
             self._has_summaries.clear()
@@ -103,10 +92,7 @@ class AlterHandler:
         return altered
 
     async def _try(self, task: AlterTask) -> tuple[QuotasAltered, bool]:
-        """Make those changes of a request that are allowed, unless it only asks for a check.
-
-        Return the results, and whether the whole request was refused.
-        """
+        """Return the results of a request, and whether the whole request was refused."""
         # The rate is limited before any I/O, because a client may repeat its request without end.
         wait_ms = self._change_log.wait_ms(task.origin)
         if wait_ms:
@@ -140,14 +126,7 @@ class AlterHandler:
     def _decide(
         self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
     ) -> tuple[Decision, QuotasAltered]:
-        """Return the changes to make, and the results that the request has if these changes succeed.
-
-        Args:
-            task: The request.
-            addresses: The IP addresses of the host names in the request.
-            sources: The entities whose stored rules cannot be changed at this proxy, and for each the name of the place
-                where its rule was set.
-        """
+        """Return the changes to make, and the results that the request has if these changes succeed."""
         rules = self._applier.rules
 
         def hidden(entity: Entity) -> HiddenRule | None:
@@ -171,8 +150,7 @@ class AlterHandler:
     async def _keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> NotKeptError | None:
         """Store and apply changes. Return an error if it is unknown whether the changes are stored, otherwise None.
 
-        ``before`` contains the stored rules that the changes replace. Raises NotKeptError if the changes are certainly
-        not stored.
+        Raises NotKeptError if the changes are certainly not stored.
         """
         try:
             await self._store.keep(changes, before)
@@ -208,19 +186,13 @@ class AlterHandler:
 
 
 def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int, message: str) -> QuotasAltered:
-    """Return the results of a request that is refused as a whole: the same error for each of its changes.
-
-    ``rules`` contains the current rules, which the results show as unchanged.
-    """
+    """Return the results of a request that is refused as a whole: the same error for each of its changes."""
     results = refuse_alter(task.request, error_code, message)
     return QuotasAltered(results, outcomes(task.request.alterations, results, (), rules, task.terms))
 
 
 def _with_unknown_outcome(altered: QuotasAltered, error: NotKeptError) -> QuotasAltered:
-    """Return the results of a request for which it is unknown whether its changes are stored.
-
-    Each result that would have changed a rule gets ``error`` instead. The other results stay as they are.
-    """
+    """Return the results with ``error`` for each change, because it is unknown whether the changes are stored."""
     results, found = list(altered.results), list(altered.outcomes)
     for index, outcome in enumerate(found):
         if outcome.new != outcome.old:

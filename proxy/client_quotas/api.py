@@ -61,16 +61,14 @@ class TicketOwner(Protocol):
     """An object that waits for the answer to a request about quotas, such as a client's connection."""
 
     def take_turn(self) -> None:
-        """Continue, because the answer to the request is ready."""
+        """Go on with the request that waited, because its answer is ready."""
 
     def fail(self) -> None:
         """Stop waiting, because an internal error prevents an answer. A client's connection then closes itself."""
 
 
 class Ticket:
-    """A request about quotas that waits for its answer.
-
-    The request is either a ``frame`` of Kafka's protocol or a list of ``changes`` from the admin port.
+    """A request that waits for its answer. It contains either a ``frame`` of Kafka's protocol or ``changes``.
 
     Attributes:
         frame: The bytes of the whole request. Empty if the ticket has ``changes`` or was dropped.
@@ -94,10 +92,7 @@ class Ticket:
         self.is_dropped = False
 
     def drop(self) -> None:
-        """Give up the request, because nothing waits for its answer any more.
-
-        If the proxy has not begun to work on the request, it is never processed. Otherwise, it is still completed.
-        """
+        """Stop waiting for the answer. If work on the request has begun, it is still completed."""
         self.frame, self.changes, self.owner = b"", None, None
         self.is_dropped = True
 
@@ -113,10 +108,7 @@ class QuotaRequestHandler(Protocol):
 
 
 class Administration(NamedTuple):
-    """A listener's settings for requests about quotas.
-
-    ``handler`` answers these requests if they come from one of the users in ``admins``.
-    """
+    """A listener's settings for requests about quotas. ``handler`` answers the requests of the users ``admins``."""
 
     admins: frozenset[str]
     forwards: bool  # whether requests of other principals are forwarded to the broker; otherwise they are refused
@@ -131,19 +123,12 @@ class Administration(NamedTuple):
         return principal in self.admins or not self.forwards
 
     def max_request_bytes(self, principal: str) -> int:
-        """Return the maximum size of a request about quotas from this user.
-
-        Call this only if the proxy itself answers or refuses the request. The maximum is smaller for users who are
-        refused.
-        """
+        """Return the maximum size of a user's request about quotas, if the proxy answers or refuses it itself."""
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
-    """Read a DescribeClientQuotas or AlterClientQuotas request.
-
-    Raises ProtocolError if the request is malformed, or if its arrays have more than ``most_elements`` elements in all.
-    """
+    """Read a DescribeClientQuotas or AlterClientQuotas request. Raises ProtocolError if it is malformed."""
     is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
     return (read_describe_request if is_describe else read_alter_request)(frame, most_elements=most_elements)
 

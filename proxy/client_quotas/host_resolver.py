@@ -1,7 +1,4 @@
-"""Looks up the IP addresses of client hosts that have quotas.
-
-A lookup that finds no address is repeated later, until an address is found.
-"""
+"""Looks up the addresses of hosts that have limits. The lookups of a host are repeated until an address is found."""
 
 import asyncio
 import logging
@@ -44,10 +41,7 @@ class Lookups:
         self._waiters: Counter[str] = Counter()  # the number of callers of ``find`` that wait for each host
 
     async def find(self, hosts: Iterable[str]) -> Addresses:
-        """Look up ``hosts``, and return their addresses by host name.
-
-        The result leaves out the hosts for which no address is found within ``_LOOKUP_S`` seconds.
-        """
+        """Return the addresses of those ``hosts`` for which an address is found within some seconds."""
         names = list(set(hosts))
         if not names:
             return {}

@@ -71,21 +71,14 @@ _NO_STORE: Final = "Quotas cannot be changed: this proxy has no store for them"
 
 
 class RequestQueue:
-    """The queue of requests about quotas. It limits how many requests and how many bytes may wait.
-
-    Each request is in a ticket, which will hold its answer. A ticket is dropped if nothing waits for the answer any
-    more.
-    """
+    """The queue of requests about quotas, as tickets. It limits how many requests and how many bytes may wait."""
 
     def __init__(self) -> None:
         self.waiting: deque[Ticket] = deque()
         self._has_come = asyncio.Event()
 
     def put(self, ticket: Ticket) -> Ticket | None:
-        """Append a ticket (a request and, later, its answer), and return the ticket. Return None if the queue is full.
-
-        A ticket that was dropped, because nothing waits for its answer, does not count when the queue would be full.
-        """
+        """Append a ticket and return it, or return None if the queue is full. Dropped tickets take no room."""
         size_bytes = len(ticket.frame)
         if not self._has_room(size_bytes):
             self.waiting = deque(one for one in self.waiting if not one.is_dropped)
@@ -96,11 +89,7 @@ class RequestQueue:
         return ticket
 
     async def get(self) -> Ticket:
-        """Remove the first ticket (a request that waits for its answer) from the queue, and return it.
-
-        If the queue is empty, wait until a ticket is put into it. Tickets that were dropped, because nothing waits for
-        their answers, are skipped.
-        """
+        """Wait for the next ticket that is not dropped, and return it."""
         while True:
             while self.waiting:
                 ticket = self.waiting.popleft()
@@ -115,10 +104,9 @@ class RequestQueue:
 
 
 class QuotaManager:
-    """Manages the quotas that administrators set at this proxy. Use it only on the event loop's thread.
+    """Manages the quotas that administrators set at this proxy. For use on the event loop.
 
-    ``store`` keeps these quotas, and ``change_log`` counts the changes and writes the audit log. Both are None if
-    administrators cannot set quotas.
+    ``store`` and ``change_log`` are None if administrators cannot set quotas.
     """
 
     def __init__(self, config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms) -> None:
@@ -142,10 +130,7 @@ class QuotaManager:
         return self.store if isinstance(self.store, TopicStore) else None
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield the rules of the configuration file and the stored rules, as they were set. Any thread may call this.
-
-        A rule is listed even while its limits do not apply, for example because it has expired.
-        """
+        """Yield every rule as it was set, whether it is in force or not. Any thread may call this."""
         store = self.store
         sources = {} if store is None else dict(store.sources)
         for one in self.rules.listed():
@@ -157,10 +142,9 @@ class QuotaManager:
                 yield one
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the configuration file by those of ``config``.
+        """Replace the rules that came from the configuration file by those of ``config``, its new content.
 
-        Return all changes of the limits that apply, except for the changes that ``on_changes`` has already been called
-        with. The caller must put the returned changes into effect.
+        Return all changes of the rules in force that have not been passed to ``on_changes``.
         """
         changes = self._applier.follow_file(config)
         for double in self.rules.doubles:
@@ -168,30 +152,18 @@ class QuotaManager:
         return changes
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
-        """Queue a request of Kafka's API about quotas.
-
-        Return a ticket that will hold the answer, or None if the queue is full.
-
-        ``owner`` is a ``TicketOwner``. Its ``take_turn`` is called when the answer is ready.
-        """
+        """Queue a request of Kafka's API and return its ticket, or None if the queue is full."""
         return self._queue.put(Ticket(frame, origin, owner))
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
-        """Queue changes from the admin port.
-
-        Return a ticket that will hold the results, or None if too many requests wait.
-
-        ``owner`` is a ``TicketOwner``. Its ``take_turn`` is called when the results are ready.
-        """
+        """Queue changes from the admin port and return their ticket, or None if too many requests are waiting."""
         return self._queue.put(Ticket(b"", origin, owner, changes))
 
     async def read(self) -> None:
-        """Open the audit log and the store of quotas, and read the stored rules.
+        """Open the audit log and the store, and read the stored rules.
 
-        These rules are not put into effect at once. The next call of ``follow_file`` returns them with its changes.
-
-        Raises:
-            StartError: The audit log or the store cannot be used.
+        The next ``follow_file`` includes the stored rules in the changes that it returns. Raises StartError if this
+        fails.
         """
         if self.store is None or self.change_log is None:
             return
@@ -206,10 +178,7 @@ class QuotaManager:
         await self._applier.begin()
 
     async def run(self) -> None:
-        """Answer the requests in the queue, and keep the limits that apply up to date, until cancelled.
-
-        These limits depend on the stored rules, the time, and the addresses of hosts.
-        """
+        """Answer requests, and keep the rules in force up to date, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for part in (self._applier.resolver, self._applier.timer, self.store, self._alter_handler):
                 if part is not None:
@@ -227,10 +196,7 @@ class QuotaManager:
         self._thread.shutdown()
 
     async def _serve(self, ticket: Ticket) -> None:
-        """Answer one request about quotas, put the answer into its ticket, and then tell the ticket's owner.
-
-        The owner, such as a client's connection, waits for the answer.
-        """
+        """Answer the request of a ticket, and then call the ticket's owner."""
         if ticket.changes is not None:
             ticket.altered = await self._make_changes(ticket.changes, ticket.origin)
         else:
@@ -293,13 +259,9 @@ def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
 def make_store(
     config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]
 ) -> DirectoryStore | TopicStore | None:
-    """Return the storage for the quotas that clients set: a directory or a topic. Return None if neither is configured.
+    """Return the configured store, or None if no store is configured.
 
-    Args:
-        config: The configuration.
-        apply: The store calls this function with each change of the stored rules. The function puts the change into
-            effect, and makes it in ``stored``.
-        stored: The rules of the store, by entity (a user, a client-id, both, or an IP address).
+    The store passes its rules to ``apply``, which keeps them in ``stored``.
     """
     store = config.store
     if store is None:

@@ -1,7 +1,6 @@
-"""Changes which quota rules are in force, that is, which limits the proxy enforces now. Runs on the event loop.
+"""Changes the rules in force, on the event loop.
 
-The rules in force depend on the configuration file, on the rules in the store or at the brokers, on the time, and on
-the addresses of hosts.
+The rules in force depend on the store or the brokers, the configuration file, the time, and the addresses of hosts.
 """
 
 import asyncio
@@ -21,15 +20,10 @@ _AT_ONCE: Final = 250
 
 
 class RuleApplier:
-    """Changes the quota rules, and calls ``on_changes`` with the resulting changes of the limits that apply.
+    """Changes ``rules``, and reports to ``on_changes`` which of the rules in force have changed.
 
-    Until ``begin`` has ended, such changes are collected instead, and ``follow_file`` returns them.
-
-    Args:
-        config: The configuration, with the rules of the configuration file.
-        name: Where all rules come from that are not in the configuration file, such as the name of the store.
-        on_changes: Puts the changed limits into effect.
-        wall_ms: Returns the Unix time in ms.
+    Before ``begin``, changes are not reported but collected, and ``follow_file`` returns them. ``name`` is the source
+    of all rules that are not from the configuration file.
 
     Attributes:
         using_rules: A lock for the rules. A task holds it while the task changes the rules or a thread reads them.
@@ -49,10 +43,7 @@ class RuleApplier:
         self._has_begun = False
 
     async def begin(self) -> None:
-        """Look up the IP addresses of the host names that have limits.
-
-        From then on, pass each change to ``on_changes``.
-        """
+        """Look up the hosts that have limits, and report all later changes."""
         self._unreported.append(self.rules.update_addresses(await self.lookups.find(self.rules.unknown_hosts)))
         self.resolver.follow(self.rules.unknown_hosts)
         self._has_begun = True
@@ -63,10 +54,7 @@ class RuleApplier:
         return not self._unreported
 
     async def apply(self, changes: Sequence[Change]) -> None:
-        """Apply changes of the rules of the store or the brokers, in batches, so that other tasks run in between.
-
-        If some changes fail, still apply the others, and then raise the last error.
-        """
+        """Apply changes of stored rules. If some fail, still apply the others, and then raise the last error."""
         failure: Exception | None = None
         for begin in range(0, len(changes), _AT_ONCE):
             try:
@@ -79,11 +67,7 @@ class RuleApplier:
             raise failure
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the configuration file by those of ``config``.
-
-        Return all changes of the limits that apply, except for the changes that ``on_changes`` has already been called
-        with. The caller must put the returned changes into effect.
-        """
+        """Replace the rules of the file by those of ``config``, and return all changes that have not been reported."""
         changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
         self._unreported = []
         self.timer.wake()
@@ -109,10 +93,7 @@ class RuleApplier:
         self.resolver.follow(self.rules.unknown_hosts)
 
     def report(self) -> None:
-        """Call ``on_changes`` with the changes of limits that it has not been called with yet.
-
-        If this fails, the changes are kept, and the next call passes them again.
-        """
+        """Report the changes that are not yet reported. If this fails, the next call reports them again."""
         if self._unreported:
             self._on_changes(*merge_changes(*self._unreported))
             self._unreported = []

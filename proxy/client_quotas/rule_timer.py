@@ -50,10 +50,7 @@ class RuleTimer:
         self._has_changed = asyncio.Event()
 
     def wake(self) -> None:
-        """Wake ``run``, because rules have changed.
-
-        It then looks again for the next time at which a rule begins, ends or changes its limits.
-        """
+        """Make ``run`` look at the rules again, because they have changed."""
         self._has_changed.set()
 
     async def run(self) -> None:

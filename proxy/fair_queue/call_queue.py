@@ -1,11 +1,8 @@
-"""A queue with several levels, each of limited size (``FairCallQueue`` and ``CallQueueManager`` in Hadoop).
-
-The elements of the queue stand for requests that wait. The levels take turns, and in each turn one element leaves the
-queue. Level 0 is the highest level and normally has the most turns. If a level is empty when it has the turn, the
-highest level that is not empty gets the turn instead.
+"""A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Level 0 is the highest level.
 
 An element that finds its level full enters the next lower level with room. If no level has room, the element is
-refused, or waits outside the levels until one has room.
+refused, or waits outside the levels until one has room. If a level is empty when it has the turn, the highest level
+that is not empty gets the turn instead.
 """
 
 from collections import OrderedDict
@@ -73,20 +70,18 @@ _QUEUED: Final = Put.QUEUED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueOptions:
-    """The size of a fair call queue, and how its levels are served. The defaults are Hadoop's, except for ``capacity``.
-
-    The levels take turns, and in each turn one element leaves the queue.
+    """The size of a queue, and how its levels are served. The defaults are Hadoop's, except for ``capacity``.
 
     Attributes:
         levels: The number of levels.
-        capacity: How many elements all levels together can hold.
-        capacity_weights: The weights by which the capacity is divided among the levels. None gives each level the same.
-        multiplexer_weights: How many turns each level has in a cycle. None gives each level twice as many as the next
-            lower level.
-        remainder: Which levels get what remains when the capacity is divided.
+        capacity: The number of places in all levels together.
+        capacity_weights: The weights by which the capacity is divided among the levels. None gives equal shares.
+        multiplexer_weights: How many turns each level has in a cycle. None gives each level twice the turns of the
+            next.
+        remainder: Which levels get the places that remain when the capacity is divided.
         within_level: The order in which elements leave a level.
-        is_failover: Whether an element that finds no room is always refused with ``Overflow.FAILOVER``. Otherwise its
-            level determines how it is refused.
+        is_failover: Whether an element that finds no room is always refused with ``FAILOVER``. Otherwise its level
+            determines how it is refused.
         waits_for_last: Whether an element without room waits for a place in the last level only, as in Hadoop.
             Otherwise it takes the first free place in its own level or in a lower one.
     """
@@ -291,10 +286,7 @@ class CallQueue(Generic[E]):
         return Put.WAITS_FOR_ROOM
 
     def poll(self) -> E | None:
-        """Remove the next element of the level that has the turn, and return it.
-
-        Returns None if all levels are empty.
-        """
+        """Remove the element whose turn is next, and return it. Returns None if all levels are empty."""
         if not self.size:
             return None
         level = self._multiplexer.next()
@@ -309,10 +301,7 @@ class CallQueue(Generic[E]):
         return element
 
     def remove(self, element: E) -> bool:
-        """Remove ``element`` without counting this as a turn of a level.
-
-        Returns False if the queue does not contain it.
-        """
+        """Remove ``element``, without using a turn of its level. Returns False if ``element`` was not in the queue."""
         if element in self._waiting_since:
             self._stop_waiting(element)
             return True
@@ -338,10 +327,7 @@ class CallQueue(Generic[E]):
         return drained
 
     def take_over(self, other: "CallQueue[E]") -> None:
-        """Move the elements of ``other`` into this new queue, in their order.
-
-        How often elements of ``other`` found each level full (``overflowed``) is copied, too.
-        """
+        """Move the elements of ``other`` into this new queue, in their order, and copy the counts in ``overflowed``."""
         for element in other.drain():
             self.put(element)
         kept = other.overflowed[: self._last + 1]

@@ -41,10 +41,7 @@ _CLEARLY_FASTER: Final = 0.75
 
 
 class FixedLimit:
-    """A constant limit on the number of requests that a broker gets at a time.
-
-    ``learns`` is False, which means that callers need not call ``observe`` for each response.
-    """
+    """A constant limit. ``learns`` is False, which means that callers need not call ``observe``."""
 
     __slots__ = ("limit",)
     learns = False
@@ -66,16 +63,10 @@ class _Phase(Enum):
 
 
 class VegasLimit:
-    """A limit on the number of requests that a broker gets at a time, which is learned from response times.
+    """A limit between ``minimum`` and ``maximum`` that is learned from response times. It begins at ``minimum``.
 
-    The limit begins at ``minimum`` and never exceeds ``maximum``.
-
-    Attributes:
-        limit: The limit.
-        minimum, maximum: The bounds of the limit.
-        rtt_us: The mean response time of recent requests in microseconds. 0 while it is unknown.
-        base_rtt_us: The estimated response time if no request had to wait at the broker, in microseconds. 0 while it is
-            unknown.
+    ``rtt_us`` and ``base_rtt_us`` are the times that the docstring of this module calls R and B, in microseconds. Both
+    are 0 while they are unknown.
     """
 
     __slots__ = (
@@ -176,8 +167,7 @@ class VegasLimit:
     def _drain(self, in_flight: int, now_ms: int) -> None:
         """Ignore a response while requests from before the limit was halved are still in flight.
 
-        The limit is halved to measure the response time of a broker at which no request has to wait. After the last of
-        the ignored responses, the measurement begins.
+        After the last of these responses, begin to measure B.
         """
         if in_flight <= self.limit:
             self._to_skip -= 1

@@ -61,17 +61,8 @@ _RUNNING: Final = State.RUNNING
 class ListenerQueue:
     """Holds the parts of the fair call queue that all connections of one listener to one broker share.
 
-    A slot is the permission to have a request at the broker.
-
-    Attributes:
-        scheduler: Keeps the cost of each user's recent requests, which decides how soon the user's requests get a slot.
-        dispatcher: Holds the waiting connections, and hands out the broker's slots.
-        cost: Computes the cost of a request.
-        identity: A function that returns the identity that pays for a request.
-        stats: The counters that the metrics read.
-        timeouts: The times at which slots are taken back from requests that may wait at the broker.
-        wake: A function of the server. It is called when waiting connections have received slots, and when the soonest
-            time in ``timeouts`` has changed.
+    ``wake`` is a function of the server. It is called when waiting connections have received slots, and when the
+    soonest deadline in ``timeouts`` has changed.
     """
 
     __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
@@ -96,20 +87,15 @@ class ListenerQueue:
         self.timeouts = timeouts
 
     def is_awaited(self, *, is_control: bool) -> bool:
-        """Return whether any connection waits for a slot, which is the permission to have a request at the broker.
+        """Return whether any connection waits for a slot.
 
-        Control requests, such as heartbeats, have slots of their own. If ``is_control`` is True, only these slots are
-        meant. Otherwise only the slots for all other requests are meant.
+        Control requests, such as heartbeats, have slots of their own. ``is_control`` says which slots are meant.
         """
         queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
         return len(queue) > 0
 
     def watch(self, connection: "QueuedConnection", at_us: int) -> None:
-        """Take the slot of ``connection`` back at the time ``at_us``, if the connection still has the slot then.
-
-        A slot is the permission to have a request at the broker. ``at_us`` is in microseconds on the event loop's
-        clock.
-        """
+        """Take the slot of ``connection`` back at ``at_us``, if the connection still has it at that time."""
         if self.timeouts.add(connection, at_us):
             self.wake()
 
@@ -134,13 +120,8 @@ class QueuedConnection:
     ) -> Turn:
         """Decide whether a request may be forwarded now, has to wait, or is refused.
 
-        Args:
-            kind: The properties of the request that the queue depends on, for example whether it is a fetch.
-            identity: The identity that pays for the request.
-            size_bytes: The size of the request.
-            is_alone: Whether the connection has no unanswered request.
-            may_refuse: Whether the proxy can refuse the request. If not, the request waits instead.
-            now_us: The time in microseconds on the event loop's clock.
+        If the request has to wait, its connection is woken when its turn comes. ``is_alone`` says that the connection
+        has no unanswered request. ``may_refuse`` says that the proxy can refuse the request.
         """
         ticket, line = self.ticket, self.line
         state = ticket.state
@@ -197,12 +178,11 @@ class QueuedConnection:
         line.stats.refuse(self.ticket.level, api_key, answer)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
-        """Decide how long the connection keeps its slot, from its oldest unanswered request, which has been forwarded.
+        """Note which request is now the oldest unanswered one, and whether it has been forwarded as a whole.
 
-        A slot is the permission to have a request at the broker. Depending on the kind of request, and on whether it
-        was forwarded as a whole, the slot is kept, kept until a deadline, or given back at once. If the request is
-        whole and no other is unanswered, this call is needed only if ``kind.may_park`` or ``is_watched`` is True: the
-        request may give the slot back early, or the slot has a deadline.
+        Depending on its kind, it keeps its slot, keeps the slot until a deadline, or gives the slot back at once. If
+        the request is whole and no other is unanswered, the call is needed only if the request's kind ``may_park``, or
+        if the connection ``is_watched``.
         """
         self._api_key = kind.api_key
         if self.ticket.state is not _RUNNING:
@@ -246,10 +226,7 @@ class QueuedConnection:
         self.line.scheduler.charge(identity, self._cost(kind, self._queue_us(), service, 0))
 
     def _queue_us(self) -> int:
-        """Return how long the last request that waited in the queue has waited there, in microseconds.
-
-        0 if the connection has no place in the queue and no slot now.
-        """
+        """Return how long the request that got the slot was queued, in microseconds."""
         ticket = self.ticket
         return 0 if ticket.state is _IDLE else max(0, ticket.started_us - ticket.arrived_us)
 
@@ -260,10 +237,7 @@ class QueuedConnection:
         )
 
     def park(self, now_us: int) -> None:
-        """Give the connection's slot back before the response arrives, because the request just waits at the broker.
-
-        A slot is the permission to have a request at the broker.
-        """
+        """Give the slot back before the response arrives, because the request waits at the broker."""
         if self.ticket.state is _RUNNING:
             line = self.line
             line.stats.park(self._api_key)
@@ -271,10 +245,9 @@ class QueuedConnection:
                 line.wake()
 
     def pause(self, *, is_used: bool, now_us: int) -> None:
-        """Give the connection's slot back, because the broker's responses are not read for now.
+        """Give the slot back, because the broker's responses are not read for now.
 
-        A slot is the permission to have a request at the broker. ``is_used`` says whether a request was sent with the
-        slot.
+        ``is_used`` says whether any request was sent with the slot.
         """
         if self.ticket.state is _RUNNING:
             if is_used:
@@ -284,10 +257,7 @@ class QueuedConnection:
                 self.leave(now_us)
 
     def end(self, now_us: int) -> None:
-        """Give the connection's slot back, because all requests that were sent with it have been answered.
-
-        A slot is the permission to have a request at the broker.
-        """
+        """Give the slot back after all requests that were sent with it have been answered."""
         if self.is_watched:
             self._unwatch()
         line = self.line
@@ -295,18 +265,12 @@ class QueuedConnection:
             line.wake()
 
     def leave_unused(self, now_us: int) -> None:
-        """Give the connection's slot back. Call this only if no request was sent with the slot.
-
-        A slot is the permission to have a request at the broker.
-        """
+        """Give an unused slot back. Call this only if no request was sent with the slot."""
         if self.ticket.state is _RUNNING:
             self.leave(now_us)
 
     def leave(self, now_us: int) -> None:
-        """Leave the queue.
-
-        If the connection has a slot (the permission to have a request at the broker), give it back.
-        """
+        """Leave the queue, and give back the slot if there is one."""
         if self.is_watched:
             self._unwatch()
         line = self.line

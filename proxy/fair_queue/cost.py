@@ -20,15 +20,7 @@ from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHAR
 
 
 class CompletedRequest(NamedTuple):
-    """A request that the broker has completed. Times are in microseconds.
-
-    Attributes:
-        api_key: The API key of the request.
-        queue_us: How long the request waited in the proxy's queue.
-        elapsed_us: The time from when the broker could begin to work on the request until the response began.
-        service_us: The part of ``elapsed_us`` in which the broker worked on the request.
-        response_bytes: The size of the response.
-    """
+    """A request that the broker has completed. Times are in microseconds."""
 
     api_key: int
     queue_us: int
@@ -85,10 +77,7 @@ class RequestCount:
 
 
 class WeightedTimeCost:
-    """Charges each completed request for the time of each of its phases, multiplied by the weight of the phase.
-
-    The phases are for example waiting in the proxy's queue, and the broker's work (see ``Phases``).
-    """
+    """Charges each completed request for the time of each of its phases, multiplied by the weight of the phase."""
 
     on_refusal = 0
     on_arrival: None = None
@@ -112,10 +101,7 @@ class WeightedTimeCost:
         )
 
     def weigh(self, times_us: Phases) -> int:
-        """Return the sum of the times of a request's phases, each multiplied by its weight.
-
-        A negative time counts as 0.
-        """
+        """Return the weighted sum of the times of all phases. A negative time counts as 0."""
         cost = 0
         for place, weight in self._weighted:  # twice as fast as sum() with a generator
             time_us = times_us[place]

@@ -93,11 +93,10 @@ def default_response_time_thresholds_ms(levels: int) -> tuple[int, ...]:
 
 
 class Standing(NamedTuple):
-    """A user's cost, the user's share of the costs of all users, and the level of the user's requests.
+    """A user's cost, its share of all costs, and its level.
 
-    ``raw`` is the sum of all charges, and ``decayed`` is what is left of it after its decay in each period.
-    ``cached_level`` is the level that the last decay gave the user, or None for a new user. ``level`` is the level of
-    the user's next request.
+    ``raw`` is the sum of all charges, and ``decayed`` is what the sweeps have left of it. ``cached_level`` is the level
+    from the last sweep, or None for a new user. ``level`` is the level of the user's next request.
     """
 
     identity: str
@@ -130,7 +129,7 @@ class _Cost:
 
 
 class DecayScheduler:
-    """Keeps the costs of all users of one listener, the level of each user, and the response times of each level.
+    """Assigns each user of one listener a priority level by the cost of its requests, which decays over time.
 
     For each level, ``average_response_ms`` contains the average response time at the end of the last period, and
     ``last_window_counts`` contains the number of responses in that period.

@@ -27,11 +27,7 @@ _NO_BOUND: Final = 2**31 - 1
 
 
 class State(Enum):
-    """What a connection's request is doing at the queue of a broker.
-
-    A request needs a slot, which is the right to be at the broker. There is no request yet, or the request waits for a
-    slot, has a slot, or has given its slot back before the broker has answered it.
-    """
+    """What a ticket is doing: it has no request, waits for a slot, has a slot, or has given its slot back early."""
 
     IDLE = auto()  # it has no request
     WAITING = auto()  # it is queued, or waits for room in the queue
@@ -48,17 +44,10 @@ _WAITING: Final = State.WAITING
 class Ticket:
     """A connection's place in the queue of one broker, used for each of the connection's requests in turn.
 
-    The caller may change ``owner``, ``identity``, ``level`` and ``is_control`` only while the connection has no request
-    in the queue or at the broker. A slot is the right to have a request at the broker.
-
-    Attributes:
-        owner: Whatever the caller needs to find the connection again.
-        identity: The user or client that takes turns with others.
-        level: The priority level of the requests. 0 is the highest.
-        is_control: Whether the request is a control request, such as a heartbeat, which waits in a queue of its own.
-        arrived_us: The time at which the last request asked for a slot.
-        started_us: The time at which the last request received its slot.
-        state: Whether there is a request, and whether it waits or has a slot.
+    The caller sets these attributes, but only while the ticket is idle: ``owner`` (whatever the caller needs to find
+    the connection again), ``identity`` (the user or client that takes turns with others), ``level`` (the priority
+    level) and ``is_control``. The dispatcher sets ``arrived_us`` (the time of the last ``ask``), ``started_us`` (the
+    time at which the ticket received its slot) and ``state``.
     """
 
     __slots__ = ("arrived_us", "identity", "is_control", "level", "owner", "started_us", "state")
@@ -94,15 +83,13 @@ _REFUSALS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatcherOptions:
-    """The settings of a ``Dispatcher``, which decides when each request may be forwarded to one broker.
+    """The settings of a ``Dispatcher``.
 
     Attributes:
         queue: The settings of the queue for all requests that are not control requests.
-        is_backoff_enabled: Whether a request is refused if the queue is full or responses are slow. Otherwise it waits.
-        disconnects_when_slow: Whether a refusal because of slow responses may also close the connection, as Hadoop's
-            fair call queue does.
-        control_slots: How many control requests (heartbeats, offset commits and the like) may be at the broker at a
-            time.
+        is_backoff_enabled: Whether a request that finds no room in the queue is refused. Otherwise it waits.
+        disconnects_when_slow: Whether a refusal because of slow responses also closes the connection, as in Hadoop.
+        control_slots: How many control requests may be at the broker at a time.
     """
 
     queue: QueueOptions = field(default_factory=QueueOptions)
@@ -112,12 +99,9 @@ class DispatcherOptions:
 
 
 class Lane:
-    """A queue of connections that wait to send a request to the broker, and a limit on the requests at the broker.
+    """A queue of tickets with its own slots.
 
-    Attributes:
-        queue: The waiting connections, as tickets.
-        limit: The limit on how many requests from this queue may be at the broker at a time.
-        in_flight: How many requests from this queue count towards the limit now.
+    ``limit`` says how many slots there are, and ``in_flight`` how many are in use.
     """
 
     __slots__ = ("in_flight", "limit", "queue")
@@ -129,10 +113,9 @@ class Lane:
 
 
 class Dispatcher:
-    """Decides when each connection may forward a request to one broker, which has a limited number of slots.
+    """Gives the slots of one broker to tickets.
 
-    A slot is the right to have a request at the broker. ``normal`` contains the queue and the slots for all requests
-    except control requests (heartbeats, offset commits and the like).
+    ``normal`` is the lane of all requests that are not control requests.
     """
 
     __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
@@ -172,22 +155,15 @@ class Dispatcher:
         return self.normal.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
-        """Ask for a slot, which is the right to have a request at the broker.
+        """Ask for a slot for an idle ticket.
 
-        If a slot is free, the ticket (the connection's place in the queue) receives the slot at once. Otherwise, the
-        ticket waits in the queue, or its request is refused if the queue has no room. A request may also be refused
-        because of slow responses, even if a slot is free.
-
-        Args:
-            ticket: The ticket of a connection that has no other request in the queue or at the broker.
-            now_us: The time.
-            is_slow: Whether responses to requests of the ticket's priority level are slow. If True, a request that may
-                be refused is refused.
-            may_refuse: Whether this request may be refused. If it is False, if backoff is disabled, or if the request
-                is a control request, the request receives a slot or waits.
+        If ``is_slow`` says that responses to requests of the ticket's level are slow, the request is refused.
+        Otherwise, the ticket receives a free slot at once. If no slot is free, the ticket waits in the queue, or its
+        request is refused if the queue has no room. No request is refused if backoff is disabled, if ``may_refuse`` is
+        False, or if it is a control request: such a request receives a slot or waits.
 
         Raises:
-            ValueError: If the connection already has a request in the queue or at the broker.
+            ValueError: If the ticket is not idle.
         """
         if ticket.state is not _IDLE:
             raise ValueError(f"a ticket in state {ticket.state.name} cannot enter the queue")
@@ -212,12 +188,10 @@ class Dispatcher:
         return _WAIT
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
-        """End the request of a ticket. If the ticket holds a slot, the slot goes to the first waiting ticket.
+        """End the request of a running or parked ticket. If the ticket has a slot, the next ticket receives the slot.
 
-        A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue.
-        ``is_sample`` says whether an adaptive limit on the number of slots may learn from how long the ticket had its
-        slot. Return True if waiting tickets have received slots: the caller must then call ``granted`` and wake their
-        connections.
+        Returns True if the caller must call ``granted``. ``is_sample`` says whether an adaptive limit may learn from
+        the time for which the ticket had its slot.
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
@@ -232,10 +206,9 @@ class Dispatcher:
         return False
 
     def park(self, ticket: Ticket, now_us: int) -> bool:
-        """Give a slot back before the broker has answered the request. The first waiting ticket receives the slot.
+        """Give the slot of a running ticket to the next waiting ticket before the broker has answered the request.
 
-        A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue. Return
-        True if waiting tickets have received slots: the caller must then call ``granted`` and wake their connections.
+        Returns True if the caller must call ``granted``.
         """
         if ticket.state is not _RUNNING:
             return bool(self._granted)
@@ -257,10 +230,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
-        """Return the tickets that waited and have received a slot since the last call, in order of receipt.
-
-        A slot is the right to have a request at the broker, and a ticket is a connection's place in the queue.
-        """
+        """Return the tickets that waited and have received a slot since the last call, in order of receipt."""
         if not self._granted:
             return []
         granted = list(self._granted)
@@ -305,10 +275,7 @@ class Dispatcher:
         return bool(self._granted)
 
     def _fill(self, lane: Lane, now_us: int) -> None:
-        """Give free slots to waiting tickets of a lane, in the order of its queue.
-
-        A lane is a queue with slots of its own. A slot is the right to have a request at the broker.
-        """
+        """Give the free slots of a lane to its waiting tickets, in the order of the lane's queue."""
         poll, granted, slots = lane.queue.poll, self._granted, lane.limit.limit
         while lane.in_flight < slots and (ticket := poll()) is not None:
             lane.in_flight += 1

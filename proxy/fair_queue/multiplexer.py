@@ -7,18 +7,12 @@ from collections.abc import Sequence
 
 
 def default_weights(levels: int) -> tuple[int, ...]:
-    """Return the weights 2^(n-1), ..., 2, 1 of n priority levels.
-
-    The weight of each level is twice that of the level after it. So twice as many of its requests are taken from the
-    queue while both levels have waiting requests.
-    """
+    """Return the weights 2^(n-1), ..., 2, 1, which give each level twice as many turns as the level after it."""
     return tuple(2 ** (levels - 1 - level) for level in range(levels))
 
 
 class WeightedRoundRobinMultiplexer:
-    """Chooses in cycles from which priority level the next request is taken.
-
-    In each cycle, level 0 is chosen ``weights[0]`` times, then level 1 ``weights[1]`` times, and so on.
+    """Gives turns to the levels in cycles: ``weights[0]`` turns to level 0, then ``weights[1]`` to level 1, and so on.
 
     Raises:
         ValueError: If there is no level, there are not as many weights as levels, or a weight is below 1.

@@ -1,7 +1,4 @@
-"""Counters of the requests that pass through a listener's fair call queue. They are published as metrics.
-
-The fair call queue holds requests back while the broker is busy, and lets light users go first.
-"""
+"""Counters of a listener's fair call queue, which are published as metrics."""
 
 from typing import Final
 
@@ -12,15 +9,13 @@ CONTROL_LEVEL: Final = -1
 
 
 class QueueStats:
-    """Counts what has happened to the requests of a listener in the fair call queue since the start of the proxy.
-
-    A request needs a slot (the right to be at the broker). It waits in the queue until a slot is free.
+    """Counts what has happened to the requests of a listener since the start of the proxy.
 
     Attributes:
-        served: Three sums for each priority level: the number of responses, the microseconds in the queue, and the
-            microseconds at the broker. For requests that wait at the broker for data or for group members, the last sum
-            contains only the estimated time of work.
-        refused: The number of refused requests by priority level, API key and the way in which they were refused.
+        served: Three sums for each level: the number of responses, the microseconds in the queue, and the microseconds
+            at the broker. For requests that wait at the broker for data or for group members, the last sum contains
+            only the estimated time of work.
+        refused: The number of refused requests by level, API key and kind of refusal.
         passed_by: The number of requests that were forwarded without a slot, by API key.
         parked: The number of requests that gave their slot back before the response, by API key.
     """
@@ -34,10 +29,7 @@ class QueueStats:
         self.parked: dict[int, int] = {}
 
     def serve(self, level: int, queue_us: int, taken_us: int) -> None:
-        """Count a request of the priority level ``level`` that the broker has answered.
-
-        The request spent ``queue_us`` in the queue and ``taken_us`` at the broker.
-        """
+        """Count a request that the broker answered after ``queue_us`` in the queue and ``taken_us`` at the broker."""
         served = self.served.get(level)
         if served is None:
             served = self.served[level] = [0, 0, 0]

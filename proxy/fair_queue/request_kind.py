@@ -76,11 +76,8 @@ SHARED_LOCK: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADA
 def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data: bool = True) -> bool:
     """Return whether the broker may hold back its response, for example until a topic has data to fetch.
 
-    Args:
-        api_key: The API of the request.
-        acks: The ``acks`` of a Produce request. Has no effect for other APIs.
-        is_patient: Whether the ``max_wait_ms`` of a Fetch request is above 0. Has no effect for other APIs.
-        wants_data: Whether the ``min_bytes`` of a Fetch request is above 0. Has no effect for other APIs.
+    ``acks`` matters only for a Produce request, and the next two only for a Fetch: ``is_patient`` says whether its
+    ``max_wait_ms`` is above 0, and ``wants_data`` whether its ``min_bytes`` is above 0.
     """
     if api_key == ApiKey.PRODUCE:
         return acks < 0
@@ -93,17 +90,15 @@ def may_wait(api_key: int, *, acks: int = 1, is_patient: bool = True, wants_data
 class RequestKind:
     """What the fair call queue needs to know about a request.
 
-    A request needs a slot (the right to be at the broker), and waits in the queue until a slot is free.
-
     Attributes:
         api_key: The API key of the request.
         has_answer: Whether the broker sends a response. A Produce with acks=0 has none.
         may_wait: Whether the broker may wait before it answers, for any reason (see the function ``may_wait``).
         is_poll: Whether the request is a Fetch or ShareFetch.
         waits_for_data: Whether the broker may wait for data before it answers.
-        is_gathering: Whether the broker waits for the other members of a group before it answers, as for JoinGroup.
-        may_park: Whether the request may give its slot back before the broker answers the request.
-        is_control: Whether the request waits in the separate queue for heartbeats, offset commits and the like.
+        is_gathering: Whether the broker waits for the other members of a group before it answers.
+        may_park: Whether the request may give its slot back before the broker answers it.
+        is_control: Whether the request waits in the queue for control requests.
         is_free: Whether the request needs no slot, because it begins a connection and costs the broker nothing.
         is_refusable: Whether the proxy can refuse the request with a response that its client understands.
     """
@@ -124,10 +119,7 @@ class RequestKind:
 def request_kind(
     api_key: int, api_version: int, acks: int = 1, is_patient: bool = True, wants_data: bool = True
 ) -> RequestKind:
-    """Return what the fair call queue needs to know about a request.
-
-    For the meanings of ``acks``, ``is_patient`` and ``wants_data``, see ``may_wait``.
-    """
+    """Return the kind of a request. For ``acks``, ``is_patient`` and ``wants_data``, see ``may_wait``."""
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)

@@ -1,8 +1,4 @@
-"""Turns the ``fair_call_queue`` section of the configuration file into the objects that the fair call queue uses.
-
-These are the options of the queue and of the scheduler that assigns priority levels, the limit on requests at a broker,
-and the functions that compute who pays for a request, and how much.
-"""
+"""Builds the parts of the fair call queue from the ``fair_call_queue`` section of the configuration file."""
 
 from functools import lru_cache
 from math import inf
@@ -58,10 +54,7 @@ def dispatcher_options(settings: FairCallQueue) -> DispatcherOptions:
 
 
 def decay_options(settings: FairCallQueue) -> DecayOptions:
-    """Return the options for the decay scheduler of a listener, which assigns users to priority levels.
-
-    A user's level depends on the cost of the user's recent requests. Older costs decay.
-    """
+    """Return the options for the decay scheduler of a listener, which assigns users to priority levels."""
     is_decay = settings.scheduler_impl is SchedulerImpl.DECAY
     return DecayOptions(
         levels=settings.levels,

@@ -1,7 +1,6 @@
-"""Takes a slot back from a request that has no response by its deadline, so that another request can use the slot.
+"""Takes a slot back from a request that has no response by its deadline, so that other requests can use the slot.
 
-A slot is the right to have a request at the broker. A request without a response by its deadline is probably not being
-worked on. For example, the broker holds back a fetch until there is data.
+Such a request is probably not being worked on. For example, the broker holds back a fetch until there is data.
 """
 
 from typing import Protocol
@@ -17,9 +16,8 @@ class SlotHolder(Protocol):
 class SlotTimeouts:
     """The deadlines by which the connections to one broker must give their slots back.
 
-    A slot is the right to have a request at the broker. ``soonest_us`` is the time at which the caller must call
-    ``park_due``, or None if there is no deadline. There may be nothing to do at that time, because removing a deadline
-    leaves ``soonest_us`` unchanged.
+    The caller must call ``park_due`` at the time ``soonest_us``, unless that is None. There may be nothing to do at
+    that time, because removing a deadline leaves ``soonest_us`` unchanged.
     """
 
     __slots__ = ("_at_us", "soonest_us")
@@ -33,11 +31,7 @@ class SlotTimeouts:
         return len(self._at_us)
 
     def add(self, holder: SlotHolder, at_us: int) -> bool:
-        """Set the deadline by which a connection must give back its slot (the right to have a request at the broker).
-
-        An earlier deadline of ``holder``, the connection, is replaced. Return whether ``at_us`` is now the soonest of
-        all deadlines.
-        """
+        """Set or replace the deadline of ``holder``. Returns whether it is now the soonest deadline."""
         self._at_us[holder] = at_us
         is_soonest = self.soonest_us is None or at_us < self.soonest_us
         if is_soonest:
@@ -49,9 +43,7 @@ class SlotTimeouts:
         self._at_us.pop(holder, None)
 
     def park_due(self, now_us: int) -> int | None:
-        """Take back the slot of each connection whose deadline has passed.
-
-        A slot is the right to have a request at the broker.
+        """Take back each slot whose deadline has passed.
 
         Return the soonest remaining deadline, or None if there is none.
         """

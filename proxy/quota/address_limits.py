@@ -75,16 +75,10 @@ class AddressLimits:
         return host in self._limits
 
     def of(self, host: str) -> float:
-        """Return the limit of an address in new connections per second, or ``UNLIMITED_RATE`` if it has none.
-
-        An address without a limit of its own has the default limit, if there is one.
-        """
+        """Return the limit of an address, or ``UNLIMITED_RATE`` if no rule applies."""
         return self._limits.get(host, self._default)
 
     def rules(self) -> list[tuple[str, float]]:
-        """Return each limit as a pair of an address and its new connections per second.
-
-        The default limit for all other addresses has ``<default>`` as its address.
-        """
+        """Return each rule as an address and its limit. The address of the default rule is ``<default>``."""
         default = [(str(DEFAULT), self._default)] if self._default < UNLIMITED_RATE else []
         return [*self._limits.items(), *default]

@@ -1,7 +1,6 @@
 """Holds the quotas that apply at one broker, and finds the buckets that a connection's requests are charged to.
 
-A bucket measures and limits the usage of one user, one client-id, or both together. Kafka's quotas apply to each broker
-separately. All listeners in front of one broker share one ``BrokerQuotas``.
+Kafka's quotas apply to each broker separately. All listeners in front of one broker share one ``BrokerQuotas``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,10 +25,9 @@ _METRIC_WINDOW_S: Final = 30
 
 
 class PrincipalRules:
-    """Determines for each principal (an authenticated name) which user's quotas apply.
+    """Determines which user each principal counts as.
 
-    The configuration may map several principals to one user, so that they share its quotas. It also says which
-    principals are exempt from quotas, and which are brokers.
+    Several principals may count as one user, and share its quotas.
     """
 
     def __init__(self, principals: Principals) -> None:
@@ -56,20 +54,16 @@ class PrincipalRules:
 
 
 class BrokerQuotas:
-    """The quotas of users and client-ids at one broker, and the limits on connections to this broker.
-
-    A bucket measures and limits the usage of one user, one client-id, or both together, for one kind of quota.
+    """The quotas of users and client-ids at one broker.
 
     Args:
-        config: The configuration of the proxy.
-        shaping: Whether limits apply to sampled windows, as in Kafka, or to a token bucket. None stands for the
-            ``shaping`` of ``config``.
-        rules: The limits of users, client-ids and addresses, which other brokers may share. By default these are the
-            rules of ``config``.
+        config: The settings.
+        shaping: How limits apply (to sampled windows or a token bucket), or None for the setting of ``config``.
+        rules: The rules, which other brokers may share. By default these are the rules of ``config``.
 
     Attributes:
         generation: A counter that increases whenever connections must look up their buckets again.
-        lines: All the lines in which requests wait until their bucket is within its limit.
+        lines: All the lines in which requests wait for their buckets.
         limits_requests: Whether any rule limits the thread time or the number of requests.
         request_time_scale: The factor for estimates of thread time (see ``request_time.charged_ns``).
         num_partitions: How many partitions a new topic has if its request asks for the broker's default.
@@ -117,13 +111,9 @@ class BrokerQuotas:
     def update(
         self, config: ProxyConfig, *, shaping: Shaping | None = None, changed: RuleTableChanges | None = None
     ) -> None:
-        """Apply a new configuration of the proxy, and changed rules. The recorded usage is kept.
+        """Apply new settings and changed rules. The recorded usage is kept.
 
-        Args:
-            config: The new configuration.
-            shaping: Whether limits apply to sampled windows or to a token bucket. None stands for the ``shaping`` of
-                ``config``.
-            changed: The rules that have changed. If it is None, any rule may have changed.
+        ``shaping`` has the same meaning as in the constructor. If ``changed`` is None, any rule may have changed.
         """
         self._own_shaping = shaping
         self._principals = PrincipalRules(config.principals)
@@ -149,10 +139,7 @@ class BrokerQuotas:
         )
 
     def rules_changed(self, changed: RuleTableChanges) -> None:
-        """Apply changed limits from the next request on.
-
-        The shared rule tables (``self.rules``) already contain them.
-        """
+        """Apply rules that have changed in ``rules``, from the next request on."""
         for kind, named in changed.tables.items():
             self._managers[kind].rules_changed(named)
         if changed.has_connections:
@@ -183,10 +170,7 @@ class BrokerQuotas:
         self.lines.wake_all()
 
     def line(self, bucket: Bucket) -> Line:
-        """Return the line of requests that wait until ``bucket`` is within its limit.
-
-        The first call creates the line.
-        """
+        """Return the line of requests that wait for ``bucket``. The first call creates it."""
         if bucket.line is None:
             bucket.line = Line(self.lines)
         return bucket.line
@@ -199,11 +183,7 @@ class BrokerQuotas:
         return principal in self._principals.brokers
 
     def buckets(self, *, principal: str, client_id: str, now_ms: int) -> tuple[Bucket, ...]:
-        """Return the buckets to which requests of this client are charged, one for each kind in ``BUCKET_KINDS``.
-
-        A bucket measures and limits usage for one kind of quota. A caller that keeps the buckets must call ``hold`` for
-        each.
-        """
+        """Return the buckets to which requests of this client are charged, one for each kind in ``BUCKET_KINDS``."""
         return tuple(
             self.bucket(kind, principal=principal, client_id=client_id, now_ms=now_ms) for kind in self._managers
         )
@@ -211,8 +191,7 @@ class BrokerQuotas:
     def bucket(self, kind: QuotaKind, *, principal: str, client_id: str, now_ms: int) -> Bucket:
         """Return the bucket that requests of this client are charged to for one kind of quota.
 
-        A caller that keeps the bucket must call ``hold``. When ``generation`` changes, the caller must look the bucket
-        up again, because requests may have to be charged to another one.
+        A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
         """
         user, is_exempt = self._principals.charged_user(principal)
         bucket = self._managers[kind].bucket(
@@ -229,10 +208,7 @@ class BrokerQuotas:
         bucket.holders += 1
 
     def release(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Note that a connection no longer keeps ``bucket``.
-
-        Each connection that called ``hold`` must call this once.
-        """
+        """Undo one ``hold`` of ``bucket``. Each connection that called ``hold`` must call this once."""
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
     def expire(self, *, now_ms: int) -> None:
@@ -274,10 +250,9 @@ class BrokerQuotas:
         return window_ms if most_ms is None else min(most_ms, window_ms)
 
     def _arithmetic(self, config: ProxyConfig, kind: QuotaKind) -> tuple[Shaping, int]:
-        """Return how limits of this kind of quota apply, and for how many ms an idle client saves up unused quota.
+        """Return how limits of this kind apply, and the milliseconds of unused quota that an idle client may save up.
 
-        Limits apply to sampled windows or to a token bucket, as configured. Limits on controller mutations always apply
-        to a token bucket, as in Kafka.
+        Limits on controller mutations always apply to a token bucket, as in Kafka.
         """
         if kind is QuotaKind.MUTATION:
             kafka = config.kafka

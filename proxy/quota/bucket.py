@@ -24,21 +24,17 @@ _UNBOUNDED: Final = bucket_bounds(
 class Bucket(EntityUsage):
     """The usage of one entity (a user, a client-id, or both) for one kind of quota, and the limit on this usage.
 
-    The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota's ``shaping`` is
-    ``paced``. Usage over the limit is also recorded. Clients then owe the excess until enough time has passed.
+    The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota is paced. Usage over
+    the limit is also recorded. Clients then owe the excess until enough time has passed.
 
     Attributes:
-        rule: The rule that sets the limit, or None.
-        enforcement: What the rule says about enforcing its limit. None means that the listener's setting applies.
-        generation: The number of the rule change after which the limit was last set, or -1 if it has not been set yet.
+        enforcement: The enforcement that the rule sets. None means that the listener's setting applies.
+        generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
         in_flight: The sum of the expected charges of all requests that the broker has not answered.
-        silent_until_ms: The time before which no request is forwarded.
-        line: The line of requests that wait until the usage is within the limit. None until the first request waits.
-        absorbed_by: Another bucket that has taken over the usage of this one, or None. All later charges go to that
-            bucket.
-        holders: How many connections keep the bucket and charge it without a look-up.
-        is_listed: Whether the bucket is in the table in which buckets are looked up.
-        is_parked: Used by ``BucketTable`` only.
+        silent_until_ms: No request is forwarded before this time.
+        line: The line of waiting requests. It is None until the first request waits.
+        absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
+        holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
     rule: QuotaRule | None = None
@@ -155,10 +151,7 @@ class Bucket(EntityUsage):
         return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
 
     def uncharge(self, amount: int, *, now_ms: int) -> None:
-        """Subtract from the recorded usage an amount that was charged for something that did not happen.
-
-        Source: ``ClientQuotaManager.unrecordQuotaSensor``.
-        """
+        """Take back an amount that was charged for something that did not happen (Kafka's ``unrecordQuotaSensor``)."""
         if self.absorbed_by is not None:
             self.absorbed_by.uncharge(amount, now_ms=now_ms)
             return
@@ -201,11 +194,9 @@ class Bucket(EntityUsage):
         self.throttling.count(wait_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
-        """Count the waits that enforcement would have caused.
+        """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.
 
-        Only for a bucket whose limit is observed but not enforced.
-
-        Call this after ``charge`` has returned ``wait_ms`` for a request that the broker took ``took_ms`` to answer.
+        Call this after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
         """
         if self.absorbed_by is not None:
             self.absorbed_by.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
@@ -239,10 +230,7 @@ class Bucket(EntityUsage):
         self.in_flight += amount
 
     def settle(self, amount: int) -> None:
-        """End the reservation of ``amount`` that ``reserve`` made for a request.
-
-        The request was answered, or will never be answered.
-        """
+        """End the reservation of ``amount`` for a request that was answered, or that will never be answered."""
         self.in_flight -= amount
         if self.in_flight and self.is_limited:
             self._reserved_until_ms -= amount * 1_000 / self.limit
@@ -273,10 +261,9 @@ class Bucket(EntityUsage):
         return max(now_ms + 1, ceil(at_ms))
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate for how many more ms a request will wait in the line of requests that wait for this bucket.
+        """Estimate for how many more ms a request will wait in the line of this bucket.
 
-        ``place`` is the place of the request in the line. If it is None, estimate this for a new request at the end of
-        the line.
+        The request is the one in ``place``, or a new one at the end of the line if ``place`` is None.
         """
         free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
         line = self.line
@@ -291,10 +278,7 @@ class Bucket(EntityUsage):
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
     def spread_wait_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms a client within its limit must wait before its next fetch. Changes nothing.
-
-        The wait spreads the client's fetches evenly over time. It is 0 if the bucket does not spread fetches.
-        """
+        """Return for how many ms a client within its limit must wait to spread its fetches evenly. Changes nothing."""
         if self._pacer is None:
             return 0
         tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -310,10 +294,7 @@ class Bucket(EntityUsage):
         return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
 
     def fetch_room(self, *, now_ms: int) -> float:
-        """Return how many more bytes may be fetched now within the limit. May be negative.
-
-        The expected bytes of fetches that the broker has not answered yet count as fetched.
-        """
+        """Return how many more bytes the limit allows, less those reserved for fetches in flight. May be negative."""
         tokens = self._tokens
         if tokens is not None:
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
@@ -360,10 +341,7 @@ class Bucket(EntityUsage):
         return self._pacer if self._tokens is None else self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
-        """Return the tokens that are left if a token bucket applies the limit, or None if sampled windows do.
-
-        A negative number is the amount that clients owe.
-        """
+        """Return the tokens of a paced bucket, or None if it is not paced. A negative number is what clients owe."""
         tokens = self._tokens  # Read only once, because a scrape of the metrics runs in another thread.
         return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
 

@@ -32,16 +32,11 @@ class BucketBounds:
 def bucket_bounds(
     limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
 ) -> BucketBounds:
-    """Return the bounds for a bucket with this ``limit``, which is in units per second.
+    """Return the bounds that follow from ``limit``.
 
-    Buckets with the same arguments share one object, which saves a tenth of their memory.
-
-    Args:
-        limit: The limit per second.
-        room: The amount that the limit allows at once.
-        saved_ms: For how many ms an idle client saves up unused quota. If it is None, the client saves up ``room``.
-        longest_wait_ms: The longest wait that a charge to the bucket may return.
-        max_throttle_time_ms: The longest throttle time that a response tells a client.
+    Buckets with the same limit share one object, which saves a tenth of their memory. ``room`` is the amount that the
+    limit allows at once. ``saved_ms`` is for how many milliseconds an idle client saves up unused quota. If
+    ``saved_ms`` is None, the client saves up ``room``.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

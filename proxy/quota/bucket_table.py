@@ -40,16 +40,15 @@ _T = TypeVar("_T", bound=TableEntry)
 
 
 class BucketTable(Generic[_T]):
-    """A bounded table of buckets, each under the user and client-id that it belongs to (its tags).
+    """A bounded table of buckets, with their tags as keys.
 
-    The table may also contain other objects than buckets, if they have the attributes of ``TableEntry``. A bucket has a
-    rule of its own if a rule names exactly its tags, without ``<default>``.
+    Anything with the attributes of ``TableEntry`` is a bucket here.
 
     Args:
         max_buckets: The most buckets that the table contains, not counting buckets with rules of their own.
         owes_until_ms: Called with a bucket and the time. Returns the time until which clients owe an amount to the
             bucket, or a past time if they owe nothing.
-        is_named: Called with the tags of a bucket. Returns whether the bucket has a rule of its own.
+        is_named: Returns whether the bucket with these tags has a rule of its own.
         on_removed: Called with each bucket that leaves the table.
     """
 
@@ -125,10 +124,7 @@ class BucketTable(Generic[_T]):
         self._named = sum(tags in self._by_tags for tags in named)
 
     def count_named(self, tags: Tags, *, is_named: bool) -> None:
-        """Note that a bucket gained a rule of its own (without ``<default>``), or lost it if ``is_named`` is False.
-
-        ``tags`` are the user and client-id of the bucket. Does nothing if the table has no such bucket.
-        """
+        """Note that the bucket with these tags gained a rule of its own, or lost it if ``is_named`` is False."""
         if tags in self._by_tags:
             self._named += 1 if is_named else -1
 

@@ -40,10 +40,7 @@ class DepartedBuckets:
         self._max_buckets = max_buckets
 
     def add(self, bucket: Bucket) -> None:
-        """Keep a bucket that has just left the table, until the usage log has read its usage.
-
-        If too many buckets are kept and this one can no longer be charged, only add its usage to ``other``.
-        """
+        """Keep a bucket that has just left the table. If too many are kept, only add its usage to ``other``."""
         unlogged = bucket.usage.minus(bucket.logged)
         if bucket.is_in_use or (unlogged != NO_USAGE and len(self.buckets) < self._max_buckets):
             self.buckets.append(bucket)
@@ -155,7 +152,6 @@ class ClientQuotaManager:
     def rules_changed(self, named: Mapping[Tags, bool] | None) -> None:
         """Apply rules that have changed in ``table``. A bucket gets its new limit at its next look-up.
 
-        A rule is a bucket's own if it names exactly the bucket's user and client-id (its tags), without ``<default>``.
         ``named`` contains the tags of each bucket that gained a rule of its own, with the value True, or lost such a
         rule, with the value False. If ``named`` is None, any rules may have been added or removed.
         """
@@ -174,10 +170,7 @@ class ClientQuotaManager:
         return self.table.limit_of_tags(user=user, client_id=client_id)
 
     def max_value_in_window(self, limit: float) -> float:
-        """Return the amount that ``limit`` (per second) allows in N - 1 of the N quota windows.
-
-        This is the shortest time over which a rate is measured (Kafka's ``getMaxValueInQuotaWindow``).
-        """
+        """Return the amount that ``limit`` allows in all windows but one (Kafka's ``getMaxValueInQuotaWindow``)."""
         return limit * (self._samples - 1) * self._window_ms / 1_000
 
     def _start_generation(self) -> None:

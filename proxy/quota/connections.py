@@ -32,10 +32,7 @@ _SHARED: Final = Tags("", "<shared>")
 
 @dataclass(slots=True, eq=False, repr=False)
 class _AddressEntry:
-    """The rate of connections from one IP address, as an entry of a ``BucketTable``.
-
-    The table bounds the number of entries. The key of the entry (``tags``) is ``("", address)``.
-    """
+    """The rate of connections from one IP address, as an entry of ``BucketTable`` with the tags ``("", address)``."""
 
     tags: Tags
     rate: Rate
@@ -50,9 +47,6 @@ class _AddressEntry:
 class ListenerQuota:
     """Counts the new connections to one broker through one listener, and applies the limits on their rate.
 
-    When a limit of the broker or the listener is exceeded, the listener pauses: it stops accepting connections for a
-    while.
-
     Attributes:
         limit: The limit of the listener in connections per second.
         is_protected: Whether the broker's limit does not apply, because this is the inter-broker listener.
@@ -60,10 +54,9 @@ class ListenerQuota:
         arrived: How many connections have arrived since the start.
         paused: How many connections made the listener pause.
         pause_time_ms: The total time of these pauses.
-        refused: How many connections were refused because of the limit of their IP address.
+        refused: How many connections were refused because of the limit of their address.
         observed: How many connections enforcement would have delayed by a pause or refused.
-        pause_time: The mean pause of the last minute in ms, as Kafka measures it.
-        address_throttle_time: The mean time in ms for which refused connections of the last minute were kept open.
+        pause_time, address_throttle_time: The mean pause and throttle time of the last minute, as in Kafka.
         logged: The part of ``usage`` that the usage log has read.
     """
 
@@ -87,10 +80,7 @@ class ListenerQuota:
 
     @property
     def usage(self) -> UsageTotals:
-        """What has happened to the listener's connections since the start.
-
-        ``amount`` does not include refused connections.
-        """
+        """The totals since the start. Refused connections do not count in ``amount``."""
         return UsageTotals(
             amount=self.arrived - self.refused,
             requests=self.arrived,
@@ -118,10 +108,9 @@ class ListenerQuota:
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
     def record(self, *, now_ms: int) -> int:
-        """Record a new connection in the rates of the listener and the broker.
+        """Record a new connection.
 
-        Return for how many ms the listener must stop accepting connections, or 0 if no limit is exceeded or limits are
-        not enforced.
+        Return for how many ms the listener must stop accepting, or 0 if no limit is exceeded.
 
         Source: ``ConnectionQuotas.recordConnectionAndGetThrottleTimeMs``.
         """
@@ -284,17 +273,13 @@ class ConnectionQuotas:
             yield
 
     def new_rate(self) -> Rate:
-        """Return a new rate of connections, without any records.
-
-        The number and length of the windows over which the rate is measured are those of Kafka's settings.
-        """
+        """Return a new rate, which is measured over the windows of Kafka's settings."""
         return Rate(samples=self._samples, window_ms=self.window_ms)
 
     def record(self, rate: Rate, limit: float, *, now_ms: int) -> int:
-        """Record a new connection in ``rate``, which is the rate of the broker, a listener or an IP address.
+        """Record a connection in ``rate``.
 
-        Return 0 if the rate is within ``limit``. Otherwise, return the throttle time in ms, at most the length of one
-        quota window.
+        Return the throttle time in ms, at most one window, or 0 within ``limit``.
         """
         rate.record(1, now_ms=now_ms)
         if limit >= UNLIMITED_RATE:
@@ -308,13 +293,10 @@ class ConnectionQuotas:
         return min(wait_ms, self.window_ms)
 
     def record_address(self, host: str, *, is_taken_back: bool, now_ms: int) -> int:
-        """Record a new connection from an IP address.
-
-        Return 0 if the address is within its limit. Otherwise, return the throttle time in ms, at most the length of
-        one quota window.
+        """Record a connection of an address. Return the throttle time in ms, at most one window, or 0 within the limit.
 
         If ``is_taken_back``, a connection over the limit does not count in the rate of the address, because the caller
-        refuses the connection.
+        refuses it.
         """
         host = canonical(host)
         limit = self.limits.of(host)

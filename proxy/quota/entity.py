@@ -16,20 +16,16 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 
 
 class Tags(NamedTuple):
-    """The user and client-id that identify a bucket.
-
-    One of them is empty if the bucket is for all users or client-ids.
-    """
+    """The key of a bucket. ``user`` or ``client_id`` is empty if all users or client-ids share the bucket."""
 
     user: str
     client_id: str
 
 
 class Level(NamedTuple):
-    """One of Kafka's eight kinds of quota rule, from rules for a user with a client-id down to the default client-id.
+    """One of Kafka's eight levels of rules, by which a more specific rule takes precedence over a more general one.
 
-    A rule of a level with a lower number takes precedence. The level determines which rule is looked up for a client,
-    and which clients share a bucket under this rule.
+    It determines which rule is looked up for a client, and which clients share a bucket under this rule.
     """
 
     number: int
@@ -48,10 +44,7 @@ class Level(NamedTuple):
         return _name(self.user, user), _name(self.client_id, client_id)
 
     def tags(self, user: str, client_id: str) -> tuple[str, str]:
-        """Return the user and client-id that identify a client's bucket if a rule of this level applies to the client.
-
-        The user is empty if clients share the bucket whatever their user is, and likewise the client-id.
-        """
+        """Return the tags of the bucket that a client with this user and client-id has under a rule of this level."""
         return "" if self.user is None else user, "" if self.client_id is None else client_id
 
 
@@ -93,10 +86,9 @@ Entity = tuple[EntityName, EntityName]  # user and client-id of a rule
 
 
 def bounded(name: str) -> str:
-    """Return a user or client-id as it is, or shortened if it has more than 256 characters.
+    """Return ``name``, or its beginning and a digest if it is long, so that no table stores names of 32 KB.
 
-    A shortened name is its beginning and a digest. So no table stores names of 32 KB. Users and client-ids in rules
-    must be passed through this function, too, so that they are found.
+    The names in rules must be bounded in the same way.
     """
     if len(name) <= MAX_NAME_LENGTH:
         return name
@@ -117,10 +109,7 @@ def tags_named(entity: Entity) -> Tags | None:
 
 
 class Resolution(NamedTuple):
-    """The bucket of a user and client-id, and the rule that applies to the bucket.
-
-    The bucket is identified by its ``tags``. If no rule applies, ``rule``, ``level`` and ``limit`` are None.
-    """
+    """The tags of the bucket of a user and client-id, and the rule that applies to this bucket, if there is one."""
 
     tags: Tags
     rule: QuotaRule | None
@@ -178,8 +167,7 @@ class RuleTable:
     def put(self, entity: Entity, rule: QuotaRule | None) -> bool:
         """Set the rule of an entity, or remove it if ``rule`` is None. Return whether the table has changed.
 
-        A rule without a limit of the table's kind of quota has the same effect as None. The user and client-id in
-        ``entity`` must have been passed through ``bounded``, which shortens long names.
+        A rule without a limit of this kind has the same effect as None. The names in ``entity`` must be ``bounded``.
         """
         if rule is not None and self.kind.limit_of(rule) is None:
             rule = None
@@ -213,10 +201,7 @@ class RuleTable:
         return tuple(self._rules.values())
 
     def rule(self, entity: Entity) -> QuotaRule | None:
-        """Return the rule of exactly this entity, or None.
-
-        The user and client-id in ``entity`` must have been passed through ``bounded``, which shortens long names.
-        """
+        """Return the rule of exactly this entity, or None. The names in ``entity`` must be ``bounded``."""
         return self._rules.get(entity)
 
     def names(self, tags: Tags) -> bool:
@@ -231,9 +216,7 @@ class RuleTable:
                 yield tags
 
     def tags(self, *, user: str, client_id: str) -> tuple[str, str]:
-        """Return the user and client-id that identify the bucket of a client.
-
-        One of them is empty if clients share the bucket.
+        """Return the tags of the bucket of a user and client-id.
 
         ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` may be empty.
 
@@ -263,9 +246,7 @@ class RuleTable:
         return Resolution(tags, None, None, None)
 
     def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
-        """Return the limit of the bucket that this user and client-id identify, or None if it has no limit.
-
-        ``user`` or ``client_id`` is empty if the bucket is for all users or all client-ids.
+        """Return the limit of the bucket with these tags, or None if it has no limit.
 
         Source: ``DefaultQuotaCallback.quotaLimit``.
         """
@@ -295,10 +276,7 @@ class RuleTable:
         return Candidate(level=level, rule=rule, wins=False, reason=reason)
 
     def _levels_of(self, tags: Tags) -> tuple[Level, ...]:
-        """Return the levels at which Kafka looks for a rule for these tags (the user and client-id of a bucket).
-
-        Source: ``DefaultQuotaCallback.quotaLimit``.
-        """
+        """Return the levels that Kafka looks up for these tags (``DefaultQuotaCallback.quotaLimit``)."""
         if tags.user:
             return _OF_PAIRS if tags.client_id else _OF_USERS
         return _OF_CLIENTS if tags.client_id else ()  # Kafka does not limit an empty client-id without a user.

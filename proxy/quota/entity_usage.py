@@ -58,11 +58,7 @@ class ThrottleTotals:
     _counted_until_ms: int = 0  # the end of the waits that are in time_ms
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one request whose client must wait ``wait_ms`` from now on.
-
-        ``time_ms`` is the time during which at least one client had to wait: where several waits overlap, the time
-        counts once.
-        """
+        """Count one throttled request. Where several waits overlap, ``time_ms`` counts the time once."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         until_ms = now_ms + wait_ms
@@ -71,10 +67,7 @@ class ThrottleTotals:
             self._counted_until_ms = until_ms
 
     def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
-        """Count requests that enforcement would have throttled, and their waits.
-
-        Waits above ``max_wait_ms`` count as that.
-        """
+        """Count the waits of requests that enforcement would have throttled, each up to ``max_wait_ms``."""
         self.observed_requests += len(waits_ms)
         self.observed_time_ms += sum(min(wait_ms, max_wait_ms) for wait_ms in waits_ms)
 
@@ -83,15 +76,12 @@ class ThrottleTotals:
 class EntityUsage:
     """The usage of one entity (a user, a client-id, or both) for one kind of quota.
 
-    Tags are the user and client-id under which usage is recorded. Kafka may record the usage of several entities under
-    the same tags.
-
     Attributes:
         limit: The limit per second, in the unit in which usage is recorded, or ``float(UNLIMITED)``.
         rate: The rate of all charges.
         last_record_ms: The time of the last charge.
         has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
-        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several entities may share this rate.
+        kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
         kept_rates: Rates under the tags of earlier rules. They are used again if those rules return.
         amount: The sum of all charges.
         requests: The number of charges.
@@ -146,11 +136,7 @@ class EntityUsage:
         self.is_limited = limit < UNLIMITED
 
     def keep_rate(self, rate: Rate) -> None:
-        """Keep a measured rate, because it is used again if the rules change back.
-
-        A rate belongs to the user and client-id (tags) under which usage was recorded. Another change of rules may
-        restore these tags.
-        """
+        """Keep a rate in existence, because it is used again if a change of rules restores its tags."""
         if rate not in self.kept_rates:
             self.kept_rates = (*self.kept_rates, rate)
 

@@ -14,10 +14,9 @@ from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
 class KafkaRates:
-    """The rates of one kind of quota as Kafka would measure them.
+    """The rates of one kind of quota, by the tags that Kafka would use.
 
-    Kafka may record the usage of several of the proxy's buckets under the same user and client-id (tags). There is one
-    rate for each such pair, which exists only while a bucket refers to the rate.
+    A rate exists only while a bucket refers to it.
     """
 
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
@@ -29,9 +28,7 @@ class KafkaRates:
         return len(self._rates)
 
     def assign(self, bucket: Bucket, tags: Tags | None) -> None:
-        """Also measure the charges of ``bucket`` under ``tags``, as Kafka would.
-
-        ``tags`` are the user and client-id under which Kafka would record the charges.
+        """Measure the charges of ``bucket`` under ``tags``, which are the tags that Kafka would use.
 
         If ``tags`` is None, Kafka would not measure this usage. The bucket keeps its earlier rates, because Kafka keeps
         the samples of tags that are no longer charged.
@@ -51,12 +48,7 @@ class KafkaRates:
             bucket.keep_rate(bucket.kafka_rate)
 
     def absorb(self, other: "KafkaRates", *, now_ms: int) -> None:
-        """Take over the rates of ``other``, which were measured at the same broker.
-
-        Rates for the same tags are added up.
-
-        Tags are the user and client-id under which usage is recorded.
-        """
+        """Add the rates of ``other``, which were measured at the same broker."""
         for tags, rate in other._rates.items():  # noqa: SLF001 - same class
             bucket = self._find_bucket(tags)
             own = bucket.rate if bucket is not None and bucket.has_kafka_tags else self._rates.setdefault(tags, rate)
@@ -64,10 +56,9 @@ class KafkaRates:
                 own.absorb(rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Prepare a bucket of another manager for the same broker, which moves to the manager that owns these rates.
+        """Prepare a bucket that moves here from another manager.
 
-        If these rates already contain one for the user and client-id of the bucket, the rate of the bucket is merged
-        into it.
+        If its tags have a rate here, the two rates are merged.
         """
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:

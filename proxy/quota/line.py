@@ -31,12 +31,11 @@ class Waiter(Protocol):
 
 
 class BrokerLines:
-    """All the lines at one broker in which requests wait until their bucket is within its limit.
+    """All the lines at one broker that have waiting requests.
 
     Attributes:
         wake: Makes a connection check again whether its request may be forwarded, soon after the call. By default it
             appends the connection to ``woken``.
-        woken: The connections that the default ``wake`` was called with.
     """
 
     __slots__ = ("_lines", "wake", "woken")
@@ -55,32 +54,24 @@ class BrokerLines:
         self._lines.discard(line)
 
     def wake_all(self) -> None:
-        """Make all requests that wait for any bucket of the broker check again whether they may be forwarded.
-
-        Call this after limits have changed.
-        """
+        """Make all waiting requests of all lines check again whether they may be forwarded. Limits may have changed."""
         for line in list(self._lines):
             line.wake_all()
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Place:
-    """A connection's place in the line of requests that wait for one bucket.
-
-    The connection has the place from its first wait until its request is forwarded. It keeps the place while it is
-    away: its request was answered with a throttle time, and it is expected to send the request again.
+    """A connection's place in the line of one bucket, from its first wait until its request is forwarded.
 
     Attributes:
         line: The line.
-        owner: The connection, or None.
+        owner: The connection.
         rank: The position in the line. Lower ranks come first.
-        due: The number of requests that must have left the line, counted from its creation, before this request comes
-            first.
-        back_ms: The time at which the connection should send its request again, if it is away.
+        due: How many requests must have left the line, since it was created, before it is this request's turn.
+        back_ms: When the connection should come back, if it is away.
         is_waiting: Whether the request waits. Otherwise the connection is away.
         is_listed: Whether the place is in the heap of the line.
-        is_woken: Whether the connection was told to check whether its request may be forwarded, but has not yet done
-            so.
+        is_woken: Whether the connection was woken, and has not yet checked whether its request may be forwarded.
     """
 
     line: "Line"
@@ -97,11 +88,7 @@ class Place:
 
 
 class Line:
-    """The line of requests that wait until one bucket is within its limit.
-
-    A connection keeps its place while it is away: its request was answered with a throttle time, and it is expected to
-    send the request again. ``len`` counts the waiting requests and the connections that are away.
-    """
+    """The line in front of one bucket: the places of all connections that have a waiting request or are away."""
 
     __slots__ = ("_away", "_heap", "_last_rank", "_lines", "_served", "_sweep_ms", "_waiting", "mean_amount")
 
@@ -119,28 +106,19 @@ class Line:
         return self._waiting + len(self._away)
 
     def first(self) -> Place | None:
-        """Return the place of the first request that waits in the line, or None if none waits.
-
-        The places of connections that were told to come back later are skipped.
-        """
+        """Return the first place that has a waiting request, or None."""
         heap = self._heap
         while heap and not heap[0].is_waiting:
             heappop(heap).is_listed = False
         return heap[0] if heap else None
 
     def take(self, owner: Waiter | None) -> Place:
-        """Return a new place at the end of the line of requests that wait for a bucket.
-
-        ``owner`` is the connection. The caller must call ``wait`` next.
-        """
+        """Return a new place at the end of the line. The caller must call ``wait`` next."""
         self._last_rank += 1
         return Place(self, owner, self._last_rank, self._served + len(self))
 
     def wait(self, place: Place) -> None:
-        """Let the request of ``place`` wait in the line until the bucket is within its limit.
-
-        Does nothing if it already waits.
-        """
+        """Make the request of ``place`` wait. Does nothing if it already waits."""
         place.is_woken = False
         if place.is_waiting:
             return
@@ -172,18 +150,11 @@ class Line:
         self.wake_first()
 
     def ahead(self, place: Place | None) -> int:
-        """Return how many requests in the line come before the request of ``place``.
-
-        If ``place`` is None, return how many come before a new request at the end of the line. Connections that are
-        expected to send their requests again are counted, too.
-        """
+        """Return how many requests come before the request of ``place``, or before a new one if ``place`` is None."""
         return len(self) if place is None else max(0, place.due - self._served)
 
     def sweep(self, *, now_ms: int) -> None:
-        """Remove the places of connections that are two seconds late to send their request again.
-
-        Checks this at most once a second, however often it is called.
-        """
+        """Remove the places of connections that did not come back in time. Looks for them at most once a second."""
         if now_ms >= self._sweep_ms:
             self._sweep_ms = now_ms + 1_000
             late = [place for place in self._away if place.back_ms + _LATE_MS <= now_ms]
@@ -195,10 +166,7 @@ class Line:
         self.mean_amount += (amount - self.mean_amount) / _PARTS if self.mean_amount else amount
 
     def end_request(self, amount: int) -> None:
-        """Update ``mean_amount`` with the charge of a request that has ended, and wake the first request in the line.
-
-        The woken request checks again whether it may be forwarded.
-        """
+        """Update ``mean_amount`` with the charge of a request that has ended, and wake the first waiting request."""
         self.note(amount)
         self.wake_first()
 

@@ -44,9 +44,7 @@ _PERHAPS_DONE: Final = frozenset({-1, 7, 13})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationDecision:
-    """Which topics of a request to create, extend or delete topics are forwarded to the broker, and which are refused.
-
-    The permits of a topic are the number of partitions that the request creates, adds or deletes.
+    """The topics of a request that are forwarded to the broker, with their permits, and the topics that are refused.
 
     Attributes:
         is_strict: Whether topics may be refused.
@@ -64,21 +62,14 @@ class MutationDecision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationThrottle:
-    """For how long a client must wait after a request to create, extend or delete topics.
-
-    The wait begins at ``recorded_ms``, the time at which the request was charged.
-    """
+    """For how long a client must wait after a request to change topics, counted from ``recorded_ms``."""
 
     throttle_time_ms: int
     recorded_ms: int
 
 
 def uncounted_topics(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
-    """Return the topics of a request whose number of partitions must first be requested from the cluster.
-
-    A request to delete topics or to add partitions does not contain these numbers, and ``decide`` needs them. ``known``
-    contains the topics whose numbers are known.
-    """
+    """Return the topics whose number of partitions must be requested from the cluster before ``decide`` is called."""
     if request.api_key == ApiKey.CREATE_TOPICS:
         return ()
     return tuple(dict.fromkeys(mutation.topic for mutation in request.topics if mutation.topic not in known))
@@ -95,16 +86,12 @@ def decide(
 ) -> MutationDecision:
     """Decide for each topic of a request whether it is forwarded or refused. Charges nothing yet (see ``record``).
 
-    Topics are refused only under a strict quota, when the client has used up its quota. Under a permissive quota, all
-    topics are forwarded, and the client must wait afterwards.
-
     Args:
-        request: The client's request to create, extend or delete topics.
-        bucket: The client's bucket for ``controller_mutation_rate``.
+        request: The client's request.
+        bucket: A bucket of ``QuotaKind.MUTATION``.
         known: The number of partitions by topic, 0 for a topic that does not exist.
         default_partitions: The broker's ``num.partitions``.
-        may_refuse: Whether the quota may be strict. If so, it is strict for versions of the request that have the error
-            THROTTLING_QUOTA_EXCEEDED. Otherwise it is permissive.
+        may_refuse: Whether topics may be refused. If it is False, the quota is always permissive.
         now_ms: The time.
     """
     is_strict = may_refuse and request.api_version >= FIRST_REFUSABLE_VERSION[request.api_key]
@@ -129,10 +116,9 @@ def decide(
 
 
 def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> MutationThrottle:
-    """Charge the topics of a request that are forwarded, and return how long the client must wait.
+    """Charge the topics that are forwarded, and return how long the client must wait.
 
-    ``decision`` is the result of ``decide``, and ``now_ms`` must be the same as for that call. If topics may be refused
-    (``decision.is_strict``), the client waits only if a topic was refused.
+    ``now_ms`` must be the same as for ``decide``. With a strict quota, the client waits only if a topic was refused.
     """
     wait_ms = min(bucket.charge(sum(decision.permits.values()), now_ms=now_ms), bucket.max_throttle_time_ms)
     if decision.is_strict and not decision.refused:
@@ -141,10 +127,7 @@ def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> Mutati
 
 
 def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
-    """Return how many ms of a client's wait for its mutation quota remain at ``now_ms``, or 0 if the wait is over.
-
-    Source: ``AbstractControllerMutationQuota.throttleTime``.
-    """
+    """Return how many ms of a client's wait remain at ``now_ms`` (``AbstractControllerMutationQuota.throttleTime``)."""
     return max(0, throttle.throttle_time_ms - (now_ms - throttle.recorded_ms))
 
 

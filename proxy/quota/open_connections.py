@@ -53,11 +53,7 @@ class OpenConnections:
         self._found: dict[Identity, Resolution | None] = {}
 
     def rules_changed(self, charged_user: ChargedUser) -> None:
-        """Count the open connections again, because rules have changed or principals are mapped to other users.
-
-        ``charged_user`` returns the user to which a principal is mapped, and whether it is exempt. No connection is
-        closed.
-        """
+        """Count the open connections again under changed rules or principals. No connection is closed."""
         self._charged_user = charged_user
         self._recount()
 
@@ -69,10 +65,7 @@ class OpenConnections:
         other.absorbed_by = self
 
     def open_now(self) -> dict[Tags, int]:
-        """Return the number of open connections for each user, client-id or pair of both for which they are counted.
-
-        Any thread may call this.
-        """
+        """Return the number of open connections, by the tags under which they are counted. Any thread may call this."""
         return self._by_tags.copy()
 
     def check(self, identity: Identity) -> ConnectionCheck:
@@ -81,10 +74,7 @@ class OpenConnections:
         return ConnectionCheck(found, self._by_tags.get(found.tags, 0) if found else 0)
 
     def enter(self, identity: Identity, check: ConnectionCheck) -> None:
-        """Count a new connection as open, until ``leave`` is called for it.
-
-        ``check`` must be the result of ``self.check(identity)``.
-        """
+        """Count a new connection as open, until ``leave``. ``check`` must be the result of ``self.check(identity)``."""
         self._found[identity] = check.found
         self._add(identity, 1)
 

@@ -17,10 +17,7 @@ _SLOT_LENGTH: Final = 3
 
 
 class Slot(NamedTuple):
-    """What was recorded in one window (a span of fixed length): the sum, and the time of the last record.
-
-    ``start_ms`` is the time at which the window began.
-    """
+    """What was recorded in one window: the sum, and the times of the window's start and of the last record."""
 
     value: int
     start_ms: int
@@ -30,15 +27,12 @@ class Slot(NamedTuple):
 class Rate:
     """Measures how many units are recorded per second, as Kafka does. The times of calls must not go backwards.
 
-    Records are summed in slots, one for each window (a span of fixed length). The newest slot is only partly filled. A
-    slot is purged (reset) when its last record is too old to count.
-
     Args:
-        samples: The number of windows over which the rate is measured, at least 2.
-        window_ms: The length of a window in ms.
+        samples: N, the number of windows over which the rate is measured, at least 2.
+        window_ms: W, the length of a window in milliseconds.
 
     Attributes:
-        exact_before_ms: The time before which no slot needs to be purged. Until then, ``total`` is exact.
+        exact_before_ms: No slot can be purged before this time, so ``total`` is exact until then.
         total: The sum of all slots.
     """
 
@@ -87,10 +81,7 @@ class Rate:
         return [Slot(*flat[at : at + _SLOT_LENGTH]) for at in range(0, len(flat), _SLOT_LENGTH)]
 
     def restore(self, slots: Sequence[Slot]) -> None:
-        """Replace all recorded windows by ``slots``, the current window last.
-
-        There may be at most one slot more than the number of windows over which the rate is measured.
-        """
+        """Replace all slots. There may be at most N + 1 slots, and the current slot must be the last."""
         self._slots = [number for slot in slots for number in slot]
         self._at = max(0, len(self._slots) - _SLOT_LENGTH)
         self._oldest_ms = min((slot.start_ms for slot in slots), default=0)
@@ -128,10 +119,9 @@ class Rate:
         self.total += value
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time in ms over which the rate is measured: the rate is ``total`` divided by this time.
+        """Return the time in ms by which ``total`` is divided to get the rate. Purges the ring.
 
-        With N windows, the time is at least N - 1 windows, so that the first records do not give a much too high rate.
-        This method first drops records that are too old to count.
+        The time is at least N - 1 windows, so that the first records do not give a much too high rate.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
@@ -149,10 +139,7 @@ class Rate:
         return self.total / (window_ms / 1000)
 
     def peek(self, *, now_ms: int, more: int = 0) -> float:
-        """Return the rate that ``measure`` would return if an additional amount ``more`` were recorded first.
-
-        Changes nothing. Any thread may call this.
-        """
+        """Return what ``measure`` would return if ``more`` were recorded first. Any thread may call this."""
         slots = self._slots[:]
         if more and slots and now_ms - slots[self._at + _START_MS] >= self._window_ms:
             # The record would start a new slot, which in a full ring replaces the oldest slot.
@@ -179,10 +166,7 @@ class Rate:
         )
 
     def peek_window_ms(self, *, now_ms: int) -> int:
-        """Return the time in ms that ``window_ms`` would return, by which a sum is divided to get the rate.
-
-        Changes nothing.
-        """
+        """Return what ``window_ms`` would return. Purges nothing."""
         slots = self._slots
         counts = [
             slots[at + _START_MS]
@@ -192,10 +176,9 @@ class Rate:
         return self._elapsed_ms(now_ms - min(counts, default=now_ms))
 
     def room_at_ms(self, total: float, *, now_ms: int) -> int:
-        """Return the earliest time at which the sum of the records that count is at most ``total``.
+        """Return the earliest time at which the sum of the records is at most ``total`` if no more are added.
 
-        The sum falls when records become too old to count. The result assumes that nothing more is recorded. Changes
-        nothing.
+        Changes nothing.
         """
         counts = sorted(
             (self._slots[at + _LAST_EVENT_MS] + self._span_ms, self._slots[at])
@@ -211,10 +194,9 @@ class Rate:
         return now_ms if left <= total else now_ms + self._span_ms
 
     def over_until_ms(self, total: float, *, now_ms: int) -> int:
-        """Return a time from which on the sum of the records is not above ``total``, unless more is recorded.
+        """Return 0 if the sum of the records is not above ``total``, or the time when the last record stops counting.
 
-        This is 0 if the sum is not above ``total`` now. Otherwise, it is the time at which the newest record stops
-        counting, although the sum may fall to ``total`` earlier. Changes nothing.
+        From that time on, the sum is certainly not above ``total``, unless more is recorded. Changes nothing.
         """
         if now_ms < self.exact_before_ms and self.total <= total:
             return 0
@@ -265,27 +247,20 @@ class Rate:
 
 
 class SimpleRate(Rate):
-    """A rate that is measured over at least one window, as by Kafka's ``SimpleRate``.
-
-    In contrast, the rate of the base class ``Rate`` is measured over at least N - 1 of its N windows.
-    """
+    """A rate over at least one window, where ``Rate`` uses at least N - 1 windows (Kafka's ``SimpleRate``)."""
 
     __slots__ = ()
 
     def window_ms(self, *, now_ms: int) -> int:
-        """Return the time in ms over which the rate is measured, at least one window.
-
-        The rate is ``total`` divided by this time. This method first drops records that are too old to count.
-        """
+        """Return the time in ms by which ``total`` is divided to get the rate, at least one window. Purges the ring."""
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)
         return self._elapsed_ms(now_ms - self._oldest_ms)
 
     def not_above_at_ms(self, limit: float, *, more: int, now_ms: int) -> int:
-        """Return the time at which the rate falls to ``limit`` if ``more`` is recorded now and nothing afterwards.
+        """Return the time when the rate falls to ``limit`` if ``more`` is recorded now and nothing afterwards.
 
-        ``limit`` must be above 0. The caller must check again at the returned time. The rate may be higher than
-        expected, because old windows are dropped from the time over which the rate is measured.
+        ``limit`` must be above 0. The caller must check again at the returned time, because a purge may raise the rate.
         """
         if now_ms >= self.exact_before_ms:
             self._purge(now_ms)

@@ -92,8 +92,7 @@ class ReplicationQuota:
     def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
         """Take over the measured bytes of ``other``, a quota of the same broker that is no longer used for new fetches.
 
-        A fetch that was forwarded under ``other`` and is not answered yet has reserved bytes of ``other``. When it is
-        answered, its reservation in ``other`` ends, and its bytes are recorded in this quota.
+        Fetches that are still in flight under ``other`` settle their reservations there, but record their bytes here.
         """
         self.rate.absorb(other.rate, now_ms=now_ms)
         self.total += other.total
@@ -142,11 +141,10 @@ class ReplicationQuota:
         return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms), now_ms)
 
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Let a follower wait in line, and return the time at which its fetch may probably be forwarded.
+        """Give ``waiter`` a place in the line unless it has one, and return the time when its turn is expected.
 
-        The line contains the followers that wait because the limit is used up. ``waiter`` stands for the follower.
-        Followers are served in the order of ``ticket``, the lowest first. A follower that already waits keeps its
-        earlier ticket. When it stops waiting, ``leave`` must be called.
+        The waiter with the lowest ``ticket`` comes first. A waiter that has a place keeps the ticket with which it took
+        the place. It must call ``leave`` when it stops waiting.
         """
         ahead = self.ahead(waiter, ticket, now_ms=now_ms)
         room_at_ms = self.room_at_ms(now_ms=now_ms) + int(ahead * _STEP_S * 1_000)
@@ -158,10 +156,9 @@ class ReplicationQuota:
         self._line.pop(waiter, None)
 
     def ahead(self, waiter: object, ticket: int, *, now_ms: int) -> int:
-        """Return how many followers in the line are to be served before the follower ``waiter``.
+        """Return how many waiters come before ``waiter``, whether or not it is in the line itself.
 
-        ``waiter`` need not be in the line. If it is not, ``ticket`` determines its position: lower tickets come first.
-        Followers that did not fetch when it was their turn are removed from the line.
+        Removes waiters that missed their turn.
         """
         if not self._line:
             return 0
@@ -179,11 +176,10 @@ class ReplicationQuota:
         self._tokens -= size_bytes
 
     def settle(self, reserved_bytes: int, brought_bytes: int) -> None:
-        """End the reservation that ``reserve`` made for a fetch.
+        """End the reservation of a fetch.
 
-        Args:
-            reserved_bytes: The bytes that ``reserve`` set aside for the fetch.
-            brought_bytes: The bytes of lagging replicas in the response. Tokens are taken for these bytes only.
+        ``reserved_bytes`` is what was reserved. Tokens are taken for ``brought_bytes``, the bytes that the response
+        brought for replicas that lag.
         """
         self._reserved -= reserved_bytes
         self._add(reserved_bytes - brought_bytes)

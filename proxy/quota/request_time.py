@@ -42,9 +42,7 @@ _EXEMPT: Final = frozenset(
 
 
 def is_exempt(api_key: int, *, is_broker: bool) -> bool:
-    """Return whether no quota is charged for a request.
-
-    This is so if a broker sent the request through an API for requests between brokers.
+    """Return whether a request is charged to no quota, because a broker sent it through an API between brokers.
 
     Kafka also checks whether the sender may act for the cluster. A proxy cannot see this.
     """
@@ -156,8 +154,7 @@ class ServiceClock:
 def charged_ns(api_key: int, time: ServiceTime, *, request_bytes: int, response_bytes: int, scale: float = 1.0) -> int:
     """Return how much thread time to charge for a request, in nanoseconds.
 
-    This is the broker's estimated working time plus the time for reading and writing the bytes, multiplied by
-    ``scale``. The factor corrects the estimate for the speed of the broker's machine.
+    The estimate is multiplied by ``scale``, which corrects it for the speed of the broker's machine.
     """
     response_kb_ns = _FETCHED_KB_NS if api_key in _FETCHES else _RESPONSE_KB_NS
     bytes_ns = (request_bytes * _REQUEST_KB_NS + response_bytes * response_kb_ns) // 1_000

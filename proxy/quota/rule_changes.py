@@ -1,7 +1,4 @@
-"""Types for changes of single rules while the proxy runs.
-
-A change contains the new rule, or None to remove the rule.
-"""
+"""Types for changes of single rules while the proxy runs. In these, None stands for a removed rule."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias
@@ -16,10 +13,7 @@ IpChanges: TypeAlias = Mapping[Ip, IpRule | None]
 
 
 class QuotaChanges(NamedTuple):
-    """Changes of rules: ``rules`` for users and client-ids, and ``ips`` for IP addresses.
-
-    None stands for a removed rule.
-    """
+    """The changed rules of users and client-ids (``rules``), and those of IP addresses (``ips``)."""
 
     rules: RuleChanges
     ips: IpChanges

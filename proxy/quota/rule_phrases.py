@@ -9,10 +9,7 @@ from kafka_quota_proxy.config.term_values import written_instant
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:
-    """Return in words why a rule does not apply now, and when it will apply again, if ever.
-
-    The rule must be one that does not apply now, because it has expired or is outside its schedule.
-    """
+    """Return in words why a rule does not apply now, and when it will apply again. Call this only for such a rule."""
     if rule.expires_ms is not None and now_ms >= rule.expires_ms:
         return f"expired at {written_instant(rule.expires_ms)}"
     return "" if rule.schedule is None else f"outside its schedule ({_words(rule.schedule)}), {_again(rule, now_ms)}"

@@ -18,13 +18,9 @@ Rule = QuotaRule | IpRule
 
 
 class _Timed(NamedTuple):
-    """A rule whose limits change with time.
+    """A rule as it was written, and as it applies now (``current``, or None if it does not apply).
 
-    Attributes:
-        rule: The rule as it was written.
-        current: The rule with the limits that it has now, or None if it does not apply now.
-        next_ms: The time at which ``current`` may change next, or None if it never will.
-        number: A number that is different for each entry, so that outdated entries can be recognised.
+    ``current`` holds until ``next_ms``, or for ever if ``next_ms`` is None.
     """
 
     rule: Rule
@@ -34,11 +30,7 @@ class _Timed(NamedTuple):
 
 
 class RuleSchedule(Generic[K]):
-    """The rules whose limits change with time, each under a key that the caller chooses.
-
-    Such a rule has an expiry, a schedule or a ramp (a gradual change of limits). The caller asks this object which
-    limits have changed.
-    """
+    """The rules whose limits change with time, each under a key. The caller asks it which limits have changed."""
 
     def __init__(self, *, now_ms: int) -> None:
         self._as_of_ms = now_ms
@@ -69,10 +61,7 @@ class RuleSchedule(Generic[K]):
 
     @property
     def next_ms(self) -> int | None:
-        """The time at which the limits of a rule may change next, or None if no rule will change.
-
-        The caller must call ``due`` at this time.
-        """
+        """The time when ``due`` must be called next, or None if no rule will change."""
         self._drop_stale()
         return self._heap[0][0] if self._heap else None
 
@@ -100,10 +89,7 @@ class RuleSchedule(Generic[K]):
         return changed
 
     def repeat_all(self) -> None:
-        """Make ``due`` return every rule once more, changed or not.
-
-        This is for a caller that could not apply the results of earlier calls.
-        """
+        """Make ``due`` return every rule once more, because the caller could not apply the earlier results."""
         self._repeated.update(self._timed)
         self._make_all_due(self._as_of_ms)
 

@@ -18,15 +18,12 @@ _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
 
 class RuleTableChanges(NamedTuple):
-    """Says which limits have changed. It is passed to each broker, which must apply the changes.
-
-    A rule is an entity's own if it names exactly this user, client-id or address, without ``<default>``.
+    """Contains what each broker must apply after rules were changed.
 
     Attributes:
-        tables: For each kind of quota with changed rules, the users and client-ids that gained a rule of their own
-            (True) or lost it (False).
+        tables: For each kind of quota that has changed, the result of ``RuleTable.change``.
         has_connections: Whether a limit on open connections has changed.
-        addresses: The IP addresses that gained a limit of their own (True) or lost it (False).
+        addresses: The result of ``AddressLimits.change``.
     """
 
     tables: Mapping[QuotaKind, Mapping[Tags, bool]]
@@ -50,10 +47,9 @@ class RuleTables:
         self.addresses.update(config.ip_quotas)
 
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
-        """Change single rules. Return the changes that each broker must apply.
+        """Change single rules. Return what each broker must apply.
 
-        The users and client-ids in ``changes`` must have been passed through ``entity.bounded``, which shortens long
-        names. Of ``config``, only static defaults are read, such as ``quota.producer.default``.
+        The names of entities in ``changes`` must be ``bounded``. Of ``config``, only the static defaults are read.
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
@@ -81,10 +77,7 @@ def rules_of_kind(config: ProxyConfig, kind: QuotaKind) -> tuple[QuotaRule, ...]
 
 
 def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
-    """Return the static default of this kind of quota as a rule for the default client-id, or None if there is none.
-
-    A static default is a limit in the settings of old brokers, such as ``quota.producer.default``.
-    """
+    """Return the static default of this kind as a rule for the default client-id, or None if there is none."""
     setting = kind.spec.static_default
     if setting is None:
         return None
@@ -95,11 +88,7 @@ def _static_default(config: ProxyConfig, kind: QuotaKind) -> QuotaRule | None:
 
 
 def _with_static_default(config: ProxyConfig, table: RuleTable, kind: QuotaKind, rules: RuleChanges) -> RuleChanges:
-    """Return the changed rules ``rules``, with the static default's rule added or removed if necessary.
-
-    A static default is a limit in the settings of old brokers, such as ``quota.producer.default``. It applies as a rule
-    for the default client-id while no other rule for the default client-id sets this kind of limit.
-    """
+    """Return ``rules``, extended by a change that adds or removes the static default's rule if necessary."""
     source = kind.spec.static_default
     if source is None:
         return rules

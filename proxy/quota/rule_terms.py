@@ -20,10 +20,7 @@ R = TypeVar("R", bound=QuotaRule | IpRule)
 
 
 def is_timed(rule: QuotaRule | IpRule) -> bool:
-    """Return whether the rule has an expiry, a schedule or a ramp, so that its limits change with time.
-
-    A ramp is a gradual change of limits.
-    """
+    """Return whether the limits of the rule change with time: whether it has an expiry, a schedule or a ramp."""
     return rule.expires_ms is not None or rule.schedule is not None or rule.ramp is not None
 
 
@@ -68,9 +65,6 @@ def limits_of(rule: QuotaRule | IpRule) -> dict[str, float]:
 
 
 def _with_limits(rule: R, limits: Mapping[str, float]) -> R:
-    """Return a rule for the same entity with only these limits, and without expiry, schedule and ramp.
-
-    A ramp is a gradual change of limits.
-    """
+    """Return a rule for the same entity with only these limits, and without expiry, schedule and ramp."""
     fields: dict[str, Any] = dict(limits) if isinstance(rule, IpRule) else {"limits": limits}
     return replace(rule, **fields, expires_ms=None, schedule=None, ramp=None)

@@ -13,19 +13,16 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class ShadowBucket:
-    """A copy of a bucket whose limit is only observed. The copy is charged as if the limit were enforced.
-
-    The copy is made at a request that exceeds the limit, if the request before it did not.
+    """A copy of a bucket, made at its first request over the limit. The copy is charged as if the limit were enforced.
 
     Args:
-        rate: The rate of the bucket, including the request that exceeded the limit.
-        tokens: The token bucket that applies the limit, including that request, or None if the limit applies to sampled
-            windows.
+        rate: The rate of the bucket after that request was charged.
+        tokens: The token bucket after that request was charged, or None if the quota is not paced.
         wait_ms: For how many ms the client would have to wait because of that request.
         now_ms: The time.
 
     Attributes:
-        requests: The number of requests that the original bucket had counted when the copy was last charged.
+        requests: The number of requests of the original bucket when the copy was last charged.
     """
 
     __slots__ = ("_blocked_until_ms", "_held_amount", "_rate", "_tokens", "requests")
@@ -39,10 +36,9 @@ class ShadowBucket:
         self.requests = 0
 
     def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
-        """Charge a request to the copy, if enforcement would have forwarded the request.
+        """Charge a request that the broker took ``took_ms`` to answer, if enforcement would have forwarded it.
 
-        ``took_ms`` is how long the broker took to answer. Return the waits in ms that enforcement would have caused
-        since the last call of this method. Waits of 0 are left out.
+        Return the waits in ms, without those of 0, that enforcement would have caused since the last call.
         """
         waits_ms = []
         held_charged_ms = self._blocked_until_ms + took_ms

@@ -19,9 +19,7 @@ _CLOSED_MS: Final = 1_000
 
 
 class SharedBuckets:
-    """The buckets of one kind of quota that clients share while the table of buckets is full.
-
-    A full table is closed to new clients for a second.
+    """The buckets that clients share while the bucket table of one kind of quota is full and closed to new clients.
 
     Attributes:
         lookups: How many look-ups returned a shared bucket.
@@ -47,10 +45,7 @@ class SharedBuckets:
         return self._closed_until_ms is not None
 
     def may_open(self, *, now_ms: int) -> bool:
-        """Return whether new clients may get buckets of their own, if the table of buckets has room.
-
-        They may if the table was not found full, or if it was closed to new clients for at least a second.
-        """
+        """Return whether the table is open, or was closed for long enough to be opened again."""
         return self._closed_until_ms is None or now_ms >= self._closed_until_ms
 
     def close(self, *, now_ms: int) -> None:
@@ -64,12 +59,9 @@ class SharedBuckets:
             self.reopened += 1
 
     def bucket(self, tags: Tags, rule: QuotaRule | None, level: Level | None, *, now_ms: int) -> Bucket:
-        """Return the bucket that new clients share if their limit comes from ``rule``.
+        """Return the bucket that clients share under ``rule``, or without a limit if ``rule`` is None.
 
-        If ``rule`` is None, return the bucket that new clients without a limit share.
-
-        ``tags`` are the user and client-id of one of these clients, and ``level`` is the rule's level among Kafka's
-        eight.
+        ``tags`` are those of one of these clients, and ``level`` is the level of ``rule``.
         """
         self.lookups += 1
         entity = (rule.user, rule.client_id) if rule else None
@@ -85,10 +77,7 @@ class SharedBuckets:
         return bucket
 
     def expire(self, silent_ms: int, *, now_ms: int) -> list[Bucket]:
-        """Remove and return the shared buckets that no connection keeps and that were not charged for a long time.
-
-        ``silent_ms`` says how long this time is.
-        """
+        """Remove and return the buckets that have no holders and were not charged for longer than ``silent_ms``."""
         expired = [
             (entity, bucket)
             for entity, bucket in self._by_rule.items()
@@ -99,10 +88,7 @@ class SharedBuckets:
         return [bucket for _, bucket in expired]
 
     def absorb(self, other: "SharedBuckets", *, now_ms: int) -> None:
-        """Take over the shared buckets of ``other``, which belongs to the same broker and is no longer used.
-
-        Two buckets for the same rule are merged.
-        """
+        """Take over the shared buckets of ``other``. Two buckets for the same rule are merged."""
         for entity, bucket in other._by_rule.items():  # noqa: SLF001 - same class
             bucket.generation = 0
             own = self._by_rule.setdefault(entity, bucket)

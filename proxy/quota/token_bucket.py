@@ -49,10 +49,7 @@ class TokenBucket:
         self._last_ms = now_ms
 
     def absorb(self, other: "TokenBucket", *, byte_rate_limit: float, now_ms: int) -> None:
-        """Combine this token bucket with ``other``, another bucket for the same limit.
-
-        The tokens that ``other`` lacks to be full are also taken from this bucket, so that the usage of both counts.
-        """
+        """Take the tokens that are missing in ``other``, so that this token bucket accounts for the bytes of both."""
         burst = other.burst_ms / 1000 * byte_rate_limit
         left = other.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms)
         self._tokens = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - (burst - left)

@@ -1,7 +1,6 @@
-"""Computes the replication throttles that are set in the cluster's broker and topic configs.
+"""Computes the replication throttles that the cluster's own configs set, and drops any that seem to be forgotten.
 
-A throttle that is still set long after the last reassignment has ended was probably forgotten. It can be dropped
-(``replication.lease_ms``). This module does no I/O and reads no clock.
+This module does no I/O and reads no clock.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ _MOST_NAMED: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """Holds the part of the cluster's state from which the limits on replication traffic are computed.
+    """Holds the part of the cluster's state from which the replication limits are computed.
 
-    Before the first answer of the cluster, all fields are empty, except that ``node_ids`` may contain node ids from the
-    configuration file.
+    Until the cluster first answers, it contains at most node ids from the configuration file.
 
-    Rates are in bytes per second. A broker without a rate is unlimited, and a rate of 0 stops throttled replication.
-    ``leader_replicas`` and ``follower_replicas`` hold the topics' lists of throttled replicas. A topic without a list
-    has no throttled replicas. Unless ``replication.from_cluster`` is set, there are no rates or lists.
+    Rates are in bytes per second. A broker without a rate is unlimited, and a rate of 0 stops throttled replication. A
+    topic without a list has no throttled replicas. Unless ``replication.from_cluster`` is set, there are no rates or
+    lists.
     """
 
     topic_names: Mapping[bytes, str] = field(default_factory=dict)  # by topic id, 16 bytes
@@ -54,10 +52,7 @@ class ClusterView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
-    """Holds what was read from the cluster at one time: racks, topics, configs and reassignments.
-
-    A field that is None was not read, so its last known value still applies.
-    """
+    """Holds what one poll read from the cluster. If a field is None, its last known value still applies."""
 
     racks: Mapping[int, str | None]  # by node id, of all brokers
     topic_names: Mapping[bytes, str] | None = None
@@ -105,11 +100,10 @@ def without_throttle(view: ClusterView) -> ClusterView:
 
 
 class Lease:
-    """Decides when the proxy stops enforcing a replication throttle that an operator has probably forgotten to remove.
+    """Stops enforcing a throttle that the cluster still has ``lease_ms`` after the last reassignment ended.
 
-    The cluster's own configs set the throttle. The proxy stops enforcing it if it is still set ``lease_ms`` after the
-    last reassignment of partitions ended. If the throttle is changed, this time begins again. A new reassignment puts
-    the throttle back in force.
+    The operator has probably forgotten to remove such a throttle, which slows replicas down. If the throttle changes,
+    the lease begins again.
     """
 
     def __init__(self, lease_ms: int | None) -> None:
@@ -125,11 +119,7 @@ class Lease:
         return self._throttle is not None and self._is_reported
 
     def apply(self, view: ClusterView, *, now_ms: int) -> tuple[ClusterView, tuple[str, ...]]:
-        """Return the cluster's state that the proxy should enforce, and warnings for the operator.
-
-        This is ``view`` itself, or a copy without the throttle if the throttle was left in place for longer than
-        ``lease_ms`` after the last reassignment.
-        """
+        """Return the view to enforce, without the throttle if the lease is over, and warnings for the operator."""
         throttle = replace(view, topic_names={}, racks={}, node_ids={})
         if view.moving or not view.has_throttle:
             revived = self._is_dropped and view.has_throttle

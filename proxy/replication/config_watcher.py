@@ -34,16 +34,10 @@ _IDENTIFY_AGAIN_MS: Final = 30_000
 
 
 class ConfigReader(Protocol):
-    """The interface through which ``ReplicationWatcher`` reads from the cluster. ``ClusterReader`` implements it.
-
-    It is separate so that a reader without a cluster can take the place of ``ClusterReader``.
-    """
+    """The methods of ``ClusterReader`` that the watcher uses, so that another reader can take its place."""
 
     def read(self, *, has_topics: bool, has_configs: bool, has_topic_configs: bool) -> Readings:
-        """Read throttles, topic ids and reassignments from the cluster.
-
-        See ``ClusterReader.read`` for the arguments.
-        """
+        """Read the state of the cluster. See ``ClusterReader.read``."""
 
     def identify(self, upstream: Address, node_ids: Iterable[int]) -> int | None:
         """Return the node id of the broker at the address ``upstream``; None if it is not one of ``node_ids``."""
@@ -53,13 +47,12 @@ class ConfigReader(Protocol):
 
 
 class ReplicationWatcher:
-    """Polls one cluster for its replication throttles, topic ids and reassignments, and reports each change.
+    """Polls the state of one cluster, and reports each change of its ``ClusterView``.
 
-    These data form a ``ClusterView``. ``on_view`` is called with each new one. All public methods run on the event
-    loop.
+    Its public methods run on the event loop.
 
     Attributes:
-        view: The ``ClusterView`` that was last passed to ``on_view``.
+        view: The view that was last passed to ``on_view``.
         is_successful: Whether the last poll succeeded. It is False before the first poll.
         last_success_s: When the last successful poll ended, in Unix time. It is 0 before the first poll.
     """
@@ -73,14 +66,13 @@ class ReplicationWatcher:
         on_view: Callable[[ClusterView], None],
         connect: Callable[[AdminClient, tuple[Address, ...]], ConfigReader] | None = None,
     ) -> None:
-        """Prepare to poll a cluster for its replication throttles, topic ids and reassignments.
+        """Prepare to poll a cluster.
 
         Args:
             replication: The section ``replication`` of the configuration file.
-            upstreams: The broker addresses to which the listeners forward. The value is the broker's node id if the
-                configuration file gives it, and otherwise None.
+            upstreams: The address of each listener's upstream, with its node id from the configuration file, or None.
             fallback: The brokers to ask if ``replication`` names none.
-            on_view: Called on the event loop with each ``ClusterView`` that differs from the previous one.
+            on_view: Called on the event loop with each view that differs from the previous one.
             connect: Returns a reader, and is called in a thread. By default it returns a ``ClusterReader``.
         """
         self.is_successful = False
@@ -231,11 +223,7 @@ class ReplicationWatcher:
     def _ask(
         self, settings: AdminClient, epoch: int, *, has_topics: bool, has_configs: bool, has_topic_configs: bool
     ) -> Readings:
-        """Read from the cluster in a thread, after connecting to it if necessary.
-
-        The flags request topic ids, broker configs and topic configs (see ``ClusterReader.read``). ``epoch`` counts how
-        often the watcher has closed its connection. If it does so while a new connection is opened, this is closed too.
-        """
+        """Read the requested data from the cluster, and connect first if necessary. Runs in a thread."""
         reader = self._reader
         if reader is None:
             reader = self._reader = self._connect(settings, self._fallback)

@@ -1,9 +1,7 @@
 """Determines to which replication quotas a partition is charged when a follower fetches it from a leader.
 
-The process has one ``Throttle`` with all limits on replication traffic. Each broker behind the proxy is represented by
-a ``Leader``. It creates a ``Limits`` object for each follower that fetches from the broker. A ``Limits`` object
-remembers which partitions are throttled. So it must be replaced when the limits change, which ``Throttle.generation``
-counts.
+A process has one ``Throttle``. Each broker behind the proxy has a ``Leader``, which creates a ``Limits`` object for
+each follower that fetches from the broker. A ``Limits`` object is valid until ``Throttle.generation`` changes.
 
 Source: ``ReplicationQuotaManager.isThrottled`` in Apache Kafka, KIP-73.
 """
@@ -42,11 +40,7 @@ class Path(NamedTuple):
 
 
 class Charge(NamedTuple):
-    """A quota to which a fetched partition is charged.
-
-    ``counts_all`` tells whether partitions that are in sync are charged too, or only those that lag. ``is_leaders``
-    tells whether the whole response is charged, or only the records in it.
-    """
+    """A quota to which a fetched partition is charged, and what part of the response counts towards it."""
 
     quota: ReplicationQuota
     counts_all: bool  # whether in-sync replicas are charged too, as Kafka does if replicas are listed
@@ -124,11 +118,7 @@ class Throttle:
         return quota
 
     def path_quotas(self, leader: int | None, follower: int, *, now_ms: int) -> Iterator[ReplicationQuota]:
-        """Yield the quotas of the replication paths in the configuration file to which a fetch belongs.
-
-        A path limits the traffic between brokers or racks. A fetch belongs to it if ``follower`` may fetch from
-        ``leader`` on it.
-        """
+        """Yield the quota of each configured path that covers fetches of ``follower`` from ``leader``."""
         for path in self.replication.paths if self.replication else ():
             if self._leads(path, leader, follower):
                 key = _key_of(path)
@@ -138,11 +128,7 @@ class Throttle:
                 yield quota
 
     def lists(self) -> tuple[Lists, Lists]:
-        """Return the replicas that are throttled: first those of leaders, then those of followers.
-
-        With ``replication.from_cluster`` they come from the cluster's topic configs, otherwise from the configuration
-        file.
-        """
+        """Return the lists of throttled replicas in force: first those for leaders, then those for followers."""
         rules = self.replication
         if rules is None:
             return {}, {}
@@ -160,11 +146,7 @@ class Throttle:
         )
 
     def quota(self, limit: float | None, now_ms: int) -> ReplicationQuota:
-        """Return a new quota on replication traffic. ``limit`` is in bytes per second; None means unlimited.
-
-        Kafka's settings ``replication.quota.window.num`` and ``replication.quota.window.size.seconds`` determine over
-        which time the quota measures the rate.
-        """
+        """Return a new quota whose windows have the number and length set by Kafka's ``replication.quota.window.*``."""
         return ReplicationQuota(limit, samples=self._samples, window_ms=self._window_ms, now_ms=now_ms)
 
     def _refresh(self, now_ms: int) -> None:
@@ -276,11 +258,7 @@ class Limits:
         *,
         is_id: bool,
     ) -> None:
-        """Add each throttled partition in ``partitions`` to the dict ``found``, with the quotas to which it is charged.
-
-        A partition is identified by topic and number. ``is_id`` tells whether the topics are given as topic ids or as
-        names.
-        """
+        """Add the throttled partitions among ``partitions`` to ``found``, each with the quotas to charge."""
         known = self.known
         for key in partitions:
             charges = known.get(key)

@@ -76,10 +76,7 @@ def cannot_listen(address: Address, error: OSError) -> str:
 
 
 class Arrival(NamedTuple):
-    """A new connection that was accepted from the system, before it is decided whether the proxy serves or refuses it.
-
-    ``quota`` is the quota on new connections to which it was charged.
-    """
+    """An accepted connection that is not admitted yet, and the connection quota that it was charged to."""
 
     client: socket.socket
     source: tuple[str, int]
@@ -116,11 +113,7 @@ class Acceptor:
         self._loop.add_reader(bound, self._take)
 
     def close(self) -> None:
-        """Stop accepting connections.
-
-        A connection is closed if it has not sent its PROXY protocol header yet, or waits for the end of a pause of the
-        listener.
-        """
+        """Stop accepting connections. Close those that are held or have not sent their PROXY protocol header yet."""
         for task in self._awaiting_header:
             task.cancel()
         if self._resume_timer is not None:
@@ -153,11 +146,7 @@ class Acceptor:
                 return
 
     def _receive(self, client: socket.socket, source: tuple[str, int]) -> None:
-        """Charge a new connection to the quota on new connections of its listener.
-
-        If the connection exceeds the quota, the listener pauses: it accepts no connections for a time, and this
-        connection is served only when the pause is over.
-        """
+        """Charge a new connection to the listener's quota. If this pauses the listener, hold the connection."""
         client.setblocking(False)
         now_ms = monotonic_ns() // 1_000_000
         arrival = Arrival(client, source, self._quota(), now_ms)
@@ -190,11 +179,7 @@ class Acceptor:
                 report(error)
 
     def _enter(self, arrival: Arrival) -> None:
-        """Count a connection among the open ones, and continue to set it up in a task.
-
-        The connection is closed instead if its IP address creates connections too fast, or if the listener already has
-        ``max_connections``.
-        """
+        """Count a connection as open and admit it, unless its address connects too often or the listener is full."""
         if self._listener.settings.proxy_protocol is None and (keep_ms := _keep_ms(arrival, arrival.source[0])):
             self._listener.refused_sockets.keep(arrival.client, keep_ms)
             self._refuse(CONNECTION_CREATION_RATE, arrival.source[0])
@@ -209,10 +194,7 @@ class Acceptor:
             self._refuse(MAX_CONNECTIONS, arrival.source[0])
 
     async def _admit(self, arrival: Arrival, counted: CountedConnection) -> None:
-        """Find out the client's address, and check the limits on connections of this address.
-
-        Then start to serve the client, or refuse it by closing the connection.
-        """
+        """Find out the client's address, and check it. Then create the transport, or refuse the client."""
         listener = self._listener
         client, source = arrival.client, arrival.source
         cause: str | None = None
@@ -247,12 +229,7 @@ class Acceptor:
     async def _source_of(
         self, client: socket.socket, expected: ProxyProtocol, source: tuple[str, int]
     ) -> tuple[tuple[str, int], str | None]:
-        """Read the client's address from a PROXY protocol header.
-
-        Return the address, and the cause for which to refuse the client, or None. The address is ``source``, that of
-        the socket, if the header gives none. A client is refused if ``source`` is not in ``expected.sources``, or if no
-        valid header arrives in time.
-        """
+        """Read the client's address from a PROXY protocol header. Return it, and the cause of a refusal or None."""
         if expected.sources and not any(ip_address(source[0]) in network for network in expected.sources):
             return source, _UNTRUSTED
         timeout_ms = self._listener.settings.login_timeout_ms
@@ -293,10 +270,7 @@ def _keep_ms(arrival: Arrival, host: str) -> int:
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:
-    """Read a PROXY protocol header, and no byte after it.
-
-    Return the client's address, or None if the header contains no address.
-    """
+    """Read a PROXY protocol header, and no byte after it. Return the client's address; None if it contains none."""
     received = b""
     is_readable = asyncio.Event()
     loop.add_reader(client, is_readable.set)

@@ -1,8 +1,4 @@
-"""Combines the quota rules of the configuration file with those that come from elsewhere.
-
-These are rules that clients have set through the proxy, which stores them, and rules that are read from a quota topic
-or from the brokers.
-"""
+"""Combines the configuration file with quota rules of other sources: stored rules, a quota topic, or brokers."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -20,17 +16,15 @@ from kafka_quota_proxy.proxy.session.client_account import Policy
 
 
 class ActiveRules:
-    """Holds the configuration and the quota rules that are in force.
-
-    Rules come from the configuration file, from clients' requests to the proxy, and from a quota topic or the brokers.
+    """Holds the configuration and the quota rules in force, and the sources that change them.
 
     ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
     the changes whenever rules change without a reload of the file.
 
     Attributes:
-        config: The configuration as of the last reload. Its quota rules may be older than those in ``tables``.
-        tables: All quota rules in force.
-        file: The configuration file as it was read last, without the rules that come from elsewhere.
+        config: The configuration as of the last reload. Its rules may be older than those in ``tables``.
+        tables: All rules in force.
+        file: The configuration file as it was read last, without the rules of other sources.
     """
 
     def __init__(
@@ -74,10 +68,7 @@ class ActiveRules:
         )
 
     def administration(self, listener: str, *, is_inter_broker: bool) -> Administration | None:
-        """Return what is needed to answer the quota requests of a listener's clients, such as ``AlterClientQuotas``.
-
-        Return None if the proxy forwards these requests, so that the broker answers them.
-        """
+        """Return what a listener's sessions need to answer requests about quotas; None if the broker answers them."""
         principals = self.config.principals
         # If the rules come from a topic or from the brokers, the proxy has no rules of its own that a client could
         # change (config.store_checks). This stays so after a reload.
@@ -95,10 +86,7 @@ class ActiveRules:
         return replace(self.config, quotas=(*rules.quotas, *of_topic), ip_quotas=rules.ip_quotas)
 
     def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Enforce changes that were read from the quota topic.
-
-        ``changes`` maps an entity (user, client-id or both) to its new rule, or to None if the rule was removed.
-        """
+        """Enforce changed rules of the quota topic, by entity. None in place of a rule removes the rule."""
         if self.quota_topic is not None:
             self.config = self._merged()
             self._change(changes, {})

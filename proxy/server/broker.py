@@ -13,10 +13,7 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 
 
 class Broker:
-    """Holds what the proxy keeps for one broker: quotas, fair call queue, service time, and the limit on replication.
-
-    If the proxy reaches the broker at several addresses (upstreams), these share the object.
-    """
+    """Holds what all upstreams of one broker share: quotas, fair call queue, service time, and replication limit."""
 
     __slots__ = ("leader", "queue", "quotas", "service")
 
@@ -40,15 +37,12 @@ class Broker:
 
 
 class Upstream:
-    """An address at which the proxy reaches a broker. It changes if the broker of a cluster gets another address.
+    """An address that leads to a broker. The address may change, because a broker of a cluster may move.
 
-    Args:
-        make: Creates a ``Broker``. All upstreams of the same broker share one.
-        tls: The TLS context for connections to the broker, or None for plaintext.
-        shaping: The method by which rates are measured, or None for the method that the configuration sets for all
-            listeners.
-        is_bootstrap: Whether this is the address of a bootstrap server. The proxy uses it as long as it does not know
-            the addresses of the cluster's brokers.
+    ``make`` creates a ``Broker``, which all upstreams of the same broker share. ``tls`` is the TLS context for
+    connections to the broker, or None for plaintext. ``shaping`` is the method by which rates are measured, or None for
+    the method that the configuration sets for all listeners. A bootstrap server (``is_bootstrap``) stands in for
+    brokers that are not known yet.
     """
 
     __slots__ = (

@@ -81,10 +81,7 @@ class BrokerDialer:
         self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
 
     def start(self, connection: ClientConnection) -> "PendingDial":
-        """Queue a dial to the client's broker, and return it.
-
-        When the dial has ended, ``broker_connected`` or ``broker_failed`` of ``connection`` is called.
-        """
+        """Queue a dial to the client's broker. It ends with a call of ``broker_connected`` or ``broker_failed``."""
         address = connection.route.upstream.address
         queue = self._queues.setdefault(address, _DialQueue(address))
         dial = PendingDial(connection, queue)
@@ -173,10 +170,7 @@ class BrokerDialer:
 
 
 class _DialQueue:
-    """The dials to one address: those that are running, and those that wait until fewer run.
-
-    The oldest starts first.
-    """
+    """The running dials to one address, and the dials that wait for their turn, in order of arrival."""
 
     __slots__ = ("address", "running", "waiting")
 

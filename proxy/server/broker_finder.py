@@ -59,10 +59,7 @@ class BrokerFinder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
-        """Arrange that the Metadata responses which a broker sends to clients are read.
-
-        ``route`` stands for all connections from one listener to the broker.
-        """
+        """Read the Metadata responses that the broker of ``route`` sends to clients from now on."""
         upstream = route.upstream
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
@@ -98,10 +95,7 @@ class BrokerFinder:
             self._apply(upstream, answer.cluster_id, answer.brokers)
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Find out which broker has sent a Metadata response through ``upstream``, and record it.
-
-        ``brokers`` contains the addresses in the response, by node id. A response without a cluster id is ignored.
-        """
+        """Identify the broker that sent a Metadata response. A response without a cluster id is ignored."""
         response = cluster_id, brokers, upstream.location.places
         if cluster_id is None or self._last.get(upstream) == response:
             return

@@ -29,12 +29,9 @@ class BrokerIdentity(NamedTuple):
 
 
 class UpstreamLocation(NamedTuple):
-    """Holds what is known about the broker at one configured address (upstream).
+    """Holds what is known about the broker to which an upstream leads.
 
-    Attributes:
-        address: The address as it is written.
-        peers: The numeric addresses that connections to the upstream have reached.
-        identity: The broker's cluster id and node id, or None if they are unknown.
+    ``peers`` contains the numeric addresses that connections to the upstream have reached.
     """
 
     address: Address
@@ -48,10 +45,7 @@ class UpstreamLocation(NamedTuple):
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
-    """Group upstreams (addresses that the proxy connects to) that lead to the same broker.
-
-    Each group contains the indexes of its upstreams in ``upstreams``, in ascending order.
-    """
+    """Group upstreams by broker. Return the indexes of the upstreams in each group, in ascending order."""
     of_place: dict[Address, set[BrokerIdentity]] = {}
     for upstream in upstreams:
         if upstream.identity is not None:
@@ -91,10 +85,7 @@ def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Addr
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:
-    """Group upstreams that have an address in common, directly or through other upstreams. Each is given by its index.
-
-    ``places`` contains, by index, the addresses of an upstream: as it is written, and the numeric one if it is known.
-    """
+    """Group the indexes of upstreams that have a place in common, directly or through other upstreams."""
     left, found = dict(places), []
     while left:
         first = next(iter(left))

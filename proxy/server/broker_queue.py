@@ -23,10 +23,7 @@ class Waiting(Protocol):
     """A client connection with a request that waits in the fair call queue until it may be forwarded to the broker."""
 
     def take_turn(self) -> None:
-        """Forward the request that has waited in the fair call queue.
-
-        The queue calls this when the request may be forwarded.
-        """
+        """Forward the waiting request. The queue calls this when the connection's ticket has received a slot."""
 
 
 class ListenerPriorities:
@@ -39,10 +36,7 @@ class ListenerPriorities:
         self.stats = QueueStats()
 
     def update(self, settings: FairCallQueue) -> None:
-        """Apply the settings of the fair call queue from a reloaded configuration file.
-
-        The costs counted for users are kept.
-        """
+        """Apply the queue settings of a reloaded configuration file. The costs counted for each user are kept."""
         if settings != self.settings:
             before = self.scheduler
             self.identity = identities(settings)
@@ -52,10 +46,7 @@ class ListenerPriorities:
 
 
 class BrokerQueue:
-    """The fair call queue of one broker, which all listeners in front of the broker share.
-
-    It also limits how many requests may be at the broker at the same time.
-    """
+    """The fair call queue and the slots of one broker, which all listeners in front of the broker share."""
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
@@ -67,10 +58,9 @@ class BrokerQueue:
         self._timer_us = 0  # when the timer fires
 
     def listener_queue(self, priorities: ListenerPriorities, before: ListenerQueue | None) -> ListenerQueue:
-        """Return the object through which the connections of one listener use this broker's fair call queue.
+        """Return the part of the queue that one listener's connections share, with the listener's settings.
 
-        ``priorities`` assigns the listener's users to priority levels, and contains the listener's settings for the
-        queue. If ``before`` is not None, it is updated and returned.
+        If ``before`` is not None, it is updated and returned.
         """
         settings = priorities.settings
         if settings != self._settings:
@@ -93,19 +83,13 @@ class BrokerQueue:
         return before
 
     def absorb(self, other: "BrokerQueue") -> None:
-        """Add the statistics of ``other``, another queue for the same broker.
-
-        Requests that wait in ``other`` are not moved.
-        """
+        """Add the statistics of ``other``, a queue of the same broker. Requests that wait there are not moved."""
         own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
         for level in range(min(len(own), len(others))):
             own[level] += others[level]
 
     def wake(self) -> None:
-        """Wake the connections whose requests may now be forwarded.
-
-        This happens once the running callback has ended.
-        """
+        """Arrange that the connections which have received a slot are woken once the running callback has ended."""
         if not self._is_waking:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
@@ -121,10 +105,7 @@ class BrokerQueue:
 
     @repeated
     def _look(self) -> None:
-        """Let other requests be forwarded in place of those that have been at the broker for too long.
-
-        Then set the timer for the time at which the next request will have been at the broker for too long.
-        """
+        """Take back the slots of requests that are past their deadline, and set the timer for the next deadline."""
         self._timer = None
         now_us = monotonic_ns() // 1_000
         at_us = self._timeouts.park_due(now_us)

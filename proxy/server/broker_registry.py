@@ -1,9 +1,8 @@
-"""Keeps all addresses at which brokers are reached, and assigns one set of quotas and one queue to each broker.
+"""Keeps all upstreams, and assigns one set of quotas and one queue to all upstreams of the same broker.
 
-Such an address is an upstream. Several upstreams may lead to the same broker, and then share its quotas. The upstreams
-are grouped by broker (``broker_identity``) again whenever one is added, its address changes, its broker is identified,
-or a connection reaches a new numeric address. If two brokers turn out to be one, their usage is added up. If an
-upstream turns out to lead to another broker, the usage stays with the broker for which it was counted.
+The upstreams are grouped by broker (``broker_identity``) again whenever an upstream is added, moved or identified, or a
+connection reaches a new address. If two brokers turn out to be one, their usage is added up. If an upstream turns out
+to lead to another broker, the usage stays with the broker for which it was counted.
 """
 
 import logging
@@ -38,10 +37,7 @@ class BrokerRegistry:
         return tuple(self._upstreams)
 
     def first(self, broker: Broker) -> Upstream:
-        """Return the address at which ``broker`` is reached.
-
-        If there are several, return the one that was added first.
-        """
+        """Return the upstream of ``broker`` that was added first."""
         return next(upstream for upstream in self._upstreams if upstream.broker is broker)
 
     def add(self, upstream: Upstream) -> Upstream:
@@ -62,11 +58,10 @@ class BrokerRegistry:
             self._regroup()
 
     def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool = False) -> None:
-        """Record the numeric address ``peer`` that a connection to ``upstream`` has reached.
+        """Record the numeric address that a connection has reached; None if the connection is closed already.
 
-        If ``peer`` is None, the connection is closed already, and nothing is recorded. If ``is_back`` is True, the
-        broker was unreachable until now. Addresses recorded earlier are then forgotten, because they may have been
-        another broker's.
+        If ``is_back``, the broker was unreachable until now. Addresses recorded earlier are then forgotten, because
+        another broker may have had them.
         """
         if peer is None:
             return
@@ -114,9 +109,5 @@ class BrokerRegistry:
 
 
 def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:
-    """Return a sort key for groups of upstreams. All upstreams of a group lead to the same broker.
-
-    The groups come first in which the broker of an upstream is known by cluster id and node id. Groups that consist of
-    bootstrap servers come last.
-    """
+    """Return a sort key that puts groups with an identified upstream first, and groups of bootstrap servers last."""
     return all(one.is_bootstrap for one in members), all(one.identity is None for one in members)

@@ -62,17 +62,11 @@ class ClusterListener:
         self._turn = 0
 
     def all_routes(self) -> list[Route]:
-        """Return the routes from the listener to the brokers it can reach. All connections to one broker share a route.
-
-        A broker whose address is unknown is represented by a route to a bootstrap server.
-        """
+        """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
         return [*self.routes.values(), *self._stand_ins.values()]
 
     def accept(self) -> ClientConnection:
-        """Return the protocol that serves a new client at the bootstrap port.
-
-        Clients are distributed over the reachable brokers in rotation.
-        """
+        """Return the protocol for a new client at the bootstrap port, which leads to each reachable broker in turn."""
         routes = [route for route in self.routes.values() if route.upstream.is_reachable] or list(self.routes.values())
         self._turn += 1
         if routes:
@@ -84,12 +78,9 @@ class ClusterListener:
         return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
-        """Open ports for the brokers that have joined the cluster, and close the ports of those that have left.
+        """Apply a response that lists ``brokers``: open ports for new ones, and close those of brokers that left.
 
-        Args:
-            brokers: The brokers' addresses, by node id, from a response that lists brokers.
-            is_all: Whether the response lists all brokers that are alive.
-            now_ms: The time at which the response was received, in ms on the monotonic clock.
+        The arguments are those of ``ClusterMembers.see``.
         """
         changes = self._members.see(brokers, is_all=is_all, now_ms=now_ms)
         for node_id in changes.without_port:
@@ -106,10 +97,7 @@ class ClusterListener:
             self._end_stand_ins()
 
     def stand_in(self) -> None:
-        """Open the ports of all brokers that the listener may have, although their addresses are unknown.
-
-        Each port leads to a bootstrap server until the address of its broker is known.
-        """
+        """Open every port of the listener. Each port leads to a bootstrap server until its broker is known."""
         settings = self._members.cluster
         for node_id in range(settings.last_port - settings.first_port + 1):
             if node_id not in self._acceptors:
@@ -152,10 +140,7 @@ class ClusterListener:
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
     def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the proxy's port for a broker.
-
-        Return True, or False after a failure, which is logged at the log level ``level``.
-        """
+        """Listen on the port of a broker, and return whether that succeeded. Log a failure at ``level``."""
         port = self._members.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
@@ -188,11 +173,10 @@ class ClusterListener:
 
 
 class BrokerCluster:
-    """Keeps the brokers of one cluster by node id, and the listeners in front of the cluster.
+    """Keeps the brokers of one cluster by node id, and the listeners in front of it, which share the brokers' quotas.
 
-    The quotas of a broker apply to its clients on all these listeners together. The bootstrap ports have quotas of
-    their own (``bootstrap_quotas``), because a quota on new connections is checked before the client's broker is
-    chosen.
+    The bootstrap ports have quotas of their own (``bootstrap_quotas``), because a quota on new connections is checked
+    before the client's broker is chosen.
     """
 
     def __init__(
@@ -227,10 +211,7 @@ class BrokerCluster:
         return [*self.brokers.values(), *self._servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
-        """Yield the quotas of each broker, of each bootstrap server, and of the bootstrap ports.
-
-        Each is preceded by the node id of the broker to which the quotas belong, or by None if the node id is unknown.
-        """
+        """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with a node id or None."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
@@ -262,17 +243,13 @@ class BrokerCluster:
             listener.close()
 
     def bootstrap(self, turn: int) -> Upstream:
-        """Return one of the bootstrap servers.
-
-        ``turn`` is a counter: consecutive numbers select the servers in rotation.
-        """
+        """Return a bootstrap server. Successive values of ``turn`` select the servers in turn."""
         return self._servers[turn % len(self._servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
-        """Return the ``Upstream`` through which the proxy reaches the broker with this node id. Create it if it is new.
+        """Return the upstream of a broker; create it if it is new.
 
-        The ``Upstream`` of a broker that has left the cluster is kept, so that the usage of the broker's clients still
-        counts if the broker returns.
+        The upstream of a broker that has left is kept, so that its clients' usage still counts if the broker rejoins.
         """
         upstream = self.brokers.get(node_id)
         if upstream is None:

@@ -76,10 +76,7 @@ class CountedConnection:
         self.source: tuple[str, int] | None = None
 
     def come_from(self, source: tuple[str, int], maximum: int | None) -> bool:
-        """Count the connection for the client's IP address, and return True.
-
-        If ``maximum`` connections from this address are open already, return False and do not count the connection.
-        """
+        """Count the connection for the client's address. Return False if that has ``maximum`` connections already."""
         if self._count is None or not self._count._enter_from(source[0], maximum):  # noqa: SLF001 - its own
             return False
         self.source = source
@@ -93,7 +90,7 @@ class CountedConnection:
 
 
 def spread() -> Iterator[float]:
-    """Yield numbers between 0 and 1 without end. After any number of them, they are spread evenly (golden ratio)."""
+    """Yield numbers between 0 and 1 without end. However many are taken, they are spread evenly (golden ratio)."""
     number = 0.0
     while True:
         number = (number + _GOLDEN_RATIO) % 1.0
@@ -103,7 +100,6 @@ def spread() -> Iterator[float]:
 class TimeLimits:
     """Compares the age and the idle time of one connection with the time limits of its listener.
 
-    These are the login timeout, the idle timeout, and the maximum age. The connection is checked from time to time, and
     ``active_ms`` is the time of the last check that found the connection in use.
     """
 
@@ -114,10 +110,7 @@ class TimeLimits:
         self.started_ms = self.active_ms = started_ms
 
     def passed(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> str | None:
-        """Return which time limit the connection has exceeded: the login timeout, the idle timeout, or the maximum age.
-
-        Return None if the connection has exceeded none of them.
-        """
+        """Return the name of a time limit that the connection has exceeded; None if it has exceeded none."""
         age_ms = now_ms - self.started_ms
         if not is_past_login and _is_over(age_ms, listener.login_timeout_ms):
             return LOGIN_TIMEOUT
@@ -157,19 +150,13 @@ class TimerWheel(Generic[_T]):
         self._next = now_ms // _SLOT_MS
 
     def add(self, item: _T, at_ms: int) -> int:
-        """Store ``item``. From the time ``at_ms``, or up to a second later, ``take`` returns it.
-
-        Return the number of the item's slot, which ``discard`` needs.
-        """
+        """Make ``item`` due at ``at_ms`` or up to a second later. Return its slot, which ``discard`` needs."""
         slot = max(-(-at_ms // _SLOT_MS), self._next)
         self._due.setdefault(slot, set()).add(item)
         return slot
 
     def discard(self, item: _T, slot: int) -> None:
-        """Remove ``item``, unless ``take`` has returned it already.
-
-        ``slot`` is what ``add`` has returned for the item.
-        """
+        """Remove ``item`` from a slot, if it is in that slot."""
         due = self._due.get(slot)
         if due is not None:
             due.discard(item)
@@ -185,10 +172,9 @@ class TimerWheel(Generic[_T]):
 
 
 def largest_holders(held: list[tuple[int, _T]], max_buffered_bytes: int) -> list[_T]:
-    """Choose the holders of memory that must free it, the largest first.
+    """Return the largest holders of memory, so that the others together hold at most ``max_buffered_bytes``.
 
-    The holders that are not returned hold at most ``max_buffered_bytes`` together. ``held`` contains pairs of a size in
-    bytes and a holder.
+    ``held`` contains pairs of a size in bytes and a holder.
     """
     excess_bytes = sum(size_bytes for size_bytes, _ in held) - max_buffered_bytes
     found: list[_T] = []

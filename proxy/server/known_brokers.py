@@ -78,12 +78,9 @@ class KnownBrokers:
         return upstream
 
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
-        """Apply a reloaded configuration file to all listeners and to the quotas of all brokers.
+        """Apply a reloaded file. ``changed`` contains the changed rules, or is None if any rule may have changed.
 
-        Args:
-            listeners: The listeners in the file, by name.
-            changed: What has changed in the quota rules, or None if any rule may have changed.
-            config: The configuration in force: the file, with the quota rules that come from elsewhere.
+        ``listeners`` contains the listeners of the file by name, and ``config`` is the configuration in force.
         """
         for listener, entrance in self.entrances.items():
             settings = listeners.get(listener.name)
@@ -113,10 +110,7 @@ class KnownBrokers:
             quotas.rules_changed(changed)
 
     async def probe(self, upstream: Upstream, source: str | None) -> None:
-        """Connect to a broker every two seconds until cancelled, to find out whether it can be reached.
-
-        ``source`` is the address of this machine to dial from, or None if the system may choose it.
-        """
+        """Probe a broker regularly until cancelled. ``source`` is the address of this machine to dial from, or None."""
         await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
@@ -144,11 +138,7 @@ class KnownBrokers:
 
     @property
     def quotas_by_name(self) -> list[tuple[str, BrokerQuotas]]:
-        """The quotas of each broker, with the name of the broker: the address at which the proxy reaches it.
-
-        If there are several addresses, the name is the first. The quotas of each cluster's bootstrap ports have the
-        name ``bootstrap``.
-        """
+        """Each broker's quotas with the address of its first upstream; those of bootstrap ports as ``bootstrap``."""
         clusters = tuple(self.clusters.values())
         upstreams = [*self.single.values(), *(one for cluster in clusters for one in tuple(cluster.brokers.values()))]
         names = _first_names(upstreams)
@@ -193,10 +183,7 @@ class KnownBrokers:
         return found.values()
 
     def is_reachable(self) -> bool:
-        """Whether enough brokers can be reached for all listeners to work.
-
-        These are every broker that a listener names with the key ``upstream``, and at least one broker of each cluster.
-        """
+        """Whether every broker in ``single`` can be reached, and at least one broker of each cluster."""
         clusters = self.clusters.values()
         return all(one.is_reachable for one in self.single.values()) and all(one.is_reachable for one in clusters)
 
@@ -209,10 +196,7 @@ def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:
 
 
 def node_ids(config: ProxyConfig) -> dict[Address, int | None]:
-    """Return the node ids that the configuration file gives for brokers, by the address in the key ``upstream``.
-
-    A node id that the file does not give is None.
-    """
+    """Return the node id that the configuration file gives for each ``upstream``, or None."""
     found: dict[Address, int | None] = {}
     for listener in config.listeners:
         if listener.upstream is not None:

@@ -32,10 +32,8 @@ class ListenerState:
 
     Attributes:
         settings: The listener's section of the configuration file. A reload replaces ``settings`` and ``policy``.
-        policy: The settings that the proxy needs while it serves a client of this listener.
         handshake: Returns the protocol of a new TLS connection (``TlsHandshakes.new_protocol``); None for plaintext.
-        priorities: The priority levels of the listener's users in the fair call queue; None if the listener does not
-            use the queue.
+        priorities: The users' levels in the fair call queue; None if the listener does not use the queue.
         open_count: Counts each connection from the time it is accepted until its transport is closed.
         broker_count: How many connections to brokers are open.
     """

@@ -25,11 +25,9 @@ LOST: Final = "lost"  # the broker closed, or the proxy stopped; nothing is char
 
 
 class OrphanedConnections:
-    """The connections to brokers that one listener keeps open although their clients have left, at most ``MAX_KEPT``.
+    """The orphaned connections of one listener, at most ``MAX_KEPT``.
 
-    A connection is kept to receive the responses to the client's last fetches, which are charged by size. ``counts``
-    contains how many of these connections ended with each result: all fetches were answered, the connection was cut
-    short, or it was lost.
+    ``counts`` contains the number of connections that ended with each result: answered, cut short, or lost.
     """
 
     def __init__(self) -> None:
@@ -41,10 +39,9 @@ class OrphanedConnections:
         return len(self._kept)
 
     def keep(self, broker: asyncio.Transport, unanswered: Unanswered, *, is_paused: bool) -> None:
-        """Keep the connection to a broker open after its client has left, until all unanswered fetches are charged.
+        """Read from ``broker`` until all fetches in ``unanswered`` are charged, then close the transport.
 
-        Then close the transport ``broker``. ``is_paused`` says whether reading from ``broker`` is paused. If so, it is
-        resumed.
+        ``is_paused`` says whether reading from ``broker`` is paused. If so, it is resumed.
         """
         orphan = _OrphanedConnection(self, broker, unanswered)
         self._kept[orphan] = None
@@ -67,10 +64,7 @@ class OrphanedConnections:
             orphan.end(LOST)
 
     def remove(self, orphan: "_OrphanedConnection", result: str) -> bool:
-        """Remove a connection that was kept after its client had left, and count ``result``: how the connection ended.
-
-        Return True, or False if it was removed before.
-        """
+        """Remove an orphaned connection and count how it ended. Return False if it was removed before."""
         if orphan not in self._kept:
             return False
         del self._kept[orphan]
@@ -104,19 +98,12 @@ class _OrphanedConnection(asyncio.Protocol):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop keeping this connection, because its transport is lost.
-
-        Fetches that have no response yet are not charged.
-        """
+        """End the connection. Fetches that have no response yet are not charged."""
         self.end(LOST)
 
     @isolated
     def cut_short(self) -> None:
-        """Close the connection before all responses have arrived, and charge the missing ones by an estimate.
-
-        This happens when the connection lasts too long, or when too many connections of clients that have left are
-        kept.
-        """
+        """End with an estimated charge, because the connection lasts too long or newer ones need the room."""
         self.end(CUT_SHORT)
 
     def end(self, result: str) -> None:

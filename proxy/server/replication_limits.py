@@ -1,7 +1,4 @@
-"""Applies the limits on replication traffic, from the configuration file or from the cluster's own configs.
-
-It also runs the ``ReplicationWatcher``, which reads these configs and the topic ids from the cluster.
-"""
+"""Applies the limits on replication, and runs the watcher that reads the cluster's own limits and its topic ids."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
@@ -16,10 +13,9 @@ from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REP
 
 
 class ReplicationLimits:
-    """Applies the limits on replication traffic that are set in the configuration file or in the cluster's own configs.
+    """Applies the replication limits that are set in the configuration file and in the cluster.
 
-    While the configuration file sets limits, a ``ReplicationWatcher`` polls the cluster, unless no broker is known that
-    it can ask.
+    A ``ReplicationWatcher`` runs while the configuration file sets limits and there is at least one broker to ask.
     """
 
     def __init__(
@@ -38,10 +34,7 @@ class ReplicationLimits:
         self.watch(replication)
 
     def watch(self, replication: Replication | None) -> None:
-        """Start, update or stop polling the cluster, as the section ``replication`` of the configuration requires.
-
-        A ``ReplicationWatcher`` polls the cluster for its replication throttles and topic ids.
-        """
+        """Start, update or stop the watcher, depending on the section ``replication`` of the configuration file."""
         if replication is None or not (replication.admin_client.bootstrap_servers or self._fallback):
             self.stop()
         elif self.watcher is not None:

@@ -15,8 +15,7 @@ from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 class Route:
     """Holds the state that all connections from one listener to one broker share.
 
-    ``addresses`` contains the proxy's addresses, which replace those of the brokers in responses to clients. If it is
-    None, addresses in responses are not changed.
+    ``addresses`` replaces the brokers' addresses in responses to clients. If it is None, responses are not changed.
     """
 
     __slots__ = ("context", "listener", "upstream")
@@ -32,11 +31,7 @@ class Route:
         self._attach_queue()
 
     def all_routes(self) -> list["Route"]:
-        """Return a list that contains only this object.
-
-        A listener in front of a single broker has one route. ``ClusterListener``, which has several, offers the same
-        method.
-        """
+        """Return a list of this route only. ``ClusterListener.all_routes`` returns several routes."""
         return [self]
 
     def arrivals(self) -> ListenerQuota:
@@ -61,10 +56,7 @@ class Route:
             self.context.quotas.renew()
 
     def follow_broker(self) -> None:
-        """Switch to the quotas and the queue of another broker.
-
-        This is called when it turns out that the address of this route leads to another ``Broker`` than assumed.
-        """
+        """Switch to the quotas and the queue of the broker to which the upstream has now been assigned."""
         broker, context = self.upstream.broker, self.context
         context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
         broker.quotas.lines.wake = _wake_soon

@@ -98,10 +98,7 @@ class Server:
         self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
 
     def stop(self) -> None:
-        """Stop accepting connections and drain the open ones. When all of them have ended, ``run`` returns.
-
-        A second call closes the connections that are still open.
-        """
+        """Start to drain all connections, after which ``run`` returns. A second call closes those that are left."""
         if self._stopping.is_set():
             self._hurry.set()
         self._stopping.set()
@@ -161,11 +158,7 @@ class Server:
             task.cancel()
 
     async def _first_rules(self) -> list[asyncio.Task[None]]:
-        """Wait until the quota rules that do not come from the configuration file are read.
-
-        These are the rules that clients have set through the proxy, and those from the topic or the brokers that
-        ``quotas_from`` names. If there is such a source, return the task that keeps reading from it.
-        """
+        """Wait for the stored rules and those of ``quotas_from``. Return the task that keeps reading the latter."""
         if self.config.store is not None:
             await _read_store(self.quota_manager, self._stopping, self._tasks)
             self.apply(self.rules.file)
@@ -235,10 +228,7 @@ async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asy
 
 
 async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until ``source``, a quota topic or the brokers, has read its quota rules, so that clients may be served.
-
-    Wait no longer than some seconds, and end at once if the server stops or the source cannot be read.
-    """
+    """Wait until ``source`` has read its first rules, some seconds have passed, or the server stops."""
     waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
     await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:

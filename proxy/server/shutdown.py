@@ -21,10 +21,7 @@ _CAUSE: Final = "shutdown"
 async def drain_connections(
     listeners: Sequence[ListenerState], handshakes: Sequence[TlsHandshakes], timeout_ms: int, hurry: asyncio.Event
 ) -> None:
-    """Drain all connections of the listeners, one after the other.
-
-    Those that are still open after ``timeout_ms``, or when ``hurry`` is set, are closed at once.
-    """
+    """Drain every connection, one after the other. Close the rest after the timeout, or as soon as ``hurry`` is set."""
     connections = [connection for listener in listeners for connection in listener.connections]
     log.info("stopping: waiting at most %d ms for %d connections to end", timeout_ms, len(connections))
     schedule = DrainSchedule(len(connections), now_ms=monotonic_ns() // 1_000_000, timeout_ms=timeout_ms)

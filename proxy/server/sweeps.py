@@ -1,8 +1,4 @@
-"""Does the server's periodic work.
-
-It checks connections' time limits, the use of memory, and whether throttled clients are still connected. It also logs
-which clients are throttled, and removes buckets, in which usage is counted, if they are no longer used.
-"""
+"""Does the server's periodic work: time limits, memory, paused clients, the throttle log, and unused buckets."""
 
 import asyncio
 import logging
@@ -49,11 +45,7 @@ class Sweeps:
         self._throttle_log = ThrottleLog()
 
     async def sweep(self) -> None:
-        """Once a second, check all listeners' connections, and log which clients are throttled.
-
-        Connections are checked for time limits and for the memory they hold. Clients that are not read while they are
-        throttled are checked for whether they are still connected.
-        """
+        """Once a second, check time limits, memory and paused clients, and log which clients are throttled."""
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000
@@ -87,10 +79,7 @@ class Sweeps:
             attempt(connection.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
-        """Every half minute, remove the buckets of all brokers' quotas that have not been used for some time.
-
-        A bucket counts the usage of one user, one client-id or both together.
-        """
+        """Every half minute, remove unused buckets from the quotas of all brokers."""
         while True:
             await asyncio.sleep(_EXPIRE_EVERY_S)
             for quotas in self._quotas():
@@ -113,10 +102,7 @@ def _log_unknown_users(listener: ListenerState) -> None:
 
 
 def _abort_lost_clients(listener: ListenerState) -> None:
-    """Close the connections of clients that have disconnected while the proxy was not reading from them.
-
-    The proxy does not read from a throttled client, and the event loop does not report a disconnection meanwhile.
-    """
+    """Abort paused clients that have gone. The event loop does not notice their loss while reading is paused."""
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):

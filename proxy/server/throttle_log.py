@@ -48,10 +48,7 @@ class ThrottleLog:
 
 
 def describe(bucket: Bucket, *, now_ms: int) -> str:
-    """Return one line about a throttled client: its names, rate and quota rule, and how long it was throttled.
-
-    ``bucket`` holds the usage of the client under the quota.
-    """
+    """Return one line about a throttled bucket: the client, its rate, the rule, and how long it was throttled."""
     rule = bucket.rule
     where = (
         f"{rule.source or 'a rule'} (level {bucket.level.number}, {bucket.level.says})"

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
 
 
 class TimeChecks:
-    """Compares one connection with its time limits: login timeout, idle timeout, and maximum age.
+    """Compares one connection with its time limits at regular intervals.
 
-    Each ``check`` determines the time of the next one. The listener's timer wheel, which is read once a second, calls
-    it, until ``cancel`` is called.
+    The listener's timer wheel calls ``check`` at the time that the previous check has set, until ``cancel`` is called.
     """
 
     __slots__ = ("_owner", "_slot", "limits")
@@ -30,11 +29,7 @@ class TimeChecks:
 
     @isolated
     def check(self, now_ms: int) -> None:
-        """End the connection if it has exceeded a time limit: login timeout, idle timeout, or maximum age.
-
-        A login or idle timeout in the middle of a request closes the connection at once. Otherwise the connection is
-        drained, but not while it is throttled. If the connection stays open, the next check is scheduled.
-        """
+        """Close or drain the connection if it has exceeded a time limit. Schedule the next check if it stays open."""
         owner, session = self._owner, self._owner.session
         # Each read from the client sets ``request_ns``, so that the hot path need not store the current time.
         is_owed = session.is_owed

@@ -24,13 +24,7 @@ class TlsHandshakes:
         self._context = context
 
     def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
-        """Return the asyncio protocol of a new TLS connection, which starts with the handshake.
-
-        Args:
-            accept: Called after a successful handshake. It returns the client's connection, which receives the
-                decrypted bytes.
-            abandon: Called if the handshake fails.
-        """
+        """Return the protocol of a new TLS connection. ``ListenerState.new_protocol`` explains the arguments."""
 
         def welcome(tls: ssl.SSLObject) -> ClientConnection:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)

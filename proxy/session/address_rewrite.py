@@ -72,11 +72,10 @@ class Addresses:
         return position, position + 4 + int.from_bytes(data[position : position + 4]), replacement
 
     def moved(self, data: bytes, position: int, frame_bytes: int, api_key: int, api_version: int, change: Edit) -> Edit:
-        """Return the edit that replaces the addresses of partitions' new leaders in a Produce or fetch response.
+        """Return the edit that replaces the addresses of partitions' new leaders in a whole Produce or fetch response.
 
-        If a partition has moved, such a response contains the address of its new leader (KIP-951). The whole response
-        must have arrived. It begins at the offset ``position`` of ``data`` and is ``frame_bytes`` long. ``change`` is
-        the edit of the response's throttle time, and is part of the returned edit.
+        If a partition has moved, such a response contains the address of its new leader (KIP-951). ``change`` is the
+        edit of the response's throttle time. The returned edit includes it.
 
         Raises:
             ProtocolError: If the response cannot be read.
@@ -110,12 +109,7 @@ def may_name_leaders(api_key: int, api_version: int) -> bool:
 def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
     """Return whether the addresses in a response are edited piece by piece, as the response arrives.
 
-    False if the response has already arrived as a whole. False for a short Produce response, too, which is collected
+    False for a response that has already arrived as a whole, and for a short Produce response, which is collected
     before it is edited.
-
-    Args:
-        api_key: The API key of the response.
-        frame_bytes: The length of the whole response.
-        come_bytes: How many bytes of the response have arrived.
     """
     return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)

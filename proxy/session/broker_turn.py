@@ -1,7 +1,4 @@
-"""Queues one connection's requests for the broker, refuses some, and measures the time that the broker takes.
-
-The requests wait in the fair call queue, which limits how many requests the broker gets at a time.
-"""
+"""Queues a connection's requests in the fair call queue, refuses some, and measures the time that the broker takes."""
 
 from __future__ import annotations
 
@@ -30,17 +27,15 @@ _REFUSED_BEHIND_MS: Final = 50
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
-    """Decides when the requests of one connection may be sent to the broker, and charges the client for them.
+    """Applies the fair call queue and the quotas on requests to one connection.
 
-    The fair call queue limits how many requests the broker gets at a time. The quotas on requests limit how many
-    requests a client sends, and how much of the broker's time they take.
+    Decides when each request that has a ``RequestCharge`` is forwarded, and charges it.
 
     Attributes:
         queued: The connection's place in the fair call queue, or None if the broker has no such queue.
-        is_metered: Whether the fair call queue or a quota on requests has applied to any request of this connection.
+        is_metered: Whether any request of this connection has had a ``RequestCharge``.
         is_refused: Whether the fair call queue has refused the client's next request.
-        refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused. In ms on
-            the event loop's clock.
+        refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
         come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
     """
 
@@ -58,12 +53,8 @@ class BrokerTurn:
     def follow(self, line: ListenerQueue | None, come_bytes: int) -> None:
         """Use ``line`` as the broker's fair call queue from now on, or no queue if ``line`` is None.
 
-        The fair call queue limits how many requests the broker gets at a time. If the connection already uses another
-        queue, it changes to the new one only when it has no pending request.
-
-        Args:
-            line: The queue for the listener's connections to this broker.
-            come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
+        While requests are pending, a queue that is already in use is kept. ``come_bytes`` sets the attribute of that
+        name.
         """
         self.come_bytes = come_bytes
         if self.queued is not None and self.queued.line is not line and not self._state.in_flight:
@@ -73,21 +64,17 @@ class BrokerTurn:
             self.queued = QueuedConnection(line, self._state.owner)
 
     def identity(self, client_id: bytes) -> str | None:
-        """Return the identity that the fair call queue charges for the client's requests. None if there is no queue.
-
-        Depending on the settings, the identity is for example the principal, or the principal and the client-id.
-        """
+        """Return the identity that the fair call queue charges for the client's requests, or None without a queue."""
         if self.queued is None:
             return None
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
         return self.queued.line.identity(self._state.account.principal, name, self._state.peer_host)
 
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
-        """Return whether a request may be forwarded now. If not, the fair call queue refuses it, or it has to wait.
+        """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
 
-        The attribute ``is_refused`` tells these two cases apart. A request waits for a slot in the fair call queue, or
-        for room in a quota on requests. It also waits while the client does not read its responses. The proxy then does
-        not read the broker's responses either, so it could not measure the broker's time for the request.
+        While the client does not read its responses, the proxy does not read the broker's responses either. New
+        requests then wait, because the broker's time for them could not be measured.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -155,10 +142,9 @@ class BrokerTurn:
         return position, frame_end, b""
 
     def end_request(self, oldest: PendingRequest) -> None:
-        """Start to measure the broker's time for the oldest pending request.
+        """Note that a request was forwarded as a whole.
 
-        Call this when a request was forwarded as a whole. Does nothing if that time is already being measured.
-        ``oldest`` is the oldest pending request.
+        Unless ``oldest``, the oldest pending request, is already being timed, its time at the broker begins now.
         """
         state, queued = self._state, self.queued
         if oldest.charge is None:
@@ -170,10 +156,7 @@ class BrokerTurn:
             self._service = state.context.service.begin(may_wait=kind.may_wait, now_ns=state.now_ns)
 
     def end_unanswered(self, charge: RequestCharge) -> None:
-        """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0.
-
-        The request is charged in the fair call queue, which limits how many requests the broker gets at a time.
-        """
+        """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
             self.queued.end(self._state.now_ns // 1_000)
@@ -183,20 +166,13 @@ class BrokerTurn:
     def settle(
         self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> tuple[Bucket | None, int]:
-        """Charge a request in the fair call queue, and to the buckets of the quotas on requests.
+        """Charge a request as its ``RequestCharge`` says: in the fair call queue, and to buckets.
 
-        Call this when the response begins. The request may have been charged to one bucket for its bytes already.
-
-        Args:
-            pending: The request.
-            bucket: The bucket that was charged for the request's bytes, or None.
-            wait_ms: How long the client would have to wait because of that charge, in milliseconds.
-            response_bytes: The size of the response.
-            now_ms: The time in ms on the event loop's clock.
+        Call this when the response begins. ``bucket`` is the bucket that was already charged for the request's bytes,
+        or None. ``wait_ms`` is the wait that this charge has caused.
 
         Returns:
-            The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` if no charge causes a
-            wait.
+            The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` without a wait.
         """
         state, charge = self._state, pending.charge
         if charge is None:
@@ -221,10 +197,9 @@ class BrokerTurn:
         return longest_wait(state.account, charges, now_ms=now_ms) or (None, 0)
 
     def move_up(self) -> None:
-        """Use the connection's slot for its next pending request, or give the slot back if there is no such request.
+        """Use the slot for the connection's next pending request, or give the slot back if there is no such request.
 
-        A slot is the permission of the fair call queue to have a request at the broker. Call this when the oldest
-        pending request has been answered.
+        Call this when the oldest pending request has been answered.
         """
         state, queued = self._state, self.queued
         if queued is None:
@@ -271,11 +246,7 @@ class BrokerTurn:
             self.begin_service()
 
     def stop_service(self) -> None:
-        """Stop measuring the broker's time, and give the connection's slot in the fair call queue back.
-
-        Call this when the broker's responses are not read for now. A slot is the permission to have a request at the
-        broker.
-        """
+        """Stop timing and give the slot back, because the broker's responses are not read for now."""
         self.end_service()
         if self.queued is not None:
             state = self._state
@@ -291,18 +262,12 @@ class BrokerTurn:
     # -- the end --
 
     def leave_unused(self) -> None:
-        """Give the connection's slot in the fair call queue back if no request was sent with it.
-
-        A slot is the permission to have a request at the broker.
-        """
+        """Give back the slot if no request was sent with it."""
         state = self._state
         if self.queued is not None and not state.in_flight and not state.request_left:
             self.queued.leave_unused(state.now_ns // 1_000)
 
     def leave(self) -> None:
-        """Leave the fair call queue.
-
-        If the connection has a slot (may have a request at the broker), give the slot back.
-        """
+        """Leave the fair call queue, and give back the slot if there is one."""
         if self.queued is not None:
             self.queued.leave(self._state.now_ns // 1_000)

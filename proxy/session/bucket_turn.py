@@ -8,16 +8,12 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 
 
 class BucketTurn:
-    """Decides whether a request is forwarded, or waits because the bucket that will be charged for it has no room.
-
-    The requests that wait for the same bucket form a line, and are forwarded in the order of the line.
+    """Decides whether a request is forwarded, or waits in the line of the bucket that will be charged for it.
 
     Attributes:
-        place: The connection's place in the line, or None if it has no place there.
-        is_waiting: Whether the client's next request waits in the line. False if it waits for another reason, or does
-            not wait.
-        look_at_ms: The time at which to check again whether the request may be forwarded, in ms on the event loop's
-            clock. 0 if the connection will be woken when it is first in the line.
+        place: The connection's place in the line, or None.
+        is_waiting: Whether the client's next request waits in the line. False if something else holds it back.
+        look_at_ms: When to check again whether the request may be forwarded. 0 if the line will wake the connection.
     """
 
     __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
@@ -29,15 +25,9 @@ class BucketTurn:
         self.look_at_ms = 0
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
-        """Return whether a request may be forwarded now. If not, make it wait.
+        """Return whether a request may be forwarded now. If not, it waits in the line of its bucket.
 
-        It waits in the line of requests in front of its bucket, or until the responses to earlier requests have
-        arrived.
-
-        Args:
-            bucket: The bucket that the request will be charged to.
-            amount: The expected charge.
-            now_ms: The time in ms on the event loop's clock.
+        The request will be charged to ``bucket``, and ``amount`` is the expected charge.
         """
         state = self._state
         line, place = bucket.line, self.place
@@ -63,17 +53,11 @@ class BucketTurn:
         return False
 
     def look_by(self, at_ms: int) -> None:
-        """Set the time for the next check whether the waiting request may be forwarded, to ``at_ms`` at the latest.
-
-        An earlier time that is already set is kept. Times are in ms on the event loop's clock.
-        """
+        """Check again no later than ``at_ms`` whether the waiting request may be forwarded."""
         self.look_at_ms = min(self.look_at_ms or at_ms, at_ms)
 
     def step_aside(self, *, back_ms: int) -> None:
-        """Let the requests behind the client's request in the bucket's line go first, until about the time ``back_ms``.
-
-        ``back_ms`` is in ms on the event loop's clock. The connection keeps its place in the line.
-        """
+        """Keep the place in the line, but let the requests behind it go first until about ``back_ms``."""
         if self.place is not None:
             self.place.line.step_aside(self.place, back_ms=back_ms)
 

@@ -79,13 +79,11 @@ class ClientAccount:
     """Holds the identity of a connection's client and the buckets to charge, and throttles the client.
 
     Attributes:
-        context: What all connections of the listener to this broker share, for example quotas and counters.
+        context: What this connection shares with others.
         principal: The user that the client has logged in as.
-        muted_until_ms: The time until which no request of the client is forwarded, in ms on the event loop's clock.
-        broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request, in
-            ms on the event loop's clock.
-        is_counted: Whether the connection has been checked against the limits on open connections, and counted if it
-            counts towards them.
+        muted_until_ms: The time until which no request of the client is forwarded.
+        broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request.
+        is_counted: Whether ``count_connection`` was called.
         refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
         stale_buckets: Buckets that were looked up for earlier client-ids or rules. Each is kept until no pending
             request needs it.
@@ -124,10 +122,7 @@ class ClientAccount:
         return self._fetch_bucket
 
     def request_buckets(self, client_id: bytes, now_ms: int) -> RequestBuckets:
-        """Return the buckets for the two quotas on requests with this client-id.
-
-        One is charged for the broker's time that a request takes, and the other is charged 1 for each request.
-        """
+        """Return the buckets that are charged for the time, and for the number, of requests with this client-id."""
         quotas = self.context.quotas
         if not quotas.limits_requests:
             return NO_BUCKETS
@@ -178,42 +173,29 @@ class ClientAccount:
     def enforcement(self, bucket: Bucket) -> Enforcement:
         """Return how the limit of a bucket is enforced: as its rule says, or else as the listener's settings say.
 
-        When the proxy is about to stop, the result is always ``OBSERVE``: usage is still measured, but no client is
-        throttled.
+        After ``release``, all limits are only observed.
         """
         if self._slows_nothing:
             return Enforcement.OBSERVE
         return bucket.enforcement or self.context.policy.enforcement
 
     def observes(self, bucket: Bucket) -> bool:
-        """Return whether the limit of ``bucket`` is only observed.
-
-        If so, excess usage is counted, but no request is throttled.
-        """
+        """Return whether ``bucket`` is only observed, so that it throttles no request."""
         return self._slows_nothing or (bucket.enforcement or self.context.policy.enforcement) is Enforcement.OBSERVE
 
     def believes_replicas(self) -> bool:
-        """Return whether the client may be a broker. If so, its fetches with a ``replica_id`` are a follower's.
-
-        All other fetches are treated as a consumer's, so that a client cannot avoid quotas by sending a ``replica_id``.
-        """
+        """Return whether the client may be a broker. Its fetches with a ``replica_id`` then count as a follower's."""
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
     def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
         """Throttle the client because ``bucket`` is over its limit, and return the throttle time for the response.
 
-        For the next ``wait_ms`` milliseconds, no request is forwarded that would be charged to the bucket. With the
-        enforcement ``respond`` the client is also muted. With ``delay`` the caller delays the response.
-
-        Args:
-            bucket: The bucket that is over its limit.
-            wait_ms: How long the bucket needs to get back within its limit, in milliseconds.
-            now_ms: The time in ms on the event loop's clock.
-            has_answer: Whether there is a response that can be delayed. If not, the client is muted with ``delay``,
-                too.
+        For the next ``wait_ms`` milliseconds, no request is forwarded that would be charged to the bucket.
+        ``has_answer`` is False if there is no response that could be delayed. The client is then muted even if the
+        enforcement is ``delay``.
 
         Returns:
-            The throttle time in milliseconds. 0 if the bucket is only observed, so that it throttles nobody.
+            The throttle time in milliseconds, or 0 if the bucket is only observed.
         """
         enforcement = self.enforcement(bucket)
         self.context.counters.throttled(bucket)
@@ -232,10 +214,9 @@ class ClientAccount:
         return wait_ms
 
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
-        """Throttle the client of a fetch that gets a response without records, and return the throttle time.
+        """Throttle the client of a fetch that is answered without records, and return the throttle time.
 
-        A fetch gets such a response if its bucket has no room for records. The throttle time is at least 1 ms, so that
-        the client can see that the fetch was throttled.
+        The throttle time is at least 1 ms, so that the client can see that the fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         bucket.throttled(wait_ms, now_ms=now_ms)
@@ -250,10 +231,7 @@ class ClientAccount:
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
-        """Forward no request of the client for at least ``wait_ms`` milliseconds.
-
-        This has no effect after a call of ``release``, which is made when the proxy is about to stop.
-        """
+        """Mute the client for at least ``wait_ms`` milliseconds. After ``release`` this has no effect."""
         if not self._slows_nothing:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
 
@@ -275,10 +253,7 @@ class ClientAccount:
         self.stale_buckets = list(kept)
 
     def close(self, *, now_ms: int) -> None:
-        """Tell the quotas that this connection uses no bucket any more, and stop counting the connection as open.
-
-        Call this once, when the connection has ended.
-        """
+        """Release all buckets, and stop counting the connection. This is the last call."""
         if self._counted_as is not None and self._counted_at is not None:
             self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
             self._counted_as = self._counted_at = None
@@ -286,10 +261,7 @@ class ClientAccount:
         self.release_stale((), now_ms=now_ms)
 
     def _use_client_id(self, client_id: bytes) -> None:
-        """Forget the buckets that were looked up if the client-id or the rules have changed since then.
-
-        They are moved to ``stale_buckets``, because pending requests may still be charged to them.
-        """
+        """Mark the buckets as stale if the client-id or the rules have changed."""
         generation = self.context.quotas.generation
         if client_id == self._client_id and generation == self._generation:
             return

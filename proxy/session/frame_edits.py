@@ -30,11 +30,7 @@ def capped_fetch(limits: fetch.FetchLimits, max_fetch_bytes: int) -> Edit:
 
 
 def without_session(data: bytes, edit: Edit, session: fetch.FetchSession) -> Edit:
-    """Return ``edit``, extended so that the broker opens no fetch session for a full Fetch.
-
-    ``edit`` is the result of ``capped_fetch``, which lowers the size limits of a fetch. ``session`` contains the offset
-    of the session epoch in ``data``.
-    """
+    """Return ``edit`` (from ``capped_fetch``), extended so that a full fetch opens no fetch session at the broker."""
     at = session.epoch_offset
     epoch = _INT32.pack(fetch.WITHOUT_SESSION)
     if not edit:
@@ -55,17 +51,8 @@ def response_edit(
 ) -> Edit | None:
     """Return the edit that sets the throttle time in a response and, for ApiVersions, the offered API versions.
 
-    The new throttle time is the larger of the broker's throttle time and ``wait_ms``.
-
-    Args:
-        data: The received bytes.
-        position: The offset in ``data`` at which the response begins.
-        frame_bytes: The length of the response, including the size prefix.
-        api_key: The API key of the request.
-        api_version: The API version of the request.
-        wait_ms: The throttle time of the proxy's quotas, in milliseconds.
-        ceilings: The highest version of each API to offer to the client.
-        own: The versions of the APIs that the proxy answers itself, or None if it answers none.
+    The new throttle time is the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` contains the highest
+    version to offer of each API. ``own`` contains the versions of the APIs that the proxy answers itself.
 
     Returns:
         The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit, or if the response

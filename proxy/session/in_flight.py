@@ -87,10 +87,7 @@ class PendingRequest:
         return bucket is not None and bucket.is_limited and self.profile.charges_response
 
     def settle_bytes(self) -> None:
-        """Free the room in its bucket that was set aside for this request.
-
-        The first of the requests that wait for room in this bucket is then woken.
-        """
+        """End the request's reservation in its bucket, and wake the first request in the bucket's line."""
         bucket = self.profile.bucket
         if bucket is not None:
             bucket.settle(self.reserved_bytes)

@@ -21,13 +21,7 @@ Charge = tuple[Bucket, int]
 class RequestCharge(NamedTuple):
     """What a request is charged in addition to its bytes.
 
-    It is charged to the two quotas on requests (their number, and the broker's time that they take), and in the fair
-    call queue, which limits how many requests the broker gets at a time.
-
-    Attributes:
-        buckets: The buckets of the two quotas on requests.
-        kind: The properties of the request that the fair call queue depends on, for example whether it is a fetch.
-        identity: The identity that is charged in the fair call queue. None if the request does not wait there.
+    It is charged to the buckets of the quotas on requests, and in the fair call queue.
     """
 
     buckets: RequestBuckets
@@ -40,20 +34,14 @@ class RequestCharge(NamedTuple):
             self.buckets.rate.in_flight += 1
 
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
-        """Charge 1 to the quota ``request_rate`` for a forwarded request that gets no response, and yield the charge.
-
-        Yields nothing if no such quota applies.
-        """
+        """Charge the bucket of ``request_rate`` for a forwarded request without a response, and yield the charge."""
         rate = self.buckets.rate
         if rate is not None:
             rate.in_flight -= 1
             yield rate, rate.charge(1, now_ms=now_ms)
 
     def forget(self) -> tuple[()]:
-        """Count the request as in flight no longer, and do not charge it. Returns an empty tuple: no charges.
-
-        This is for example called when the request was not forwarded as a whole.
-        """
+        """End the request without charging it, for example because it was not forwarded as a whole."""
         if self.buckets.rate is not None:
             self.buckets.rate.in_flight -= 1
         return ()
@@ -61,14 +49,9 @@ class RequestCharge(NamedTuple):
     def settle(
         self, service: ServiceTime, request_bytes: int, answer_bytes: int, *, scale: float, now_ms: int
     ) -> Iterator[Charge]:
-        """Charge the request to the quotas ``request_rate`` and ``request_percentage``, and yield each charge.
+        """Charge the buckets of both quotas on requests, and yield each charge.
 
-        Args:
-            service: The time that the broker has taken for the request.
-            request_bytes: The size of the request.
-            answer_bytes: The size of the response, or 0 if there will be no response.
-            scale: The factor by which the charged time is multiplied.
-            now_ms: The time in ms on the event loop's clock.
+        ``answer_bytes`` is the size of the response, or 0 if there will be no response.
         """
         time, rate = self.buckets
         if rate is not None:

@@ -265,10 +265,7 @@ class RequestStream:
     # -- calls of the handlers --
 
     def pass_other(self, head: RequestHead, now_ms: int) -> Edit | None:
-        """Forward a request unchanged, and return an empty edit.
-
-        Returns None if the request must wait or is refused.
-        """
+        """Let ``OtherHandler`` decide on a request. It is then forwarded unchanged, has to wait, or is refused."""
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
@@ -308,10 +305,9 @@ class RequestStream:
         acks: int,
         now_ms: int,
     ) -> RequestProfile:
-        """Return what is known about a request (its profile), and keep it for later requests with the same head.
+        """Return the profile of a request, and keep it for later requests with the same head.
 
-        The head is the API, the version and the client-id, and the ``acks`` of a Produce. ``front_end`` is the offset
-        in ``data`` at which the head ends. If ``front_end`` is None, the profile is returned, but not kept.
+        ``front_end`` is the offset in ``data`` at which the head ends. If it is None, the profile is not kept.
         """
         state = self._state
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
@@ -329,10 +325,9 @@ class RequestStream:
         return profile
 
     def release_stale_buckets(self, now_ms: int) -> None:
-        """Tell the quotas which buckets this connection no longer uses.
+        """Release the buckets of earlier client-ids and rules, except for those that a pending request needs.
 
-        These are the buckets of earlier client-ids and rules, except for those that a pending request needs. Without
-        this call, a client that often changes its client-id would hold more and more buckets.
+        If they were not released, a client that often changes its client-id would hold more and more buckets.
         """
         account = self._state.account
         if account.stale_buckets:

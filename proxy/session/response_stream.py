@@ -69,11 +69,7 @@ class ResponseStream:
         self._pass_on(data, 0, now_ms)
 
     def resume(self, now_ms: int) -> None:
-        """Forward the responses that were held back.
-
-        Raises:
-            ProtocolError: If the bytes that were held back are not responses to the client's requests.
-        """
+        """Forward the responses that were held back. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)
 
     @property
@@ -92,10 +88,9 @@ class ResponseStream:
         return len(self._pieces or self._data)
 
     def unread(self) -> tuple[bytes, int]:
-        """Return the bytes that arrived but were not forwarded, and how many of the coming bytes were already charged.
+        """Return the kept bytes, and how many of the next bytes belong to a response that was already charged.
 
-        The coming bytes begin with the returned bytes, and continue with those that will arrive next. They were already
-        charged if they belong to a response that was charged when it began.
+        The next bytes are the kept bytes and those that follow.
         """
         kept = self._data[self._at :] if self._pieces is None else self._pieces.join()
         return kept, self.left if self.begun is None else self.begun.frame_bytes
@@ -164,10 +159,7 @@ class ResponseStream:
         self._end_turn(data, start, position, now_ms)
 
     def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
-        """Send the bytes of ``data`` from ``start`` to ``position`` to the client, and keep those that follow.
-
-        If a request of the client waits, it is then checked again whether it may be forwarded.
-        """
+        """Send the bytes of ``data`` from ``start`` to ``position``, keep the rest, and resume a blocked request."""
         state = self._state
         end = len(data)
         if position > end:

@@ -41,8 +41,7 @@ OTHER: Final = "other"
 class Verdict(Enum):
     """What a broker's response means for a login.
 
-    ``GOING_ON`` means that the login has not ended, or had ended before. Every other value is the result of a login,
-    and is counted in ``Counters.logins``.
+    All values except that of ``GOING_ON`` are results of logins that ``Counters.logins`` counts.
     """
 
     GOING_ON = "going_on"
@@ -55,15 +54,12 @@ class Verdict(Enum):
 class Login:
     """Reads the logins of one connection, one after another.
 
-    A bare token is a SASL token without a Kafka header. Bare tokens follow a SaslHandshake v0.
-
     Attributes:
         principal: The user that the broker has accepted, or None before the first login is accepted.
         mechanism: The mechanism of the current or last login, as it appears in the label of a metric.
         is_raw: Whether the client and the broker now send bare tokens.
-        expires_ms: The time at which the login expires (KIP-368), in ms on the event loop's clock. None if the broker
-            has set no time.
-        is_refused: Whether the broker has refused a SaslHandshake v0. Some clients then send a bare token all the same.
+        expires_ms: The time at which the login expires (KIP-368), or None if the broker has set no time.
+        is_refused: Whether the broker has refused a SaslHandshake v0. Some clients send a bare token all the same.
         is_out_of_place: Whether the broker said in its last response that it expects no login now.
     """
 
@@ -108,11 +104,7 @@ class Login:
             self.ask_raw(sasl.read_authenticate(body, api_version), claim=claim)
 
     def ask_raw(self, token: bytes, *, claim: str) -> None:
-        """Read a SASL token of the client, with or without a Kafka header around it.
-
-        The first token names the user. ``claim`` is the name of the claim that contains the user's name in an
-        OAUTHBEARER token.
-        """
+        """Read a token of the client, whether it was sent bare or not. For ``claim`` see ``ask``."""
         self._is_awaited = True
         if not self._has_begun:
             # In every mechanism only the first token names the user.
@@ -120,11 +112,7 @@ class Login:
             self._user = self._user_of(token, claim)
 
     def leave_raw(self) -> Verdict:
-        """Treat the login as accepted, because the client has begun to send requests instead of bare SASL tokens.
-
-        Bare tokens have no Kafka header. A client sends requests only after the broker has accepted its tokens. Returns
-        what this means for the login.
-        """
+        """Note that the client now sends requests, so that the broker must have accepted its bare tokens."""
         self.is_raw = False
         return self._accept()
 

@@ -89,19 +89,13 @@ class Session:
 
     @property
     def follower(self) -> Follower | None:
-        """What decides on the client's fetches if the client is a follower.
-
-        None until the first fetch that arrives from a follower while limits on replication are configured.
-        """
+        """The state of the client's fetches if it is a follower. None until a limit on replication applies to them."""
         handler = self._requests.handlers.made(FollowerFetchHandler)
         return None if handler is None else handler.follower
 
     @property
     def wake_at_ms(self) -> int:
-        """The time at which to call ``handle_timer``, which forwards what has waited long enough.
-
-        In ms on the event loop's clock. If it is 0 or in the past, no call is needed.
-        """
+        """The time at which to call ``handle_timer``. If it is 0 or in the past, no call is needed."""
         state = self.state
         if state.delayed_until_ms:
             return state.delayed_until_ms
@@ -152,9 +146,7 @@ class Session:
     # -- what happens to the connection --
 
     def handle_timer(self, *, now_ms: int) -> None:
-        """Forward the response that was delayed or, if there is none, the request that waits.
-
-        Call this at the time ``wake_at_ms``. What has to wait longer is not forwarded.
+        """Forward the request or response that has waited long enough. Call this at ``wake_at_ms``.
 
         Raises:
             ProtocolError: If bytes that waited violate Kafka's protocol.
@@ -169,11 +161,7 @@ class Session:
             self._requests.resume(now_ms)
 
     def resume(self, *, now_ms: int) -> None:
-        """Forward the waiting request if it may be forwarded now. If no request waits, nothing is forwarded.
-
-        Raises:
-            ProtocolError: If bytes that waited violate Kafka's protocol.
-        """
+        """Forward the waiting request if it may be forwarded now. Raises ``ProtocolError`` as ``handle_timer`` does."""
         if self.state.is_blocked:
             self._requests.resume(now_ms)
         self._turn.leave_unused()  # if the request waits for something else now, or the connection is about to end
@@ -199,12 +187,7 @@ class Session:
         self.state.take_no_more()
 
     def pause_answers(self) -> None:
-        """Forward no new request to which the fair call queue or a quota on requests applies.
-
-        Call this when the server stops reading from the broker because the client does not read its responses. The
-        broker's time for a request cannot be measured then. The connection's slot in the fair call queue (its
-        permission to have a request at the broker) is given back.
-        """
+        """Note that the server has stopped reading from the broker, because the client does not read its responses."""
         self.state.is_client_full = True
         self._turn.stop_service()
 

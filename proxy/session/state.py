@@ -21,9 +21,7 @@ _FOREVER_MS = 1 << 62
 
 @dataclass(slots=True, eq=False, repr=False)
 class SessionState:
-    """The state of one client connection that the parts of its ``Session`` share.
-
-    All times in ms are times on the event loop's clock.
+    """The state of one session that the parts of the session share.
 
     Attributes:
         context: What all connections of the listener to this broker share.
@@ -34,15 +32,15 @@ class SessionState:
         in_flight: The requests that were forwarded and have no response yet.
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
-        is_blocked: Whether a request of the client waits to be forwarded. Nothing may be read from the client then.
-        has_waited: Whether any request of this connection has waited because its bucket had no room.
-        is_ending: Whether no new requests are accepted, because the connection is about to end.
+        is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
+        has_waited: Whether any request of this connection has waited in the line of a bucket.
+        is_ending: Whether the session accepts no new requests, because the connection is about to end.
         is_client_full: Whether the client does not read its responses. Nothing is read from the broker then.
         delayed_until_ms: The time until which a response is held back, or 0 if none is. Nothing may be read from the
             broker until then.
-        held_until_ms: The time at which to check again a request that waits for room in a replication quota, or for the
-            answer to a request about client quotas. 0 if no request waits for this.
-        now_ns: The time, in nanoseconds, at which the server last called the session.
+        held_until_ms: When to check again whether the decision that a request waits for has been made. 0 if no request
+            waits for one.
+        now_ns: The time, in nanoseconds, at which the server last called this session.
         answered: The API key of the response that began last. The server resets it to -1 after reading it.
     """
 

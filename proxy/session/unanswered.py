@@ -29,9 +29,9 @@ class Unanswered:
 
     Args:
         account: The identity and the buckets of the client.
-        pending: The requests that were forwarded as a whole, the oldest first. At least one of them is charged for its
-            response.
-        begun: The bytes of responses that have arrived but were not read.
+        pending: The requests that were forwarded as a whole, the oldest first. At least one must be charged
+            for the bytes of its response.
+        begun: The bytes that have arrived from the broker and were not processed yet.
         skip_bytes: How many of the next bytes, beginning with ``begun``, belong to a response that was already charged.
     """
 
@@ -75,10 +75,9 @@ class Unanswered:
         return True
 
     def close(self, *, now_ms: int, is_charged: bool) -> None:
-        """Give up the responses that are still awaited, and tell the quotas that their buckets are no longer used.
+        """Give up the responses that are still awaited, and release all buckets.
 
-        A fetch has set room aside in its bucket for the bytes of its response. If ``is_charged`` is True, each fetch
-        without a response is charged for that many bytes. Otherwise these fetches are not charged.
+        If ``is_charged`` is set, each of their fetches is charged for the bytes that it has reserved in its bucket.
         """
         awaited, self._awaited = self._awaited, []
         for pending, bucket in awaited:

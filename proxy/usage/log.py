@@ -29,14 +29,9 @@ _LOOK_S: Final = 0.01
 
 
 class UsageLogger:
-    """Writes the usage log of a proxy. Call ``start`` first, then ``run``, and ``stop`` at the end.
+    """Writes the usage log of a proxy, between the calls of ``start`` and ``stop``.
 
-    Args:
-        settings: The section ``usage_log`` of the configuration.
-        proxy: The name of the proxy in the usage log.
-        brokers: Called at the end of each interval. Returns the quotas of the brokers whose usage is logged.
-        replicas: Called at the end of each interval. Returns the limits on replication whose usage is logged.
-        sinks: The destinations of the log. Each writes to files or to a Kafka topic, in a thread of its own.
+    ``brokers`` and ``replicas`` are called at the end of each interval, and return the quotas whose counters are read.
     """
 
     def __init__(
@@ -80,10 +75,7 @@ class UsageLogger:
                 report(error, "could not close an interval of the usage log; its usage will be in a later interval")
 
     async def stop(self, hurry: asyncio.Event) -> None:
-        """Log the usage up to now, and wait until it is written, but no longer than about ``STOP_TIMEOUT_S`` seconds.
-
-        If ``hurry`` is set, because the proxy must stop at once, the wait ends early.
-        """
+        """Log the usage up to now. Wait until it is written, ``STOP_TIMEOUT_S`` has passed, or ``hurry`` is set."""
         self._may_read()
         for batch in self._read():
             if batch is not None:
@@ -137,10 +129,7 @@ def usage_log(
     brokers: Callable[[], Iterable[MeteredBroker]],
     replicas: Callable[[], Iterable[MeteredReplicas]],
 ) -> UsageLogger | None:
-    """Return the ``UsageLogger`` that ``config`` describes, or None if it has no section ``usage_log``.
-
-    ``brokers`` and ``replicas`` return the quotas of brokers and the limits on replication whose usage is logged.
-    """
+    """Return the logger that ``config`` describes, or None if it has no section ``usage_log``."""
     settings = config.usage_log
     if settings is None:
         return None

@@ -167,10 +167,7 @@ class Meter:
             self._add(UsageKey(replicas.node_id, replicas.kind, "", ""), record)
 
     def _add(self, identity: UsageKey, used: UsageCounts) -> None:
-        """Add a usage log record to the current interval.
-
-        Two records of the same broker, kind of quota, user, client-id and listener are added up.
-        """
+        """Add a record to the interval. If there is a record with the same key, the two are added up."""
         before = self._records.get(identity)
         self._records[identity] = used if before is None else before.plus(used)
 

@@ -14,10 +14,7 @@ _encode: Final = JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 class UsageKey(NamedTuple):
-    """Identifies the bucket that one record of the usage log is about.
-
-    A bucket counts the usage of one user, one client-id or both together, for one kind of quota on one broker.
-    """
+    """Identifies the bucket that a record describes, by its broker, kind of quota, user and client-id."""
 
     broker: int | None  # the node id, or None while it is unknown
     kind: str
@@ -27,14 +24,11 @@ class UsageKey(NamedTuple):
 
 
 class UsageCounts(NamedTuple):
-    """Holds the figures in one record of the usage log: how much one bucket was used in one interval.
+    """Holds how much a bucket was used in one interval, and the quota rule that applied to the bucket.
 
-    A bucket counts the usage of one user, one client-id or both together. ``amount`` is the total that was charged to
-    it. The unit depends on the kind of quota: bytes (produce, fetch, replication), per cent of a thread times
-    milliseconds (request), requests, partitions or connections. The amount is negative if more was taken back than
-    charged: a charge is taken back if the broker has not made the requested change.
-
-    ``limit``, ``rule_user`` and ``rule_client_id`` tell which quota rule applied to the bucket.
+    ``amount`` is the total charge. Its unit depends on the kind of quota: bytes (produce, fetch, replication), per cent
+    of a thread times milliseconds (request), requests, partitions or connections. It is negative if more was refunded
+    than charged.
     """
 
     amount: int
@@ -48,10 +42,7 @@ class UsageCounts(NamedTuple):
     connections: int | None = None  # how many connections share the bucket; None if unknown
 
     def plus(self, later: "UsageCounts") -> "UsageCounts":
-        """Return the sum of these counts and ``later``, the counts of the same bucket in a later interval.
-
-        The limit and the quota rule are those of ``later``.
-        """
+        """Return the sum of these counts and those of a later interval, with the limit and the rule of ``later``."""
         counts = [one.connections for one in (self, later) if one.connections is not None]
         return later._replace(
             connections=sum(counts) if counts else None,
@@ -64,10 +55,7 @@ class UsageCounts(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Holds records of the usage log that are written together. All of them describe the same interval.
-
-    The records of one interval may be divided among several batches.
-    """
+    """Holds records of one interval. The records of an interval may be divided among several batches."""
 
     proxy: str
     start_ms: int  # Unix time
@@ -81,10 +69,7 @@ class Batch(NamedTuple):
             yield (head + _encode(_fields(identity, usage))[1:]).encode("ascii")
 
     def keys(self) -> Iterator[bytes]:
-        """Yield the key, as JSON, with which each usage record in this batch is sent to a Kafka topic.
-
-        The keys have the same order as the records that ``lines`` yields.
-        """
+        """Yield the key, as JSON, with which each record is sent to a Kafka topic. The order is that of ``lines``."""
         for identity, _ in self.records:
             yield _encode({"proxy": self.proxy, **_names(identity)}).encode("ascii")
 

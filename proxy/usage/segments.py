@@ -5,9 +5,8 @@ The functions block, so they must not run on the event loop. A file has one of t
     usage-PROXY-START_MS.jsonl.part     being written
     usage-PROXY-START_MS.jsonl          complete, never changed again
 
-``PROXY`` is the name of the proxy in the configuration file, and ``START_MS`` is the ``start_ms`` of the file's first
-record. A complete file has whole lines only. The writing process holds a lock on ``usage-PROXY.lock``. So a second
-process that was given the same proxy name by mistake cannot complete a file that the first one still writes.
+``START_MS`` is the ``start_ms`` of the file's first record. A complete file has whole lines only. A lock on
+``usage-PROXY.lock`` keeps a second process with the same name from completing a file that is still in use.
 """
 
 import json
@@ -58,10 +57,7 @@ class Segments:
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return the time from which the file that is being written should be closed and given its final name.
-
-        The time is in ms on the monotonic clock. It is None if no file is being written.
-        """
+        """Return when to complete the open file (ms, monotonic clock), or None if no file is open."""
         return None if self._file < 0 else self._rotate_from_ms
 
     def begin(self) -> int:
@@ -85,10 +81,7 @@ class Segments:
         return max((_last_start_ms(path) for path in list(self._files())[-2:]), default=0)
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Append all records of a batch to the usage log files.
-
-        After a failure, call this method again with the same batch: it then appends only the records that are still
-        missing.
+        """Append all records of a batch. After a failure, call it again with the same batch to append the rest.
 
         Raises:
             OSError: If the disk is full, or the file or the directory is faulty.
@@ -109,13 +102,10 @@ class Segments:
             self._close()
 
     def complete(self) -> None:
-        """Close the file that is being written, and rename it from ``*.jsonl.part`` to ``*.jsonl``.
-
-        Then remove the oldest files if all files together are larger than ``retention_size_bytes``. Without an open
-        file, do nothing.
+        """Give the open file its final name, and remove the oldest files if all files together are too large.
 
         Raises:
-            OSError: If the open file cannot be renamed.
+            OSError: If the open file cannot be completed.
         """
         if self._file < 0:
             return
@@ -175,11 +165,7 @@ class Segments:
             self._is_torn = False
 
     def _files(self, *, is_part: bool = False) -> Iterator[Path]:
-        """Return the usage log files of this proxy, the oldest first.
-
-        These are the complete files. If ``is_part`` is True, they are those that are still being written or were left
-        by a crash.
-        """
+        """Return the complete files of this proxy, or its incomplete files if ``is_part``. The oldest come first."""
         found = ((path, self._own.fullmatch(path.name)) for path in self._directory.iterdir())
         named = [
             (int(match[1]), int(match[2] or 0), path) for path, match in found if match and bool(match[3]) == is_part
@@ -187,10 +173,7 @@ class Segments:
         return (path for _, _, path in sorted(named))
 
     def _trim(self) -> None:
-        """Remove the oldest complete files of the usage log until all together have at most ``retention_size_bytes``.
-
-        The newest file is never removed, even if it is larger.
-        """
+        """Remove the oldest complete files, never the newest, until all together fit ``retention_size_bytes``."""
         most = self._settings.retention_size_bytes
         if most is None:
             return
@@ -257,10 +240,7 @@ def _end_of_last_line(path: Path, size_bytes: int) -> int:
 
 
 def _last_start_ms(path: Path) -> int:
-    """Return ``start_ms``, the start of the logged interval, from the last line of a usage log file.
-
-    Return 0 if the line cannot be parsed.
-    """
+    """Return the ``start_ms`` of the file's last line, or 0 if that line cannot be parsed."""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
         lines = file.read().splitlines()

@@ -23,41 +23,28 @@ _RETRY_S: Final = 1.0
 
 
 class Writer(Protocol):
-    """The interface of a destination of the usage log: files or a topic. It writes batches of usage records.
+    """Writes batches to one destination: files or a topic.
 
-    A ``Sink`` calls the methods in a thread of its own. If a method raises an error, the sink logs it and calls the
-    method again.
+    A sink calls the methods in its thread. If a method raises an error, the sink logs it and calls the method again.
     """
 
     name: str
 
     def begin(self) -> int:
-        """Prepare to write usage records.
-
-        Return the ``start_ms`` of the last interval that is already in the log, or 0 if it is unknown.
-        """
+        """Prepare to write. Return the ``start_ms`` of the last logged interval, or 0 if it is unknown."""
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
         """Write a batch of usage records. After a failure, the ``Sink`` calls this method again with the same batch."""
 
     @property
     def rotate_from_ms(self) -> int | None:
-        """Return the time from which ``complete`` should be called, in ms on the monotonic clock.
-
-        It is None if no file is being written, or if the usage log is not written to files.
-        """
+        """Return when to call ``complete`` (ms, monotonic clock), or None if there is no file to complete."""
 
     def complete(self) -> None:
-        """Close the current file of the usage log and give it its final name.
-
-        The next batch of records goes to a new file.
-        """
+        """Complete the current file, so that the next batch goes to a new one."""
 
     def end(self) -> None:
-        """Close the current file of the usage log or the connections to the cluster.
-
-        Nothing is written after this call.
-        """
+        """Complete the current file and release all resources."""
 
 
 class Sink:
@@ -100,33 +87,24 @@ class Sink:
 
     @property
     def has_room(self) -> bool:
-        """Whether the queue of usage records holds fewer records than its limit.
-
-        If so, it accepts another batch of any size.
-        """
+        """Whether the queue holds fewer records than its limit. If so, it accepts another batch of any size."""
         return self.queued < self._most
 
     def put(self, batch: Batch) -> None:
-        """Add a batch of usage records to the queue without waiting, even if the queue is full."""
+        """Add a batch of usage records to the queue. Never waits, because a full queue takes the batch, too."""
         with self._changed:
             self._batches.append(batch)
             self.queued += len(batch.records)
             self._changed.notify()
 
     def stop(self, timeout_s: float) -> None:
-        """Ask the writing thread to end when the queue is empty, or after ``timeout_s`` at the latest.
-
-        Return at once.
-        """
+        """Ask the thread to end once it has written the queue, or after ``timeout_s`` at the latest. Return at once."""
         with self._changed:
             self._ends_s = monotonic() + timeout_s
             self._changed.notify()
 
     def join(self, timeout_s: float) -> None:
-        """Wait up to ``timeout_s`` for the writing thread to end.
-
-        Records that are then still queued count as dropped.
-        """
+        """Wait up to ``timeout_s`` for the thread to end. Records that are then still queued count as dropped."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         if self.queued:
@@ -162,12 +140,7 @@ class Sink:
         self.last_write_s = time()
 
     def _next(self) -> Batch | None:
-        """Wait for the next batch of usage records and return it.
-
-        Return None if ``stop`` was called and the queue is empty.
-
-        While waiting, give each file its final name when the writer's ``rotate_from_ms`` is reached.
-        """
+        """Wait for the next batch and return it, or None after a stop. Meanwhile complete files that are due."""
         while True:
             due_ms = self._writer.rotate_from_ms
             if due_ms is not None and monotonic_ns() // 1_000_000 >= due_ms:
@@ -202,10 +175,7 @@ class Sink:
                 return True
 
     def _wait_to_retry(self) -> bool:
-        """Wait before the next attempt to write, and return True.
-
-        Return False if the time limit of ``stop`` has passed.
-        """
+        """Wait before the next attempt. Return False if the time limit of ``stop`` has passed."""
         until_s = monotonic() + self._retry_s
         with self._changed:
             while (left_s := until_s - monotonic()) > 0:

@@ -28,10 +28,7 @@ _STOP_TIMEOUT_S: Final = 2.0
 
 
 class TopicWriter:
-    """Sends each record of the usage log to one Kafka topic, as a message of its own.
-
-    It is a ``Writer`` for a ``Sink``.
-    """
+    """A ``Writer`` that sends each record of the usage log to one topic, as a message of its own."""
 
     name = "topic"
     rotate_from_ms = None
@@ -45,10 +42,7 @@ class TopicWriter:
         self._left: list[tuple[bytes, bytes]] = []  # keys and values of its unsent records
 
     def begin(self) -> int:
-        """Connect to the cluster, and return 0.
-
-        A ``Writer`` returns the start of the last interval that is already in the usage log. 0 means that it is
-        unknown: this writer does not read the topic.
+        """Connect to the cluster. Return 0, which means that the last logged interval is unknown.
 
         Raises:
             Exception: If the cluster cannot be reached, or a password or certificate file cannot be used.
@@ -57,10 +51,7 @@ class TopicWriter:
         return 0
 
     def write(self, batch: Batch, *, now_ms: int) -> None:
-        """Send all usage records of a batch to the topic.
-
-        After a failure, call this method again with the same batch: it then sends only the records that were not
-        acknowledged.
+        """Send all records of a batch. After a failure, call it again with the same batch to send the rest.
 
         Raises:
             Exception: If the cluster cannot be reached, or some records were not acknowledged in time.

@@ -27,11 +27,10 @@ OTHER: Final = Tags("other", "other")
 
 
 class Row(NamedTuple):
-    """What the metrics show for one entity (a user, a client-id, or both): the state of its buckets at all brokers.
+    """The combined state of one entity's buckets, of which each broker has one.
 
-    A bucket records the usage of one entity at one broker, and applies the limit there. So a rate or usage in a row is
-    the sum over the brokers, utilisation and throttle time are the highest of any broker, and ``tokens`` (the amount
-    that may be used at once) is the lowest.
+    Rates and usage are sums over the brokers. Each broker applies the limit separately, so utilisation and throttle
+    time are the highest of any broker, and tokens are the lowest.
     """
 
     kind: QuotaKind
@@ -46,12 +45,10 @@ class Row(NamedTuple):
 
 
 def read(managers: Iterable[ClientQuotaManager], *, now_ms: int, rest: Rest) -> list[Row]:
-    """Return one row for each entity (a user, a client-id, or both) that has been charged for at least one request.
+    """Return a row for each entity that has been charged.
 
-    Args:
-        managers: The quota manager of each broker, all for the same kind of quota.
-        now_ms: The time at which rates and tokens are read, in ms on a monotonic clock.
-        rest: Called after every few entities, to let the event loop run.
+    ``managers`` contains the quota manager of each broker, all for the same kind of quota. ``rest`` is called after
+    every few buckets to let the event loop run.
     """
     rows: dict[Tags, Row] = {}
     for manager in managers:
@@ -94,11 +91,7 @@ def _together(one: Row, other: Row) -> Row:
 
 
 class Names:
-    """Chooses which entities have time series of their own in the metrics of one kind of quota.
-
-    An entity is a user, a client-id, or both. This object also remembers the values that each series last showed,
-    because a counter in Prometheus must not decrease.
-    """
+    """Chooses the buckets of one kind of quota that have time series of their own, and remembers what they showed."""
 
     def __init__(self, most: int = MAX_BUCKETS) -> None:
         self._most = most
@@ -117,16 +110,11 @@ class Names:
     def divide(
         self, rows: Iterable[Row], rest: Rest, *, gone: UsageTotals = NO_USAGE
     ) -> tuple[list[Row], UsageTotals | None]:
-        """Divide the rows into those that have time series of their own, and the rest, whose usage is added up.
+        """Return the rows of the buckets with their own series, and the total usage of all other buckets.
 
-        Return the rows with their own series, and the total usage of all other entities. The total is None if every
-        entity so far has had its own series.
-
-        Args:
-            rows: One row for each entity (a user, a client-id, or both).
-            rest: Called after every few rows, to let the event loop run.
-            gone: The total usage of the buckets that were removed from memory. The caller must read it before it reads
-                ``rows``. Otherwise a bucket that is removed in between would count twice.
+        The total is None if every bucket so far has had its own series. ``gone`` is the total usage of removed buckets.
+        The caller must read ``gone`` before it reads ``rows``. Otherwise a bucket that is removed in between would
+        count twice. After every few rows, ``rest`` is called to let the event loop run.
         """
         by_tags = {row.tags: row for row in rows}
         with self._lock:

@@ -35,23 +35,17 @@ _OF_TABLES: Final[tuple[Metric[Sequence[ClientQuotaManager]], ...]] = (
 
 
 class ClientQuotaMetrics:
-    """Collects the metrics of client quotas.
-
-    It remembers which entities (a user, a client-id, or both) have time series of their own.
-    """
+    """Collects the metrics of client quotas. It remembers which entities have time series of their own."""
 
     def __init__(self, *, most_buckets: int | None = None) -> None:
         self._names = {kind: Names() if most_buckets is None else Names(most_buckets) for kind in BUCKET_KINDS}
 
     def collect(self, quotas: Sequence[BrokerQuotas], rest: Rest, *, now_ms: int, has_values: bool) -> Iterator[Family]:
-        """Yield the metrics of client quotas.
+        """Yield the metrics of client quotas. ``quotas`` contains the quotas of each broker.
 
-        Args:
-            quotas: The quotas of each broker.
-            rest: Called after every few rows, so that the event loop can run.
-            now_ms: The time at which rates and tokens are read, in ms on a monotonic clock.
-            has_values: The value of Kafka's setting ``client.quota.metric.value.enable``. If it is True, each limit is
-                also yielded under the name that Prometheus exporters give to Kafka's own metric of the limit.
+        ``rest`` is called after every few rows, so that the event loop can run. ``has_values`` is Kafka's setting
+        ``client.quota.metric.value.enable``: if it is True, each limit is also yielded under the name that Prometheus
+        exporters give to Kafka's own metric of the limit.
         """
         # The first broker is enough, because all brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
@@ -87,10 +81,9 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
 
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:
-    """Return whether to show the metrics of a kind of quota, such as produce bytes or request time.
+    """Return whether to show the metrics of a kind of quota.
 
-    Some kinds, such as byte rates, are always shown. Each other kind is shown once any rule has set a limit of that
-    kind.
+    Byte rates are always shown, other kinds once a rule has set a limit.
     """
     if kind.spec.is_always_shown:
         return True

@@ -18,10 +18,7 @@ _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
 
 
 class Reloads(Protocol):
-    """The interface through which the metrics read the results of reloading the configuration file.
-
-    ``server.config_reloader`` implements it.
-    """
+    """The results of reloading the configuration file, as the metrics read them from ``server.config_reloader``."""
 
     last_reload_successful: bool
     last_reload_timestamp_seconds: float

@@ -1,7 +1,4 @@
-"""Reads the metrics of where quotas come from.
-
-Quotas may be read from a topic or from the brokers, or clients may set them through the proxy, which stores them.
-"""
+"""Reads the metrics of the sources of quotas (a topic or the brokers), and of the store of quotas that clients set."""
 
 from collections.abc import Iterator
 from math import nan
@@ -105,10 +102,8 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
 def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
     """Yield the metrics of the topics that contain quotas.
 
-    Args:
-        rules: Reads the topic that the ``quotas_from`` setting names; None if there is no such topic.
-        store: Reads the topic that holds the quotas which clients set through the proxy; None if there is no such
-            topic.
+    ``rules`` reads the topic of the setting ``quotas_from``, and ``store`` the topic with the quotas that clients set
+    through the proxy. Either is None if there is no such topic.
     """
     yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
     yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
@@ -129,10 +124,7 @@ def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
 
 
 def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:
-    """Yield the metrics of requests to change quotas.
-
-    ``change_log`` counts these requests, and may also write them to an audit log. If it is None, yield nothing.
-    """
+    """Yield the metrics of requests to change quotas, or nothing if ``change_log`` is None."""
     if change_log is None:
         return
     samples = [(labels(result=result), float(change_log.counts[result])) for result in COUNTED]

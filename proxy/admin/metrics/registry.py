@@ -29,10 +29,7 @@ from kafka_quota_proxy.proxy.server.server import Server
 
 
 class MetricRegistry:
-    """Collects the metrics of one proxy.
-
-    It remembers which entities (a user, a client-id, or both) have time series of their own.
-    """
+    """Collects the metrics of one proxy. It remembers which entities have time series of their own."""
 
     def __init__(self, server: Server, reloads: Reloads, *, most_buckets: int | None = None) -> None:
         self._server = server
@@ -40,10 +37,7 @@ class MetricRegistry:
         self._client_quotas = ClientQuotaMetrics(most_buckets=most_buckets)
 
     def collect(self, now_ms: int, rest: Rest = rest) -> Iterator[Family]:
-        """Yield all metrics. Each metric is read only when the caller takes it from the iterator.
-
-        ``rest`` is called after every few values, so that the event loop can run.
-        """
+        """Yield all metrics. Each metric is read only when the caller takes it from the iterator."""
         server, brokers = self._server, self._server.brokers
         listeners, replication = list(server.listeners), server.replication
         yield from process_metrics(self._reloads)

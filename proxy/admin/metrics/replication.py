@@ -69,10 +69,9 @@ def _of_quotas(name: str, kafka_name: str, which: str, rows: _Rows, now_ms: int)
 
 
 def _of_partitions(listeners: Iterable[ListenerState]) -> Iterator[Family]:
-    """Yield two metrics about partitions whose replication is throttled.
+    """Yield two metrics: the lag of each follower, and the rate of writes to each throttled partition.
 
-    The first is the lag of each follower: the sum, over these partitions, of the offsets by which the follower lags.
-    The second is the rate at which each of these partitions is written to.
+    The lag of a follower is the sum over its throttled partitions.
     """
     lags: dict[str, int] = {}
     rates: dict[tuple[str, str], float] = {}

@@ -32,13 +32,9 @@ _STOP_TIMEOUT_S: Final = 0.2
 
 
 async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callable[[], float]) -> None:
-    """Send records one after another until cancelled, each once the previous one has been acknowledged.
+    """Send records with values of ``value_bytes`` until cancelled, and count their bytes in ``flow``.
 
-    Args:
-        bootstrap: The address of the proxy.
-        value_bytes: The size of each record's value.
-        flow: Receives the bytes that Kafka charges for each acknowledged record.
-        clock: Returns the current time in seconds.
+    Each record is sent after the previous one has been acknowledged. ``clock`` returns the time in seconds.
 
     Raises:
         KafkaError: A request is refused, or the proxy is unreachable.
@@ -60,12 +56,7 @@ async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callab
 
 
 async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> None:
-    """Read the consumer's topic over and over until cancelled. The broker has filled this topic at its start.
-
-    Args:
-        bootstrap: The address of the proxy.
-        flow: Receives the bytes that Kafka charges for each record that was read.
-        clock: Returns the current time in seconds.
+    """Read the preloaded topic over and over until cancelled, and count the bytes of its records in ``flow``.
 
     Raises:
         KafkaError: A request is refused, or the proxy is unreachable.

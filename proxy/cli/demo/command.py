@@ -66,10 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the demo, print its result, and return the exit status.
-
-    The status is 0 if the rates of both clients were close enough to their quotas.
-    """
+    """Run the demo, print its result, and return the exit status: 0 if both clients were held at their quotas."""
     options = workload.Options(
         produce_rate=args.produce_rate,
         fetch_rate=args.fetch_rate,

@@ -1,8 +1,4 @@
-"""Shows the progress of the demo.
-
-On a terminal, the progress is a table that is redrawn in place. Elsewhere, it is one line per second. With ``--json``,
-no progress is shown.
-"""
+"""Shows the progress of the demo: as a table on a terminal, as one line per second elsewhere, not at all for --json."""
 
 from __future__ import annotations
 
@@ -52,11 +48,7 @@ class Display(ABC):
 
     @abstractmethod
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
-        """Show the current state of the clients. The demo calls this several times a second.
-
-        ``elapsed_s`` is the time since both clients began to send or receive. ``planned_s`` is the duration of the
-        demo.
-        """
+        """Show the current state of the clients. The demo calls this several times a second."""
 
 
 class LiveDisplay(Display):
@@ -149,10 +141,7 @@ def plain_line(view: ClientView) -> str:
 
 
 def sparkline(rates: Sequence[float]) -> str:
-    """Return a line of block characters, one for each rate. The height of a block shows the rate.
-
-    The block of the highest rate has the full height.
-    """
+    """Return a string with a bar for each rate. The bar of the highest rate has the full height."""
     highest = max(rates, default=0) or 1
     return "".join(_BARS[round(rate / highest * (len(_BARS) - 1))] for rate in rates)
 

@@ -76,11 +76,10 @@ def burst_end(flow: Flow, *, quota_bytes_per_second: float) -> float | None:
 
 
 def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> float:
-    """Return the rate of a client from the end of its burst until ``now_s``, in bytes per second.
+    """Return the rate of a client with paced shaping from the end of its burst until now, in bytes per second.
 
-    The client has paced shaping: the proxy holds it to an even rate, after a burst at the start (see ``burst_end``). If
-    the client has not used up its burst, the measurement starts a second after the first byte. It ends at ``now_s`` and
-    not at the last byte, so that the rate falls if the client stops.
+    If the client has not used up its burst, the measurement starts a second after the first byte. The rate includes the
+    time since the last byte, so that it falls if the flow stops.
 
     Raises:
         MeasurementError: Less than a second has been measured.
@@ -96,9 +95,8 @@ def paced_rate(flow: Flow, *, quota_bytes_per_second: float, now_s: float) -> fl
 def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
     """Return the times at which the bursts of a client with sampled shaping began. The first byte begins a burst.
 
-    With sampled shaping, the proxy measures rates in Kafka's windows, so that a client sends or receives a burst, is
-    then silent for seconds, and begins again. Bursts are recognized only if the client uses up its quota, in requests
-    of at most a fortieth of what the quota allows in a second.
+    Bursts are recognized only if the client uses up its quota, in requests of at most a fortieth of what the quota
+    allows in a second.
     """
     enough = _BURST_SHARE * _BURST_SPAN_S * quota_bytes_per_second
     little = _SILENCE_SHARE * _SILENCE_S * quota_bytes_per_second
@@ -121,11 +119,9 @@ def burst_starts(flow: Flow, *, quota_bytes_per_second: float) -> list[float]:
 
 
 def sampled_rate(flow: Flow, *, quota_bytes_per_second: float) -> float:
-    """Return the rate of a client with sampled shaping, in bytes per second.
+    """Return the rate of a client with sampled shaping, over whole cycles of burst and silence, in bytes per second.
 
-    With sampled shaping, the proxy measures rates in Kafka's windows, so that a burst and some seconds of silence
-    alternate. The rate is measured over whole cycles of both. A part of a cycle would distort it, because a burst has
-    as many bytes as the quota allows in eleven seconds.
+    A part of a cycle would distort the rate, because a burst has as many bytes as the quota allows in eleven seconds.
 
     Raises:
         MeasurementError: No cycle is complete.

@@ -38,9 +38,7 @@ _BUNDLED: Final = (
 
 
 class MockCluster:
-    """A mock Kafka cluster with one broker, in this process. Use it as a context manager, which stops it on exit.
-
-    ``topics`` are the names of the topics to create. Each has one partition.
+    """A mock cluster of one broker, with topics of one partition each. Use it as a context manager.
 
     Raises:
         DemoError: confluent-kafka is not installed, or its librdkafka has no mock cluster.
@@ -62,10 +60,7 @@ class MockCluster:
 
     @property
     def port(self) -> int:
-        """The port on 127.0.0.1 on which the mock broker listens.
-
-        Clients may be given another address (``advertise``).
-        """
+        """The port on 127.0.0.1 on which the mock itself listens, whatever address it advertises."""
         bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
         return int(bootstraps(self._cluster).decode().rpartition(":")[2])
 
@@ -152,10 +147,7 @@ def bundled_library(package: Path) -> str | None:
 
 
 def missing_extra_message(package: str, *, soabi: str) -> str:
-    """Return a message that tells how to install a missing package, or that the package is unavailable on this system.
-
-    ``soabi`` is Python's ABI tag, which shows the system's C library.
-    """
+    """Return a message that says how to install a missing package. ``soabi`` is Python's ABI tag."""
     if "musl" in soabi and package.startswith("confluent_kafka"):
         return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
     return f"the demo needs {package}, which is not installed: pip install 'kafka-quota-proxy[demo]'"

@@ -55,10 +55,7 @@ class Repairs:
         return frame
 
     def response(self, frame: bytes) -> bytes | None:
-        """Return the response to send to the client in place of the mock broker's response ``frame``.
-
-        Return None if the client must not get a response, because its request was a Produce with acks=0.
-        """
+        """Return the response to send to the client in place of ``frame``. Return None if nothing is to be sent."""
         (correlation_id,) = struct.unpack_from(">i", frame)
         repair = self._repairs.pop(correlation_id, None)
         return frame if repair is None else repair(frame)

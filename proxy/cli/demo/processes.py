@@ -29,10 +29,7 @@ _TAIL_LINES: Final = 5
 
 
 class Child:
-    """A program that runs as a child process of the demo, under a guard that ends the program when the demo ends.
-
-    The program's standard error is written to the file ``log``.
-    """
+    """A program that runs under a guard. The file ``log`` receives the program's standard error."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, *, log: Path) -> None:
         self._name = name
@@ -66,10 +63,7 @@ class Child:
         raise DemoError(f"{self._name} ended with exit status {status}{self._tail()}")
 
     async def stop(self) -> None:
-        """Stop the program through its guard, the parent process, and wait until the guard has ended.
-
-        If this takes too long, the guard is killed.
-        """
+        """Make the guard stop the program, and wait for the guard to end. If that takes too long, kill the guard."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -87,10 +81,7 @@ class Child:
 
 @contextlib.asynccontextmanager
 async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIterator[Child]:
-    """Run ``python ARGUMENTS…`` as a child process until the end of the ``async with`` block, or of the demo.
-
-    ``name`` is the name of the program in error messages. The program's standard error is written to the file ``log``.
-    """
+    """Run ``python ARGUMENTS…`` under a guard, and stop it at the end of the ``async with`` block."""
     python = (sys.executable, "-P")  # imports nothing from the working directory
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(

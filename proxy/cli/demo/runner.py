@@ -46,11 +46,7 @@ class _MeasuredClient:
     throttle_time_ms: float = 0.0
 
     def rate(self, *, now_s: float) -> float:
-        """Return the rate at which this client sends or receives, in bytes per second.
-
-        Raises:
-            MeasurementError: There was too little traffic.
-        """
+        """Return the rate in bytes per second. Raises MeasurementError if there was too little traffic."""
         if self.shaping is Shaping.SAMPLED:
             return measure.sampled_rate(self.flow, quota_bytes_per_second=self.quota)
         return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
@@ -76,11 +72,7 @@ class _MeasuredClient:
         )
 
     def outcome(self, *, now_s: float) -> Outcome:
-        """Return the final result of this client.
-
-        Raises:
-            MeasurementError: There was too little traffic.
-        """
+        """Return the final result of this client. Raises MeasurementError if there was too little traffic."""
         return Outcome(
             quota_bytes_per_second=self.quota,
             measured_bytes_per_second=round(self.rate(now_s=now_s), 1),

@@ -50,19 +50,14 @@ class Options:
 
     @property
     def planned_seconds(self) -> int:
-        """How long the demo is to run, in seconds.
-
-        With sampled shaping, the proxy measures rates in Kafka's windows, so that a burst and some seconds of silence
-        alternate. The demo then runs at least as long as one such cycle takes.
-        """
+        """The duration of the demo. With sampled shaping it is long enough for a cycle of burst and silence."""
         return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
 
 
 def record_bytes(rate: int, *, overhead_bytes: int) -> int:
-    """Return how large the value of each record is to be, in bytes.
+    """Return the size of a record's value, so that 40 requests of one record use up what ``rate`` allows in a second.
 
-    The size is such that 40 requests with one record each use up what ``rate`` allows in a second. ``overhead_bytes``
-    is what Kafka charges for each request or response in addition to the value.
+    ``overhead_bytes`` is what Kafka charges for a request or response in addition to the value.
     """
     return max(rate // _REQUESTS_PER_SECOND - overhead_bytes, 1)
 

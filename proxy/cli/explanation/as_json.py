@@ -1,7 +1,6 @@
-"""Formats the explanation of a client's quotas as a JSON object.
+"""Formats an explanation of a client's quotas as JSON.
 
-For each kind of quota, the object has a field with the details. The field is null if no limit of this kind applies at
-any time.
+The JSON has an object for each kind of quota, or null for a kind without a limit.
 """
 
 import json
@@ -21,13 +20,10 @@ def as_json(
     known_last: str | None = None,
     queues: Sequence[Mapping[str, Any]] | None = None,
 ) -> str:
-    """Return the explanation of a client's quotas as the text of one JSON object.
+    """Return an explanation as the text of one JSON object.
 
-    Args:
-        found: The explanation.
-        config: The configuration that was read.
-        known_last: The directory from which a local copy of a quota topic was read, or None if none was read.
-        queues: The client's priority in each fair call queue, or None if no running proxy was asked.
+    ``known_last`` is the directory with a copy of the rules in the store's topic, if there is one. ``queues`` contains
+    the client's priority in each fair call queue, if a running proxy was asked for it.
     """
     fields: dict[str, object] = {verdict.key: _fields(found, verdict) for verdict in found.verdicts}
     fields[CONNECTION_CREATION_RATE] = _ip_fields(found.of_ip)

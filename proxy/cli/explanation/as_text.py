@@ -1,7 +1,6 @@
-"""Formats the explanation of a client's quotas as text.
+"""Formats an explanation of a client's quotas as text.
 
-The text may contain hints on how to see what the command ``explain`` has not read: rules in a topic or at the brokers,
-and the client's priority in fair call queues.
+The text may have hints on how to see rules and priorities that ``explain`` has not read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,10 +20,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
-    """Yield the lines of text that explain a client's quotas.
-
-    ``max_throttle_time_ms`` is the longest time for which one request is throttled, or None if there is no bound.
-    """
+    """Yield the lines of an explanation. ``max_throttle_time_ms`` is None if throttle times have no upper bound."""
     client = f"client-id {found.client_id}" if found.client_id else "no client-id"
     yield f"user {found.user}, {client}"
     if found.charged_user != found.user:
@@ -141,10 +137,7 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
 
 
 def queue_hints(config: ProxyConfig) -> Iterator[str]:
-    """Yield a line on how to see the client's priority in fair call queues, in which requests wait for a broker.
-
-    Yield nothing if no listener has such a queue.
-    """
+    """Yield a line on how to see the client's priority in fair call queues, if any listener has such a queue."""
     how = f"--url http://{config.admin.bind}" if config.admin else "--url (and admin.bind in the file)"
     names = [listener.name for listener in config.listeners if listener.fair_call_queue is not None]
     if names:

@@ -29,10 +29,9 @@ class OtherRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """Which limit applies to a client for one kind of quota, such as ``producer_byte_rate``, and which rule sets it.
+    """Which limit applies to the client for one kind of quota, and which rule sets it.
 
-    If no limit applies, ``rule`` is None. ``why`` then gives the reason if the user is a broker, and is empty
-    otherwise.
+    If no limit applies, ``rule`` is None, and ``why`` may give the reason.
     """
 
     key: str  # the key of the quota, which is Kafka's or the proxy's own
@@ -49,10 +48,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IpVerdict:
-    """Which limit applies to new connections from an IP address, and which rule sets it.
-
-    If no limit applies, ``rule`` is None.
-    """
+    """The limit on new connections from an IP address. ``rule`` is None if nothing limits the address."""
 
     ip: str
     rule: IpRule | None

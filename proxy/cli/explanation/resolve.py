@@ -20,14 +20,10 @@ _OF_BROKERS: Final = "the user is a broker's (principals.brokers) and may have a
 
 
 def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -> Explanation:
-    """Work out which of ``rules`` apply to a client, and why other rules for the client do not.
+    """Explain which quotas apply to a client. ``client_id`` is "" if the client sends none.
 
-    Args:
-        rules: The rules to consider.
-        user: The client's user.
-        client_id: The client-id, or "" if the client sends none.
-        ip: The client's IP address in canonical form, as ``parse_ip`` returns it. If it is None, the limit on new
-            connections from the address is left out.
+    ``ip`` is the client's address in canonical form, as ``parse_ip`` returns it. If it is None, the limits on new
+    connections are left out.
     """
     principals = rules.config.principals
     charged_user, is_exempt = PrincipalRules(principals).charged_user(user)
@@ -48,11 +44,7 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:
-    """Yield each kind of quota whose usage is counted in buckets, and which limit of this kind applies to the client.
-
-    ``user`` is the client's user. ``charged_user`` is the user to whom the client's requests are charged, which may
-    differ because of the setting ``principals``.
-    """
+    """Yield each kind of quota that is enforced with buckets, and the verdict about the client's limit of this kind."""
     config = rules.config
     # Listeners in front of one broker share its buckets; only their enforcement and shaping differ.
     quotas_at = [(listener, BrokerQuotas(config, shaping=listener.shaping)) for listener in config.listeners]
@@ -84,10 +76,9 @@ def _verdict(
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:
-    """Return ``verdict``, the limit that applies to a client, with the fields ``times`` and ``not_now`` filled in.
+    """Return ``verdict`` with future changes of its rule, and with rules that do not apply now.
 
-    ``times`` contains the future changes of the rule that applies. ``not_now`` contains the rules for the client that
-    have expired or are outside their schedules. ``user`` is the user to whom the client's requests are charged.
+    The latter rules have expired, or are outside their schedules.
     """
     now_ms = rules.now_ms
     winner = verdict.rule and rules.timed.get(StoreEntity(verdict.rule.user, verdict.rule.client_id))
@@ -110,10 +101,9 @@ def _is_silent(rule: QuotaRule, kind: QuotaKind, now_ms: int) -> bool:
 
 
 def _of_connections(rules: Rules, *, user: str, client_id: str, is_exempt: bool, is_broker: bool) -> Verdict:
-    """Return which limit applies to the number of a client's open connections.
+    """Return the verdict about the limit on a client's open connections.
 
-    Usage of this kind of quota is not counted in a bucket. No limit applies to brokers, or to users that are exempt
-    from all quotas.
+    This limit is not enforced with a bucket, and brokers are exempt from it.
     """
     table = RuleTable(QuotaKind.CONNECTIONS, rules.config.quotas)
     found = table.resolve(user=bounded(user), client_id=bounded(client_id))
@@ -182,9 +172,8 @@ def _at_listener(listener: Listener, bucket: Bucket, rules: Rules) -> AtListener
 
 
 def _with_line(rule: QuotaRule, rules: Rules) -> QuotaRule:
-    """Return ``rule`` with its place in the configuration file, as FILE:LINE, as the source.
+    """Return ``rule`` with FILE:LINE as its source.
 
-    If the rule follows from a key in the section ``kafka``, the source was the name of this key. Otherwise the rule is
-    returned unchanged.
+    For a rule from the section ``kafka``, this replaces the name of a key in that section.
     """
     return replace(rule, source=rules.kafka_sources.get(rule.source, rule.source))

@@ -142,10 +142,7 @@ def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
 
 
 def entity_in(args: argparse.Namespace) -> Entity:
-    """Return the entity (user, client-id or IP address) that the user named on the command line, to change its quotas.
-
-    Raises UsageError if the user named no entity.
-    """
+    """Return the entity whose quotas to change, as the options name it. Raises UsageError if they name none."""
     names = names_in(args)
     if not names:
         raise UsageError("no entity: give --user, --client-id or both, --ip, or a --default-... option")

@@ -49,10 +49,7 @@ __all__ = ["add_arguments", "execute"]
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the action that the user chose, and return the exit status.
-
-    The exit status is 0 for success, 1 if something could not be done, and 2 for invalid arguments or input.
-    """
+    """Run the action that the user chose, and return the exit status."""
     try:
         return _ACTIONS[args.action](args)
     except UsageError as error:
@@ -107,10 +104,7 @@ def _export(args: argparse.Namespace) -> int:
 
 
 def _report_left_out(rules: Iterable[ListedRule]) -> int:
-    """Print an error for each rule that YAML cannot express.
-
-    Return the exit status: 1 if there is such a rule, otherwise 0.
-    """
+    """Print an error for each rule that YAML cannot express. Return the exit status: 1 if there are any, else 0."""
     reasons = [(one.entity, not_in_yaml(one.entity, one.rule)) for one in rules]
     for entity, reason in reasons:
         if reason is not None:
@@ -178,10 +172,7 @@ def _import(args: argparse.Namespace) -> int:
 
 
 def _batches(all_differences: Iterable[Difference]) -> Iterator[list[Difference]]:
-    """Split the differences, each of which is the change of one entity's rule, into batches for one request each.
-
-    The proxy limits the size of a request.
-    """
+    """Split the differences into batches, each small enough for one request to the proxy."""
     batch: list[Difference] = []
     size_bytes = 0
     for one in all_differences:
@@ -226,10 +217,7 @@ def _not_done(results: Iterable[Result]) -> _NotDone:
 
 
 def _conclude(changed: int, not_done: _NotDone, args: argparse.Namespace) -> int:
-    """Print a summary of the changes.
-
-    Return the exit status: 1 if the proxy refused a change or the outcome of a change is unknown, otherwise 0.
-    """
+    """Print a summary of the changes, and return the exit status."""
     entities = f"{changed} {'entity' if changed == 1 else 'entities'}"
     if not changed and not any(not_done):
         summary = "nothing to change"

@@ -18,13 +18,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 
 
 class Difference(NamedTuple):
-    """Holds the quota rule that an entity had before a change and the rule that it is to have after the change.
-
-    Attributes:
-        entity: The user, client-id or IP address that the rules are about.
-        old: The rule before the change, or None if the entity had no rule.
-        new: The rule after the change, or None if the rule is to be removed.
-    """
+    """Holds the old and the new rule of one entity. Either is None if the entity has no rule."""
 
     entity: Entity
     old: StoredRule | None
@@ -42,11 +36,7 @@ def differences(old: Mapping[Entity, StoredRule], new: Mapping[Entity, StoredRul
 
 
 def lines(difference: Difference) -> Iterator[str]:
-    """Yield a line of text for each limit or term (expiry, schedule …) that differs between the old and new rules.
-
-    A line looks like "+ user alice: producer_byte_rate 10MiB". It begins with + if the new rule adds the limit or term,
-    ~ if the value is another one, and - if the new rule lacks it.
-    """
+    """Yield a line of text for each limit or term that differs, in the format shown at the top of this module."""
     name = shown_entity(difference.entity)
     before, after = _shown_by_key(difference.old), _shown_by_key(difference.new)
     for key in (*before, *(key for key in after if key not in before)):
@@ -59,10 +49,9 @@ def lines(difference: Difference) -> Iterator[str]:
 
 
 def changes_of(some: Iterable[Difference], *, is_dry_run: bool) -> RequestedChanges:
-    """Return a request that makes a proxy give each entity exactly the new rule of its difference.
+    """Return the changes to request from a proxy, so that each entity gets exactly its new rule.
 
-    The request sets or removes every limit of the entity. So the entity gets its new rule even if another client has
-    changed the entity's old rule meanwhile.
+    The result is the same even if another client has changed an entity's old rule meanwhile.
     """
     alterations: list[Alteration] = []
     terms: dict[Entity, TermsChange] = {}

@@ -20,12 +20,7 @@ _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Holds the operator's questions about a reassignment, from the options ``--throttle`` and ``--by``.
-
-    ``--throttle`` asks when the reassignment would end with this throttle, and ``--by`` which throttle would end it by
-    this time. ``throttle`` or ``by_ms`` is None if its option was not given. ``by_ms`` is also None if the time is
-    past.
-    """
+    """Holds what the operator asks with ``--throttle`` and ``--by``. A number is None if its option was not given."""
 
     throttle: float | None = None  # "when would it end with this throttle?", in bytes per second
     by_ms: float | None = None  # "which throttle ends it within this time from now?"
@@ -33,14 +28,7 @@ class Question:
 
 
 def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
-    """Yield the lines of text that describe the progress of a reassignment.
-
-    Args:
-        report: The progress as of the last sample of the cluster's state.
-        now: The local time of this sample.
-        question: What the operator asked with ``--throttle`` and ``--by``. The lines answer these questions.
-        notes: Warnings, which are the last lines.
-    """
+    """Yield the lines of the report. ``now`` is the local time of the report's last sample."""
     yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
     yield summary(report, now=now)
     yield from _too_low(report)
@@ -64,15 +52,9 @@ def bar(report: Report) -> str:
 
 
 def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Return the progress of a reassignment as a JSON object, in bytes, bytes per second and milliseconds.
+    """Return the report as a JSON object, in bytes, bytes per second and milliseconds.
 
-    A null stands for "never", "unknown" or "no limit".
-
-    Args:
-        report: The progress.
-        time_ms: The Unix time of the report.
-        question: What the operator asked with ``--throttle`` and ``--by``. The object contains the answers.
-        notes: Warnings to include.
+    A null stands for "never", "unknown" or "no limit". ``time_ms`` is the Unix time of the report.
     """
     fields: dict[str, Any] = {
         "time_ms": time_ms,

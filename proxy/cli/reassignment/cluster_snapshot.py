@@ -162,11 +162,7 @@ class SnapshotReader:
         return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
-        """Read the replication throttles from the cluster, unless those that were read before are recent enough.
-
-        They are recent enough if they are less than two seconds old and were read for all of ``moves`` (the replicas
-        that are being copied to new brokers). If ``moves`` is empty, nothing is read.
-        """
+        """Read the throttles from the cluster if the last ones are two seconds old, or if a move is new."""
         is_fresh = self._throttles_at_ms is not None and now_ms - self._throttles_at_ms < _CONFIGS_EVERY_MS
         if not moves or (is_fresh and moves.keys() <= self._throttles_for):
             return
@@ -192,10 +188,9 @@ class SnapshotReader:
 
 
 def _leaders_behind(config: ProxyConfig) -> frozenset[int] | None:
-    """Return the node ids of the brokers that other brokers reach through this proxy, or None if the ids are unknown.
+    """Return the node ids of the brokers behind inter-broker listeners, or None if they are unknown.
 
-    These brokers are behind the listeners that have ``inter_broker`` set. The ids are unknown if there is no such
-    listener, or if one of these listeners has no configured node id.
+    They are unknown if there is no such listener, or if one of these listeners has no configured node id.
     """
     believed = [listener for listener in config.listeners if listener.inter_broker]
     node_ids = frozenset(listener.node_id for listener in believed if listener.node_id is not None)
@@ -227,10 +222,7 @@ def _sizes_of(
 
 
 def _values(answer: Sequence[Configs] | Exception) -> dict[str, dict[str, str]]:
-    """Return the configs that have a value, keyed by the name of the topic or broker that they belong to.
-
-    If ``answer`` is an exception, raise it.
-    """
+    """Return the configs that have a value, keyed by topic or broker name. If ``answer`` is an exception, raise it."""
     if isinstance(answer, Exception):
         raise answer
     return {

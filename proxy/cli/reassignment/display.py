@@ -25,18 +25,10 @@ class Display(ABC):
 
     @abstractmethod
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
-        """Show a report on the progress of the reassignment.
-
-        ``question`` holds what the operator asked with ``--throttle`` and ``--by``, to be answered with the report.
-        ``notes`` contains warnings to show.
-        """
+        """Show a report, with the answers to the operator's ``question`` and with the warnings in ``notes``."""
 
     def end(self, state: str, text: str, *, now: datetime) -> None:
-        """Show how the reassignment ended.
-
-        ``state`` is "none" if no reassignment was in progress, "done" if all replicas have been copied, and "given up"
-        if the copying of any replica was cancelled. ``text`` is a sentence that says the same.
-        """
+        """Show the outcome: ``state`` is "none", "done" or "given up", and ``text`` is a sentence about it."""
         self._out.write(f"{text}\n")
 
     def show_error(self, text: str) -> None:

@@ -26,12 +26,9 @@ def growth(steps: Sequence[int | None], durations_ms: Sequence[int]) -> list[flo
 def rate(growths: Iterable[Sequence[float]], times_ms: Sequence[int]) -> float:
     """Return the combined growth rate of several logs, in bytes per second.
 
-    A throttled log grows in bursts, often one a second. The rate is measured from the end of one burst to the end of
-    another, so that it does not depend on when the samples were taken.
-
-    Args:
-        growths: How much each log grew from each sample to the next, in bytes.
-        times_ms: The times at which the samples were taken.
+    ``growths`` contains a result of ``growth`` for each log, and ``times_ms`` the times of the samples. A throttled log
+    grows in bursts, often one a second. The rate is measured from the end of one burst to the end of another, so that
+    it does not depend on when the samples were taken.
     """
     steps: list[float] = [sum(column) for column in zip(*growths, strict=True)]
     ends = [at for at, step in zip(times_ms[1:], steps, strict=False) if step > 0]

@@ -31,21 +31,14 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """Holds the log sizes of all replicas that are being copied to new brokers, at one moment.
-
-    ``time_ms`` is the time of a monotonic clock. ``moves`` maps each copying of a replica to its log sizes.
-    """
+    """Holds all moves of a cluster and their sizes at one moment. ``time_ms`` is from a monotonic clock."""
 
     time_ms: int
     moves: Mapping[Move, Sizes]
 
 
 class Side(Enum):
-    """Where a throttle counts the copied bytes.
-
-    A throttle counts at a leader, at a follower, or on a path. A path is the traffic from certain leaders to certain
-    followers, which the proxy's configuration file names by broker or rack.
-    """
+    """Where a throttle counts the copied bytes: at a leader, at a follower, or on a path between brokers."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -53,9 +46,8 @@ class Side(Enum):
 
 
 class Holder(NamedTuple):
-    """The place where a replication throttle counts bytes: at one leader, at one follower, or on a path.
+    """The place where a throttle applies: one leader, one follower, or a path between brokers.
 
-    A path is the traffic from certain leaders to certain followers, which the proxy's configuration file names.
     ``leader`` and ``follower`` are node ids.
     """
 
@@ -74,15 +66,7 @@ class Source(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A replication throttle that is in force, and the copying of replicas that it limits.
-
-    Attributes:
-        source: Where the throttle is configured.
-        holder: The broker or the path between brokers at which the throttle applies.
-        rate: The throttle, in bytes per second.
-        moves: The replicas whose copying to a new broker shares the throttle.
-        charges_in_sync: Whether fetches of in-sync followers count too, as with Kafka's lists of throttled replicas.
-    """
+    """A throttle that is in force, and the moves that share its rate."""
 
     source: Source
     holder: Holder
@@ -102,10 +86,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Says how much remains to be copied at one leader, at one follower or on one path.
-
-    It also says how fast new data arrives there. A path is the traffic from certain leaders to certain followers.
-    """
+    """Holds the amount of copying that is left at one leader, at one follower or on one path."""
 
     holder: Holder
     left_bytes: int
@@ -123,19 +104,15 @@ class Load:
         return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
 
     def time_left_ms(self, rate: float) -> float | None:
-        """Return how long, in milliseconds, the copying of the remaining data takes with a throttle of ``rate``.
-
-        Return None if the copying never ends.
-        """
+        """Return how long the copying takes, in milliseconds, with a throttle of ``rate``, or None if it never ends."""
         return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Says whether and when the copying of a group of replicas will end.
+    """The outlook for the moves that share one throttle, or for the unthrottled moves to one follower.
 
-    The group is either all replicas whose copying shares one throttle, or all replicas that are copied to one follower
-    without a throttle. For a group without a throttle, ``limit`` and ``source`` are None.
+    For unthrottled moves ``limit`` and ``source`` are None.
     """
 
     load: Load
@@ -188,10 +165,7 @@ class Report:
         return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
 
     def time_left_at_ms(self, rate: float) -> float | None:
-        """Return how long the reassignment takes, in milliseconds, if all brokers have the throttle ``rate``.
-
-        Return None if the reassignment never ends with this throttle.
-        """
+        """Return how long the reassignment takes if all brokers have this throttle, or None if it never ends."""
         times = [load.time_left_ms(rate) for load in self.loads]
         ends = [time for time in times if time is not None]
         return max(ends, default=0.0) if len(ends) == len(times) else None

@@ -60,24 +60,16 @@ _REACHED: Final = 0.7
 
 
 class Progress:
-    """Collects samples of the log sizes during a reassignment, and computes reports on the progress from these samples.
-
-    Older samples than are needed to cover the last ``WINDOW_MS`` milliseconds are dropped. If the rate of a throttle
-    changes, all samples from before the change are dropped.
-    """
+    """Collects the samples of a reassignment over the last ``WINDOW_MS``, and computes reports from these samples."""
 
     def __init__(self) -> None:
         self._samples: deque[_ThrottledSample] = deque()
         self._arrived: dict[Move, int] = {}  # the size of each completed move, in bytes
 
     def add(self, sample: Sample, limits: Iterable[Limit], *, arrived: Iterable[Move] = ()) -> None:
-        """Add a sample of the log sizes of all replicas that are being copied to new brokers.
+        """Add a sample, and the throttles that applied when it was taken, one for each source and holder.
 
-        Args:
-            sample: The log sizes.
-            limits: The throttles that applied when the sample was taken. No two of them have both the same source
-                (configuration file or cluster) and the same place (broker or path).
-            arrived: The replicas whose copying has been completed since the previous sample.
+        ``arrived`` contains the moves that have completed since the previous sample.
         """
         latest = _ThrottledSample(sample, {(limit.source, limit.holder): limit for limit in limits})
         for move in arrived:
@@ -106,19 +98,12 @@ class _ThrottledSample(NamedTuple):
 
 
 def _is_changed(before: _Limits, now: _Limits) -> bool:
-    """Return whether any throttle that is in both ``before`` and ``now`` has another rate in ``now``.
-
-    A throttle that is only in one of them does not count as changed.
-    """
+    """Return whether the rate of any throttle has changed. Added and removed throttles do not count."""
     return any(key in before and before[key].rate != limit.rate for key, limit in now.items())
 
 
 class _Group(NamedTuple):
-    """A group of replicas that are being copied to new brokers, with the measured rate of their copying.
-
-    The group is either all replicas whose copying shares one throttle, or all replicas that are copied to one follower
-    without a throttle.
-    """
+    """The moves that share one throttle, or the unthrottled moves to one follower, with their measured rate."""
 
     load: Load
     limit: Limit | None
@@ -175,11 +160,7 @@ class _Window:
         )
 
     def _moves_by_limit(self) -> list[tuple[Holder, Limit | None, frozenset[Move]]]:
-        """Group the replicas that are being copied by their throttles, and those without a throttle by follower.
-
-        Return, for each group, the place where its throttle applies, the throttle or None, and the replicas. A replica
-        with several throttles is in several groups.
-        """
+        """Group the moves by the throttle that applies to them, and the unthrottled moves by follower."""
         groups: list[tuple[Holder, Limit | None, frozenset[Move]]] = []
         free = set(self._now)
         for limit in sorted(self._limits[-1].values(), key=_by_name):
@@ -215,13 +196,10 @@ class _Window:
         return min(copied, lasting) if lasting > load.incoming_rate else copied
 
     def _estimate(self, group: _Group, *, effect: float, is_decisive: bool) -> Estimate:
-        """Return whether and when the copying of a group of replicas will end.
+        """Return the outlook for a group of moves.
 
-        Args:
-            group: The replicas, with their throttle and the measured rate of their copying.
-            effect: The fraction of the throttle that is really used.
-            is_decisive: False if throttles of other groups hold back all of these replicas. Then the measured rate says
-                nothing about the group's own throttle and is not used.
+        ``is_decisive`` is False if other throttles hold back all of these moves. Then the group's measured rate says
+        nothing about its own throttle and is not used.
         """
         limit = group.limit.rate if group.limit else None
         verdict, time_left_ms = _outlook(
@@ -241,23 +219,16 @@ class _Window:
         )
 
     def _moves_in_window(self, limit: Limit | None, moves: frozenset[Move]) -> frozenset[Move]:
-        """Return all replicas whose copying shared the throttle ``limit`` in any sample, whether completed or not.
-
-        If ``limit`` is None, return ``moves`` unchanged.
-        """
+        """Return all moves that shared ``limit`` at any time in the window, including those that have completed."""
         if limit is None:
             return moves
         key = (limit.source, limit.holder)
         return moves.union(*(limits[key].moves for limits in self._limits if key in limits)) & self._copied.keys()
 
     def _is_known(self, limit: float | None, partitions: int) -> bool:
-        """Return whether the samples cover a long enough time to measure a reliable rate of copying.
+        """Return whether the window is long enough to measure a reliable rate.
 
-        If there is a throttle, they must cover several fetches of the largest size at the rate of the throttle.
-
-        Args:
-            limit: The throttle in bytes per second, or None if there is none.
-            partitions: The number of partitions that share the throttle, which limits the size of a fetch.
+        Under a throttle it must be long enough for several fetches of the largest size.
         """
         if self.span_ms < LEAST_SPAN_MS:
             return False
@@ -335,14 +306,10 @@ class _Window:
 def _outlook(
     load: Load, limit: float | None, copied: float | None, *, is_settled: bool
 ) -> tuple[Verdict, float | None]:
-    """Return whether the copying of replicas will end, and the time left in milliseconds, or None if it will not.
+    """Return whether the copying will end, and the time left if it will.
 
-    Args:
-        load: The bytes left to copy, and the rate at which new data arrives.
-        limit: The throttle in bytes per second, or None if there is none.
-        copied: The measured rate of copying, or None if it is unknown. Then the throttle is used instead.
-        is_settled: Whether the rate was measured for long enough to conclude from it that the copying never ends. If
-            not, such a rate is ignored when the throttle would let the copying end.
+    Both are computed from the measured rate ``copied``. If that is None, or too short a measurement to be trusted, they
+    are computed from the throttle ``limit`` instead.
     """
     if load.left_bytes == 0:
         return Verdict.ENDS, 0.0

@@ -1,9 +1,8 @@
-"""Finds the throttles that apply to each replica that is being copied to a new broker.
+"""Finds the throttles of each move, in the proxy's configuration file and in the dynamic configs of the cluster.
 
-Throttles are in the proxy's configuration file and in the dynamic configs of the cluster. If a replica has throttles
-from both sources, both apply. Kafka throttles the copying of a replica only if the broker has a rate and the topic's
-list of throttled replicas contains the replica. If a broker has a rate but the list lacks the replica, the report warns
-about it.
+If a move has throttles from both sources, both apply. Kafka throttles a move only if the broker has a rate and the
+topic's list of throttled replicas contains the move. If a broker has a rate but the list lacks the move, the report
+warns about it.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ class ClusterThrottles:
         return configs.leader_rate if side is Side.LEADER else configs.follower_rate
 
     def listed(self, side: Side, moves: Mapping[Move, Sizes]) -> dict[Move, Sizes]:
-        """Return those of ``moves`` (replicas being copied to new brokers) that their topic lists as throttled.
-
-        A topic has one list of throttled replicas for leaders and one for followers. ``side`` says which list to use.
-        """
+        """Return the moves that their topic lists as throttled, at the leader or at the follower (``side``)."""
         return _listed(side, moves, self.leader_replicas if side is Side.LEADER else self.follower_replicas)
 
 
@@ -84,13 +80,10 @@ def file_limits(
     leaders: Collection[int] | None,
     racks: Mapping[int, str | None],
 ) -> Iterator[Limit]:
-    """Yield the throttles of the proxy's configuration file that apply to the copying of any replica in ``moves``.
+    """Yield the throttles of the proxy's configuration file that apply to any of the moves.
 
-    Args:
-        moves: The replicas that are being copied to new brokers, with the sizes of their logs.
-        replication: The throttles of the configuration file.
-        leaders: The node ids of the brokers that other brokers reach through the proxy. None means all brokers.
-        racks: The rack of each broker, keyed by node id.
+    ``leaders`` contains the node ids of the brokers behind the proxy, or is None if all brokers count as behind it.
+    ``racks`` contains the rack of each broker.
     """
     behind = {move: sizes for move, sizes in moves.items() if leaders is None or sizes.leader in leaders}
     for side, rate, lists in (
@@ -112,10 +105,9 @@ def unknown_throttles(cluster: ClusterThrottles) -> Iterator[str]:
 
 
 def unlisted_moves(moves: Mapping[Move, Sizes], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a warning for each broker and topic if the broker's throttle misses some replicas of the topic.
+    """Yield a sentence for each topic and broker where the broker has a throttle that some of the topic's moves escape.
 
-    The throttle does not apply to replicas that are missing from the topic's list of throttled replicas. Only replicas
-    that are being copied to new brokers are considered.
+    These moves are missing from the topic's list of throttled replicas.
     """
     for side in _SIDES:
         free: dict[tuple[str, int], None] = {}
@@ -135,13 +127,8 @@ def split_throttles(
 ) -> Iterator[str]:
     """Yield a warning for each follower that may exceed its throttle because it fetches through several proxies.
 
-    Each proxy applies the throttle separately, so several proxies together let more through.
-
-    Args:
-        moves: The replicas that are being copied to new brokers, with the sizes of their logs.
-        replication: The throttles of this proxy's configuration file.
-        leaders: The node ids of the brokers that other brokers reach through this proxy, or None if they are unknown.
-        proxied: How many brokers other brokers reach through this proxy.
+    ``leaders`` contains the node ids of the brokers behind this proxy, or is None if they are unknown. ``proxied`` is
+    the number of these brokers.
     """
     if replication.follower_rate is None:
         return
@@ -158,10 +145,9 @@ def split_throttles(
 
 
 def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: ClusterThrottles) -> Iterator[str]:
-    """Yield a warning for each follower that fetches in bursts while replicas are being copied to it.
+    """Yield a warning for each follower that fetches in bursts.
 
-    A follower fetches in bursts if its first responses take longer, at the rate of its throttle, than the window over
-    which Kafka measures replication quotas (KIP-73).
+    A follower does so if its first responses, at its throttle, take longer than the window of its quota (KIP-73).
     """
     leader_rates = {limit.holder.leader: limit.rate for limit in limits if _is_kafkas(limit, Side.LEADER)}
     follower_rates = {limit.holder.follower: limit.rate for limit in limits if _is_kafkas(limit, Side.FOLLOWER)}
@@ -192,17 +178,14 @@ def bursts(moves: Mapping[Move, Sizes], limits: Iterable[Limit], cluster: Cluste
 def first_responses_ms(
     *, leaders: int, response_bytes: int, leader_rate: float | None, follower_rate: float | None
 ) -> float | None:
-    """Return how long the first responses to a follower take when throttled, in ms, or None if no throttle applies.
+    """Return how long a follower's first responses take at its throttle, or None if it has no throttle.
 
-    The first responses of all leaders arrive before any of their bytes are counted. If they take longer than the window
-    over which Kafka measures replication quotas, they exceed the throttle, and each window begins with a burst. This
-    follows question 5 of KIP-73, with the follower's throttle instead of its network speed.
+    The first responses of all leaders arrive before any of their bytes are counted. If they take longer than the
+    quota's window, they exceed the throttle, and each window begins with a burst. ``leaders`` is the number of leaders
+    that the follower fetches from, and ``response_bytes`` the size of each response. ``follower_rate`` is the throttle
+    for all leaders together, and ``leader_rate`` the throttle for each leader.
 
-    Args:
-        leaders: The number of leaders that the follower fetches from.
-        response_bytes: The size of each response.
-        leader_rate: The throttle of each leader, or None if there is none.
-        follower_rate: The throttle of the follower, for all leaders together, or None if there is none.
+    Source: question 5 of KIP-73, with the follower's throttle instead of its network speed.
     """
     rates = [
         rate for rate in (None if leader_rate is None else leader_rate * leaders, follower_rate) if rate is not None
@@ -243,10 +226,7 @@ def _limit(
 
 
 def _by_path(moves: Mapping[Move, Sizes], replication: Replication, racks: Mapping[int, str | None]) -> Iterator[Limit]:
-    """Yield the throttles of the configuration file's ``paths`` that apply to the copying of any replica in ``moves``.
-
-    Each path limits the traffic from certain leaders to certain followers, which it names by node id or rack.
-    """
+    """Yield the throttle of each path in the configuration file that applies to any of the moves."""
     at_leader, at_follower = replication.leader_replicas, replication.follower_replicas
     listed = moves
     if not replication.from_cluster and at_leader is not None and at_follower is not None:

@@ -83,12 +83,10 @@ class Watcher:
         return 1 if self._verdict is Verdict.TOO_LOW else 0
 
     def run(self) -> int:
-        """Show reports until the reassignment ends, or only one if the operator asked for one. Return the exit status.
+        """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
 
-        The exit status is 0 if the reassignment has ended or will end, and 1 if it never ends or was cancelled.
-
-        Raises ReadingError or one of ``failures`` if the cluster cannot be read. If reports are shown until the end, a
-        reading that fails after the first is tried again for a minute before the error is raised.
+        Raises ReadingError or one of ``failures`` if the cluster cannot be read. After a first successful read, a watch
+        that continues tries again for a minute before it gives up.
         """
         due_ms = self._clock.now_ms() + self._plan.first_ms
         has_begun = False
@@ -131,13 +129,7 @@ class Watcher:
         return 0
 
     def _read_patiently(self, *, has_begun: bool) -> ClusterSnapshot:
-        """Return the state of the cluster's reassignments.
-
-        Args:
-            has_begun: Whether the state has been read before. If it has, and reports are shown until the end, a reading
-                that fails is tried again for a minute before the error is raised. Otherwise the error is raised at
-                once.
-        """
+        """Return the cluster's state. Once a watch has begun, retry for a minute before raising an error."""
         give_up_ms = self._clock.now_ms() + (_PATIENCE_MS if has_begun and self._plan.continues else 0)
         while True:
             try:

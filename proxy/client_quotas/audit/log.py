@@ -34,8 +34,7 @@ def now_ms() -> int:
 class ChangeLog:
     """Counts and limits the changes that administrators make at one proxy, and writes them to the audit log.
 
-    ``counts`` contains the number of requested changes for each result in ``COUNTED``. If a request changes the quotas
-    of several entities (users, client-ids or IP addresses), each of them counts as one change.
+    ``counts`` contains the number of requested changes for each result in ``COUNTED``. A change concerns one entity.
     """
 
     def __init__(self, store: Store) -> None:
@@ -53,10 +52,7 @@ class ChangeLog:
 
     @property
     def has_summaries(self) -> bool:
-        """Whether ``write_summaries`` has something to write. Any thread may read this.
-
-        A summary is one line of the audit log about many requested changes that were refused or made no difference.
-        """
+        """Whether ``write_summaries`` has something to write. Any thread may read this."""
         return self._summaries.has_any
 
     @property
@@ -72,8 +68,7 @@ class ChangeLog:
     def wait_ms(self, origin: Origin) -> int:
         """Return how many milliseconds must pass before the proxy accepts another request for changes, or 0.
 
-        If the result is not 0, the caller must refuse its request. ``origin`` says which client sent that request, for
-        a warning, which is logged at most once a minute.
+        If this is not 0, the caller refuses the request of ``origin``. A warning is logged at most once a minute.
         """
         wait_ms = self._limit.wait_ms(now_ms=now_ms())
         if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
@@ -86,7 +81,7 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Charge this number of changes, each of one entity, to the rate limit."""
+        """Count changes against the rate limit. A change of several entities counts once for each entity."""
         self._limit.record(changes, now_ms=now_ms())
 
     def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
@@ -110,12 +105,7 @@ class ChangeLog:
         self._append(lines, now)
 
     def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write the current summaries to the audit log, if the second that they cover is over.
-
-        A summary is one line about many requested changes that were refused or made no difference. If ``is_end`` is
-        True, the summaries are written without waiting for the end of the second. Call this in the same thread as
-        ``write``.
-        """
+        """Write the summaries that are due, or all of them if ``is_end``. Call this in the same thread as ``write``."""
         now = now_ms()
         self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
 

@@ -59,19 +59,10 @@ def audit_lines(
     now_ms: int,
     unix_ms: int,
 ) -> Iterator[bytes]:
-    """Yield the audit log's lines for the results of one request. Each line ends with a newline.
+    """Yield the lines of the summaries that are due, and then the lines of one request. Each ends with a newline.
 
-    Results that do not need a line of their own, such as repeated refusals, are added to ``sums``. Before the lines of
-    the request, the summaries in ``sums`` get their lines, if the second that they cover is over.
-
-    Args:
-        outcomes: The result of the request for each entity (a user, a client-id, both, or an IP address).
-        origin: The client that sent the request.
-        sums: The current summaries.
-        is_dry_run: Whether the request only asks to check the changes.
-        is_refused_whole: Whether the whole request was refused. It then gets at most one line.
-        now_ms: The time of a monotonic clock.
-        unix_ms: The Unix time of the request.
+    ``sums`` adds up the attempts that get no line of their own. If ``is_refused_whole``, the request has at most one
+    line. ``now_ms`` is the time of a monotonic clock.
     """
     yield from summary_lines(sums.take(now_ms=now_ms))
     about = {"time": _time(unix_ms), **_about(origin)}
@@ -95,10 +86,7 @@ def audit_lines(
 
 
 def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
-    """Yield a line of the audit log for each summary. Each line ends with a newline.
-
-    A summary counts the attempts to change quotas that were refused or made no difference, within about a second.
-    """
+    """Yield a line for each summary. Each line ends with a newline."""
     for one in sums:
         times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}
         yield _line({**times, **_about(one.origin), "entities": one.entities, **_result(one.last, one.result)})

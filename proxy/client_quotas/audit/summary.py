@@ -1,4 +1,4 @@
-"""Sums up attempts that changed nothing, so that they do not flood the audit log.
+"""Combines audit records of attempts that changed no quota, so that they do not flood the audit log.
 
 A client may repeat a refused request without end, with ten thousand entities each time. So attempts by the same
 principal with the same result and error get at most one line a second. The first of them gets a line of its own. The
@@ -37,10 +37,9 @@ class AttemptSummary(NamedTuple):
 
 
 class AttemptSummaries:
-    """Counts the attempts to change quotas that changed nothing, so that they need few lines of the audit log.
+    """All current summaries for one audit log. ``now_ms`` is the time of a monotonic clock, ``unix_ms`` is Unix time.
 
-    ``has_any`` is True if there are summaries to write; any thread may read it. In the methods, ``now_ms`` is the time
-    of a monotonic clock, and ``unix_ms`` is Unix time.
+    ``has_any`` is True if there are summaries to write. Any thread may read it.
     """
 
     def __init__(self) -> None:
@@ -50,11 +49,9 @@ class AttemptSummaries:
         self.has_any = False
 
     def add(self, outcome: Outcome, origin: Origin, *, result: str, entities: int, now_ms: int, unix_ms: int) -> bool:
-        """Add an attempt to change quotas that changed nothing, and return whether the caller must write a line for it.
+        """Add an attempt that changed nothing. Return True if it is the first of its kind, which gets its own line.
 
-        The result is True for the first attempt of a principal with this result and error in a second. Otherwise the
-        attempt is counted in a summary. Call ``take`` before this method, so that the attempt is not counted in the
-        summaries of a second that is over.
+        Call ``take`` before, so that the attempt is not added to the summaries of a second that is over.
         """
         if self._until_ms is None:
             self._until_ms = now_ms + _WINDOW_MS

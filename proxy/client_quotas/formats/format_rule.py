@@ -19,47 +19,32 @@ _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
 
 
 def shown_entity(entity: Entity) -> str:
-    """Return whom a rule is for (a user, a client-id, both, or an IP address) as text.
-
-    An example is ``user alice, client-id <default>``.
-    """
+    """Return an entity as text such as ``user alice, client-id <default>``."""
     parts = zip(ENTITY_TYPES, entity, strict=True)
     return ", ".join(f"{kind} {shown_name(name)}" for kind, name in parts if name is not None)
 
 
 def shown_name(name: str | Default) -> str:
-    """Return the name of a user, client-id or host as text, in quotes if it has special characters.
-
-    The name that stands for all without a rule of their own is shown as ``<default>``.
-    """
+    """Return a name as text, in quotes if it has special characters. The default name is ``<default>``."""
     if isinstance(name, Default):
         return str(DEFAULT)
     return name if _PLAIN.fullmatch(name) and name.isprintable() else json.dumps(name)
 
 
 def shown_limit(key: str, value: float) -> str:
-    """Return a limit as it would be written in a configuration file.
-
-    The value gets a unit such as MB, unless it would have to be rounded for this.
-    """
+    """Return a limit as in a configuration file, with a unit such as MB if this needs no rounding."""
     kind = KIND_OF_KEY.get(key)
     return written_number(value) if kind is None else kind.spec.unit.written(value)
 
 
 def shown_limits(rule: StoredRule) -> str:
-    """Return the limits and the terms of a rule as text such as ``KEY=VALUE KEY=VALUE``.
-
-    Terms say when and how the limits apply. An example is an expiry.
-    """
+    """Return the limits and terms of a rule as text such as ``KEY=VALUE KEY=VALUE``."""
     limits = [f"{key}={shown_limit(key, value)}" for key, value in in_order(rule.limits)]
     return " ".join((*limits, *(f"{key}={shown_term(value)}" for key, value in written_terms(rule.terms).items())))
 
 
 def log_words(rule: StoredRule | None) -> str:
-    """Return the limits and the terms of a rule as text for a log message. Numbers are shown without units.
-
-    Terms say when and how the limits apply. An example is an expiry. The text is ``none`` if ``rule`` is None.
-    """
+    """Return the limits and terms of a rule as text for a log message. Numbers are shown without units."""
     fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
     return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
 

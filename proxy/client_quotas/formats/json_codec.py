@@ -6,14 +6,13 @@
                  "dry_run":false}
     results     {"dry_run":false,"results":[{"entity":{…},"old":null,"new":{"limits":{…}},"error":null}]}
 
-If the name of a user or client-id is null, the rule is for all that have no rule of their own. ``terms`` says when and
-how the limits apply (``config.terms``). In a change, a limit that is null is removed, and null in place of ``limits``
-removes all limits. The same is true of ``terms``. Limits and terms that the change does not mention are kept.
+If a name is null, it stands for the default entity. In a change, a limit that is null is removed, and null in place of
+``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Limits and terms that the change does
+not mention are kept.
 
-``source`` says where a rule comes from. If the rule is not in force because another rule for the same clients takes its
-place, ``shadowed_by`` is the source of that rule. ``old`` and ``new`` are the rules before and after a change, or null.
-``error`` has Kafka's code, its name and a message. With ``"may_hold":true`` the change failed, but may have taken
-effect or take effect later.
+``source`` says where a rule comes from. If another rule hides it, ``shadowed_by`` is the source of that rule. ``old``
+and ``new`` are the rules before and after a change, or null. ``error`` has Kafka's code, its name and a message. With
+``"may_hold":true`` the change failed, but may have taken effect or take effect later.
 
 This module checks only the form of the JSON. ``proxy.client_quotas.rules.alter`` checks keys and limits.
 """
@@ -66,11 +65,7 @@ class JsonFormError(ValueError):
 
 
 class RequestedChanges(NamedTuple):
-    """A request from the admin port to change the limits and terms of quota rules.
-
-    Terms say when and how the limits apply. An example is an expiry. If ``is_dry_run`` is True, the changes are only
-    checked.
-    """
+    """A request from the admin port to change limits and terms. If ``is_dry_run``, the changes are only checked."""
 
     alterations: tuple[Alteration, ...]
     terms: Mapping[Entity, TermsChange]
@@ -94,10 +89,7 @@ class Result(NamedTuple):
 
 
 def written_rule(entity: Entity, rule: StoredRule, **more: object) -> str:
-    """Return a quota rule and its entity (a user, a client-id, both, or an IP address) as JSON.
-
-    ``more`` contains additional fields for the JSON object.
-    """
+    """Return a rule and its entity as JSON. ``more`` contains additional fields."""
     return encode({"entity": names_of(entity), **rule_as_json(rule), **more})
 
 
@@ -139,10 +131,7 @@ def _result(outcome: Outcome) -> object:
 
 
 def rule_as_json(rule: StoredRule) -> dict[str, object]:
-    """Return a quota rule as a dict that can be encoded as JSON.
-
-    The dict contains the limits, and the terms that say when and how they apply.
-    """
+    """Return the limits and terms of a rule as a dict that can be encoded as JSON."""
     terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
     return {"limits": dict(rule.limits), **terms}
 
@@ -151,11 +140,7 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
 
 
 def read_changes(data: bytes) -> RequestedChanges:
-    """Read a request to change quota rules.
-
-    Raises JsonFormError if the form is wrong, or if an entity (a user, a client-id, both, or an IP address) appears
-    twice.
-    """
+    """Read a request for changes. Raises JsonFormError if its form is wrong or an entity appears twice."""
     body = _object(_json(data), "(body)")
     _known(body, ("changes", "dry_run"), "(body)")
     is_dry_run = body.get("dry_run", False)
@@ -181,10 +166,9 @@ def read_changes(data: bytes) -> RequestedChanges:
 def read_rules(data: bytes, *, is_file: bool) -> list[tuple[Entity, StoredRule, Mapping[str, Any]]]:
     """Read ``{"rules":[…]}`` from a file or a response. Return the entity of each rule, the rule, and all its fields.
 
-    A rule with the field ``shadowed_by`` is hidden: it is not in force, because another rule for the same entity takes
-    its place. In a file (``is_file``), hidden rules are skipped, and unknown fields are an error. In a response,
-    unknown fields are allowed, because the proxy that sent them may be of a later version. Raises JsonFormError if two
-    rules that are not hidden have the same entity.
+    An entity may have several rules if all but one of them are hidden (``shadowed_by``). In a file (``is_file``),
+    hidden rules are skipped, and unknown fields are an error. In a response, unknown fields are allowed, because the
+    proxy that sent them may be of a later version.
     """
     body = _object(_json(data), "(body)")
     if is_file:

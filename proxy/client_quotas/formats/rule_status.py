@@ -1,12 +1,11 @@
-"""Computes the status of a quota rule at an instant, and reads and writes this status as JSON and as text.
+"""Computes the status of a rule at an instant, and reads and writes it as JSON and as text.
 
-The status is the field ``now`` of a rule that is not always in force. Either the rule has terms such as an expiry or a
-schedule, or another rule for the same clients takes its place.
+The status is the field ``now`` of a rule that has terms or is hidden:
 
     now         {"limits":{"producer_byte_rate":5242880.0},"why":"expires at 2026-12-01T00:00:00Z"}
 
 ``limits`` is null if the rule is not in force. ``why`` says from when or until when the rule is in force, or which rule
-takes its place.
+hides it.
 """
 
 from collections.abc import Mapping
@@ -32,10 +31,7 @@ class RuleStatus(NamedTuple):
 
 
 def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus | None:
-    """Return which limits of a rule are in force at the Unix time ``now_ms``, and why.
-
-    Return None if the rule has no terms, such as an expiry or a schedule, and thus is always in force.
-    """
+    """Return the status of a rule at a Unix time; None if it has no terms and thus is always in force."""
     if stored.terms == NO_TERMS:
         return None
     rule = as_rule(entity, stored, source="")
@@ -47,10 +43,7 @@ def status_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> RuleStatus 
 
 
 def shadowed(by: str) -> RuleStatus:
-    """Return the status of a rule that is not in force, because a rule from elsewhere is for the same clients.
-
-    ``by`` is the source of that other rule, such as FILE:LINE.
-    """
+    """Return the status of a rule that is not in force because a rule of the source ``by`` hides it."""
     return RuleStatus(None, f"for {by} sets quotas of the same")
 
 
@@ -60,19 +53,13 @@ def status_as_json(status: RuleStatus) -> Mapping[str, object]:
 
 
 def written_as_of(entity: Entity, stored: StoredRule, *, now_ms: int) -> Mapping[str, object]:
-    """Return a mapping with the field ``now`` for the JSON of a rule: which limits are in force at ``now_ms``, and why.
-
-    The mapping is empty if the rule has no terms, such as an expiry or a schedule, and thus is always in force.
-    """
+    """Return a mapping with the field ``now`` for the JSON of a rule. It is empty if the rule has no terms."""
     status = status_of(entity, stored, now_ms=now_ms)
     return {} if status is None else {"now": status_as_json(status)}
 
 
 def read_status(given: object) -> RuleStatus | None:
-    """Read the status of a rule (which limits are in force, and why) from parsed JSON.
-
-    Return None if the JSON is null. Raises JsonFormError for any other form.
-    """
+    """Read a status from parsed JSON, or None from null. Raises JsonFormError for any other form."""
     if given is None:
         return None
     if not isinstance(given, dict) or given.keys() != {"limits", "why"}:
@@ -88,10 +75,7 @@ def _is_number(value: object) -> bool:
 
 
 def format_status(status: RuleStatus | None) -> str:
-    """Return the status of a rule as text that can be appended to the text of the rule.
-
-    The status says which limits are in force, and why. The text is empty if the rule is always in force.
-    """
+    """Return a status as text that can be appended to the text of its rule, or "" if the rule is always in force."""
     if status is None or not status.why:
         return ""
     why = status.why if status.why.isprintable() else repr(status.why)

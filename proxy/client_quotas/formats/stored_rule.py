@@ -1,10 +1,9 @@
-"""Reads and writes a quota rule in the JSON form in which rules are stored. The admin port uses the same form.
+"""Reads and writes a rule and its entity in the JSON form that stores keep, which is that of the admin port.
 
     entity      {"user":"alice","client-id":null}
     rule        {"limits":{"producer_byte_rate":5242880.0},"terms":{"expires":"2026-12-01T00:00:00Z"}}
 
-The entity says whom the rule is for. If the name of a user or client-id is null, the rule is for all that have no rule
-of their own. ``terms`` says when and how the limits apply; a rule that is always in force has none. The functions that
+If a name is null, it stands for the default entity. A rule that is always in force has no ``terms``. The functions that
 read raise ``JsonFormError`` if they find anything that this version does not know.
 """
 
@@ -29,10 +28,7 @@ _decode: Final = json.JSONDecoder().decode
 
 
 def encode_entity(entity: Entity) -> str:
-    """Return an entity (a user, a client-id, both, or an IP address) as JSON.
-
-    Equal entities always give the same text.
-    """
+    """Return an entity as JSON. Equal entities always give the same text."""
     return encode(names_of(entity))
 
 
@@ -55,10 +51,7 @@ def decode_rule(entity: Entity, data: bytes) -> StoredRule:
 
 
 def read_entity(names: object) -> Entity:
-    """Read an entity from parsed JSON, such as ``{"user": "alice", "client-id": null}``.
-
-    A name of null stands for all that have no rule of their own. Raises JsonFormError if the JSON has another form.
-    """
+    """Read an entity from parsed JSON, which maps its types to names."""
     if not isinstance(names, dict) or not names or not names.keys() <= set(ENTITY_TYPES):
         raise JsonFormError("not an entity")
     if not all(name is None or (isinstance(name, str) and name) for name in names.values()):
@@ -69,11 +62,7 @@ def read_entity(names: object) -> Entity:
 
 
 def read_rule(entity: Entity, limits: object, terms: object) -> StoredRule:
-    """Read the quota rule of an entity (a user, a client-id, both, or an IP address) from parsed JSON.
-
-    ``terms`` says when and how the limits apply, for example until an expiry. Raises JsonFormError if the JSON is not a
-    valid rule.
-    """
+    """Read the rule of an entity from the parsed JSON of its limits and terms."""
     if not isinstance(limits, dict) or not limits:
         raise JsonFormError("a rule has no limits")
     # A rule that was published to a topic may have more keys than Kafka's API.

@@ -1,7 +1,4 @@
-"""Determines which quota rules are in force, and answers Kafka's two APIs of client quotas.
-
-A rule sets limits for an entity (a user, a client-id, both, or an IP address). It is in force while its limits apply.
-These modules do no I/O and read no clock.
+"""Determines which rules are in force, and answers Kafka's two APIs of client quotas. Does no I/O and reads no clock.
 
 entity           defines the types for entities and stored rules
 alter            decides which changes a request makes, and what is answered

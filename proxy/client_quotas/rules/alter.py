@@ -67,12 +67,10 @@ class Decision(NamedTuple):
 
 
 class HiddenRule(NamedTuple):
-    """A stored rule that is not in force, because a rule from another source takes its place.
-
-    The other source is usually the configuration file. Clients may still remove the stored rule.
+    """A stored rule that is not in force, because a rule from another source hides it. Clients may still remove it.
 
     Attributes:
-        keys: The keys of the stored rule's limits, such as ``producer_byte_rate``.
+        keys: The keys of the stored rule's limits.
         shown: The keys for which the client sees a limit of the other source. The client may not remove these keys.
     """
 
@@ -106,21 +104,19 @@ def decide(
     terms: Mapping[Entity, TermsChange] | None = None,
     hidden: Callable[[Entity], HiddenRule | None] = lambda _: None,
 ) -> Decision:
-    """Decide which changes of an AlterClientQuotas request to make, as Kafka's controller does.
+    """Decide which changes of an AlterClientQuotas request to make, by the rules of Kafka's controller.
 
-    The request changes each entity (a user, a client-id, both, or an IP address) as a whole or not at all. If an entity
-    appears more than once, its first change is made but its result is an error, as in Kafka.
+    Each entity is changed as a whole or not at all. If an entity appears more than once, its first change is made but
+    its result is an error, as in Kafka.
 
     Args:
         rules: The stored rules.
         request: The request. If it has ``validate_only``, the decision contains results but no changes.
         is_host: Returns whether an address was found for a host name of ``hosts_of``.
-        sources: The entities with rules from another source, such as the configuration file, and the place of each rule
-            (FILE:LINE). The stored rules of these entities cannot be changed, except that a ``hidden`` rule can be
-            removed.
+        sources: The entities with rules from another source, and the place of each rule (FILE:LINE). The stored rules
+            of these entities cannot be changed, except that a ``hidden`` rule can be removed.
         now_ms: The Unix time.
-        terms: The requested changes of when and how limits apply, such as an expiry, by entity. Kafka's API has no
-            terms.
+        terms: The requested changes of terms, by entity. Kafka's API has no terms.
         hidden: Returns the stored rule of an entity in ``sources``, or None if there is none that may be removed.
     """
     entities = _Entities(rules, is_host, sources, now_ms, terms or {}, hidden)
@@ -162,11 +158,7 @@ class _Entities(NamedTuple):
     hidden: Callable[[Entity], HiddenRule | None]
 
     def change(self, names: Mapping[str, str | None], ops: Sequence[Op]) -> Iterable[Change]:
-        """Decide on the changes ``ops`` of the limits of one entity, which has these names by entity type.
-
-        Return a tuple with the change of its rule, or an empty tuple if the rule stays the same. Raise
-        ``_RefusalError`` if the changes are refused.
-        """
+        """Return the change of one entity, or an empty tuple if its rule stays the same."""
         values = dict(ops)
         if len(values) < len(ops):
             raise _RefusalError(_duplicate(names))
@@ -194,11 +186,7 @@ def _duplicate(names: Mapping[str, str | None]) -> str:
 
 
 def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
-    """Check the names of an entity in the order in which Kafka checks them, and return the entity.
-
-    Raise ``_RefusalError`` with Kafka's message for the first fault. ``is_host`` returns whether a host name has an
-    address.
-    """
+    """Check the names of an entity, in the order in which Kafka checks them, and return the entity."""
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
     for entity_type, name in names.items():
@@ -229,18 +217,7 @@ def in_usual_form(entity: Entity) -> Entity:
 def _check_removal(
     entity: Entity, source: str, ops: Mapping[str, float | None], hidden: HiddenRule | None, has_terms: bool
 ) -> None:
-    """Raise ``_RefusalError`` unless a request only removes limits of a hidden rule.
-
-    Call this for an entity that has a rule from another source, such as the configuration file. A hidden rule is a
-    stored rule of the same entity, which is not in force.
-
-    Args:
-        entity: The entity.
-        source: Where the rule that is in force was set.
-        ops: The requested limits by key, with None for a limit to be removed.
-        hidden: The hidden rule, or None if the entity has none.
-        has_terms: Whether the request also changes when or how limits apply, which is not allowed.
-    """
+    """Refuse to change an entity that has a rule from another source, unless this only removes a hidden rule."""
     text = f"The quotas of {entity} are set in {source}; change them there"
     if hidden is None:
         raise _RefusalError(text, POLICY_VIOLATION)
@@ -256,10 +233,7 @@ def _check_removal(
 
 
 def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, float | None]) -> dict[str, float]:
-    """Return the limits of an entity after the changes ``ops``, which set limits by key or, with None, remove them.
-
-    Removing a key that is unknown or has no limit changes nothing. Raise ``_RefusalError`` if a new limit is not valid.
-    """
+    """Return the limits after the changes ``ops``. Removing a key that is unknown or has no limit changes nothing."""
     keys = keys_of(entity)
     after = dict(limits)
     for key in hash_order(ops, len(ops)):
@@ -297,10 +271,9 @@ def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> Stored
 
 
 def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
-    """Return a rule's terms, without those parts of their ramp that are for a limit which the rule no longer has.
+    """Return ``terms`` without the parts of the ramp whose keys no longer have a limit.
 
-    Terms say when and how limits apply. A ramp, which is one of them, moves limits in equal steps from old values to
-    those of the rule. A ramp without any such limit is removed.
+    A ramp moves limits in equal steps from old values to those of the rule. If it has no key left, it is removed.
     """
     if terms.ramp is None:
         return terms
@@ -309,10 +282,9 @@ def _fitting(terms: Terms, limits: Mapping[str, float]) -> Terms:
 
 
 def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: TermsChange, now_ms: int) -> bool:
-    """Return whether a request sets a limit of an expired rule, but does not change when the rule expires.
+    """Return whether a request sets a limit of an expired rule without giving the rule a new expiry.
 
-    If the result is True, the caller removes the expiry and the other terms of the rule, which say when its limits
-    apply. Otherwise the new limit would never be in force.
+    The caller then removes the terms of the rule, because otherwise the new limit would never be in force.
     """
     expires_ms = rule.terms.expires_ms
     has_expired = expires_ms is not None and now_ms >= expires_ms
@@ -321,11 +293,7 @@ def _resets_terms(rule: StoredRule, ops: Mapping[str, float | None], change: Ter
 
 
 def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) -> StoredRule | None:
-    """Return the rule after a change of its terms, which say when and how its limits apply.
-
-    Raise ``_RefusalError`` if the new terms do not fit the rule. If there is no rule, only the removal of terms is
-    allowed.
-    """
+    """Return the rule after the change of its terms. Refuse terms that do not fit the rule."""
     if rule is None:
         if change.given == NO_TERMS:
             return None
@@ -344,11 +312,7 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
 
 
 def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
-    """Return why the whole request is refused, because it changes too much or there would be too many rules.
-
-    Return None if the request is not refused for such a reason. Each of ``changes`` on its own has already been
-    accepted.
-    """
+    """Return why all changes are refused although each of them is valid, or None if they are not refused."""
     if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
         return POLICY_VIOLATION_MESSAGE
     more = sum((rule is not None) - (entity in rules) for entity, rule in changes)

@@ -1,8 +1,6 @@
-"""Determines which quota rules are in force, that is, which limits the proxy enforces.
+"""Determines which rules are in force: the rules of the configuration file, and those of the store for other entities.
 
-These are the rules of the configuration file, and those rules of the store whose entities (a user, a client-id, both,
-or an IP address) have no rule in the file. The store holds the rules that administrators set at run time. A rule of the
-file hides the rule of the store for the same entity, even while the rule of the file is not in force.
+A rule of the file hides the rule of the store for the same entity, even while the rule of the file is not in force.
 """
 
 from collections import ChainMap
@@ -49,16 +47,14 @@ class ListedRule(NamedTuple):
 class EffectiveRules:
     """The rules of the configuration file and of the store. Determines which of them are in force.
 
-    The store holds the quotas that administrators set at run time. With ``quotas_from: broker``, the brokers' quotas
-    take the place of the store. A rule is in force while its limits apply. The cost of changing a rule does not depend
-    on the number of rules. Every ``now_ms`` is Unix time.
+    With ``quotas_from: broker``, the brokers' quotas take the place of the store. The cost of changing a rule does not
+    depend on the number of rules. Every ``now_ms`` is Unix time.
 
     Attributes:
-        schedule: The rules that change with time, for example because they expire.
-        sources: The entities that have a rule in the configuration file, and the place of each rule as FILE:LINE.
+        schedule: The rules that change with time.
+        sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
         unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
-        rules: All rules as they were set, in force or not, by entity. If an entity has a rule in the file and one in
-            the store, only the rule of the file is included.
+        rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, now_ms: int) -> None:
@@ -79,10 +75,7 @@ class EffectiveRules:
         self.follow_file(config, now_ms=now_ms)
 
     def follow_file(self, config: ProxyConfig, *, now_ms: int) -> QuotaChanges:
-        """Replace the rules of the configuration file by those of ``config``.
-
-        Return the changes of the limits that apply.
-        """
+        """Replace the rules of the file by those of ``config``. Return how the rules in force change."""
         rules: dict[Entity, Rule] = {Entity(rule.user, rule.client_id): rule for rule in config.quotas}
         rules |= {Entity(ip=rule.ip): rule for rule in config.ip_quotas}
         changed = _difference(self._file, rules)
@@ -116,10 +109,7 @@ class EffectiveRules:
         )
 
     def listed(self) -> Iterator[ListedRule]:
-        """Yield the rules of the configuration file and of the store, as they were set. Any thread may call this.
-
-        A rule is listed even while its limits do not apply, for example because it has expired.
-        """
+        """Yield every rule as it was set, whether it is in force or not. Any thread may call this."""
         # The rules of the file are in a dict that is only replaced. ``copy`` copies the dict of the store in one step.
         of_file, sources, stored = self._stored_form, self.sources, self.stored.copy()
         for entity, rule in of_file.items():
@@ -129,11 +119,10 @@ class EffectiveRules:
             yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
-        """Return an entity's rule in the store if it is hidden by a rule of the configuration file, otherwise None.
+        """Return the stored rule of an entity if a rule of the file hides it, otherwise None.
 
-        A hidden rule is not in force, because the rule of the file takes its place. ``sees_both`` is True for a client
-        of the admin port, which can see both rules. It is False for a client of Kafka's API, which can see only the
-        rule of the file.
+        ``sees_both`` is True for a client of the admin port, which can see both rules. It is False for a client of
+        Kafka's API, which can see only the rule of the file.
         """
         rule = self.stored.get(entity)
         if rule is None or in_usual_form(entity) not in self.sources:
@@ -147,10 +136,7 @@ class EffectiveRules:
 
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
-        """The rules of users and client-ids that are in force.
-
-        The rules of the configuration file come first, in the order of the file. The rules of the store follow.
-        """
+        """The rules of users and client-ids that are in force. Those of the file come first, in their order there."""
         of_file = (self._of_file.get(entity) for entity in self._file)
         return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
 
@@ -160,11 +146,9 @@ class EffectiveRules:
         return (*self._ips_of_file.values(), *self._addresses.rules.values())
 
     def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Make ``changes`` to the rules of the store. Return the rules that are then in force for the changed entities.
+        """Change the rules of the store. Return the rules that are now in force for the changed entities.
 
-        The result contains None for an entity whose limits no longer apply. Entities with a rule in the configuration
-        file are left out, because that rule stays in force. ``addresses`` contains the addresses of the hosts in
-        ``changes``.
+        ``addresses`` contains the addresses of the hosts in ``changes``.
         """
         changes = tuple(changes)
         apply(self.stored, changes)
@@ -181,10 +165,9 @@ class EffectiveRules:
         return QuotaChanges(rules, ips)
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
-        """Apply rules that should have begun, ended or changed their limits by the Unix time ``now_ms``.
+        """Apply up to ``most`` rules that are due to begin, end or change. Return how the rules in force change.
 
-        At most ``most`` rules are applied. Return the changes of the limits that apply, or None if there was no such
-        rule. A rule of a host may begin or end, so this may also change which hosts are in ``unknown_hosts``.
+        Returns None if no rule was due. The call may also change ``unknown_hosts``.
         """
         due = self.schedule.due(most, now_ms=now_ms)
         ips: dict[Ip, IpRule | None] = {}
@@ -219,11 +202,9 @@ class EffectiveRules:
         return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
 
     def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put an entity's stored rule into force, with the limits that it has at ``now_ms``.
+        """Put a stored rule in force with the limits that its terms allow now, which may be none.
 
-        An expiry or a schedule may leave the rule without limits at this time. If ``stored`` is None, the entity no
-        longer has a stored rule. ``addresses`` contains the addresses of hosts, in case the rule is for a host. Return
-        the changes of the limits that apply to IP addresses.
+        If ``stored`` is None, the entity no longer has a stored rule in force.
         """
         rule = None if stored is None else as_rule(entity, stored, source=self.name)
         return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
@@ -248,10 +229,7 @@ class EffectiveRules:
             self._of_file[entity] = rule
 
     def _forget(self, entity: Entity) -> IpChanges:
-        """Take the rules of an entity out of force, both that of the configuration file and that of the store.
-
-        Return the changes of limits that apply to IP addresses.
-        """
+        """Take the rules of an entity out of force, whether they are from the file or the store."""
         self._keep_of_file(entity, None)
         return self._keep_of_store(entity, self.schedule.put(entity, None, now_ms=0), {})
 

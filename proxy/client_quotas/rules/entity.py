@@ -1,7 +1,4 @@
-"""Defines the types for stored quota rules and for entities, and the names that Kafka's APIs use for them.
-
-An entity is what a rule is for: a user, a client-id, both, or an IP address.
-"""
+"""Defines the types for entities and stored rules, and the names that Kafka's APIs use for them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,19 +53,13 @@ def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
 
 
 def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the names of an entity by entity type (``user``, ``client-id`` or ``ip``), in Kafka's order.
-
-    If a type appears twice, its last name counts.
-    """
+    """Return the names of an entity by type, in Kafka's order. If a type appears twice, its last name counts."""
     names = dict(parts)
     return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
-    """Return the entity with these names, which are by entity type (``user``, ``client-id`` or ``ip``).
-
-    A name of None stands for the default entity of its type.
-    """
+    """Return the entity with these names, which are by entity type. A name of None stands for the default entity."""
     user, client_id, ip = (
         (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
         for entity_type in ENTITY_TYPES
@@ -77,10 +68,7 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
 
 def names_of(entity: Entity) -> dict[str, str | None]:
-    """Return the names of an entity by entity type (``user``, ``client-id`` or ``ip``).
-
-    The name of a default entity is None.
-    """
+    """Return the names of an entity, by entity type. The name of a default entity is None."""
     return {
         entity_type: name if isinstance(name, str) else None
         for entity_type, name in zip(ENTITY_TYPES, entity, strict=True)

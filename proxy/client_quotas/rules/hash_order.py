@@ -1,8 +1,7 @@
 """Computes the order in which a Java ``HashMap`` returns its keys.
 
-When Kafka changes a quota, it goes through the types of the entity (such as user and client-id) and the keys of the
-limits in this order. Clients see the order in the output of ``kafka-configs --describe``. It also decides which error
-Kafka reports if a request has several.
+Kafka goes through the types of an entity and the keys of a change in this order. Clients see it in the output of
+``kafka-configs --describe``. It also decides which error Kafka reports if a request has several.
 """
 
 from collections.abc import Iterable

@@ -39,7 +39,7 @@ class MissingHosts:
         return None
 
     def take(self, most: int, *, now_ms: int) -> tuple[str, ...]:
-        """Return at most ``most`` hosts that should be looked up now, and set the time of their lookups after that.
+        """Return at most ``most`` hosts that are due for a lookup now, and schedule the next lookup of each.
 
         The delay of a host doubles with each lookup, up to five minutes. ``now_ms`` is the time of a monotonic clock.
         """

@@ -29,17 +29,13 @@ def literal(name: str) -> str | None:
 
 
 class EffectiveIpRules:
-    """Holds the connection-rate limits that clients set for addresses and host names.
+    """Holds the limits that are set for addresses and host names, and the rules for addresses that result from them.
 
-    Works out from them which limit applies to each address.
-
-    Args:
-        name: The name of the quota store that holds these limits. Each rule in ``rules`` has this name as its
-            ``source``.
+    ``name`` is the name of the store. Each rule shows it as its source.
 
     Attributes:
-        rules: For each address, the rule with the limit that applies to the address.
-        unknown_hosts: The host names that have a limit but no known address, so that the limit has no effect.
+        rules: The rules that apply, by address.
+        unknown_hosts: The hosts whose limit applies to no address, because no address of the host is known.
     """
 
     def __init__(self, *, name: str) -> None:
@@ -61,17 +57,13 @@ class EffectiveIpRules:
         self._settle(touched)
 
     def change(self, name: Ip, rate: float | None, known: Addresses) -> IpChanges:
-        """Set or remove the connection-rate limit of an IP address or host name.
+        """Set the limit of an address or host name.
 
-        Return the new rule of each address to which the limit applied before or applies now, even if the rule is
-        unchanged. The value None means that the address has no rule. Addresses with a rule in the configuration file
-        are left out.
+        A ``rate`` of None removes the limit. ``known`` contains the addresses of hosts. A host that is not in ``known``
+        keeps its last known addresses.
 
-        Args:
-            name: The IP address or host name.
-            rate: The limit in connections per second. None removes the limit.
-            known: The addresses of host names that were resolved. If ``name`` is a host name that is not in ``known``,
-                the addresses that were known before are used.
+        Return the rule of each address to which the limit applied before or applies now, even if the rule is unchanged.
+        None stands for an address without a rule. Addresses with a rule in the configuration file are left out.
         """
         before = self._addresses_of(name)
         if rate is None:
@@ -82,10 +74,9 @@ class EffectiveIpRules:
         return self._move(name, before, _spelled(name) or found or before)
 
     def update_addresses(self, known: Addresses) -> IpChanges:
-        """Set the addresses of the host names in ``known``. Host names without a limit are ignored.
+        """Set the addresses of hosts, and return the new rules of their old and new addresses.
 
-        Return the new rule of each address that one of these host names had before or has now. The value None means
-        that the address has no rule. Addresses with a rule in the configuration file are left out.
+        Ignore hosts without a limit.
         """
         changes: dict[Ip, IpRule | None] = {}
         for host in self._hosts.keys() & known.keys():
@@ -99,10 +90,9 @@ class EffectiveIpRules:
         return self._hosts[name] if isinstance(name, str) and name in self._hosts else _spelled(name)
 
     def _move(self, name: Ip, before: Iterable[Ip], addresses: tuple[Ip, ...]) -> IpChanges:
-        """Apply the limit of an IP address or host name to ``addresses``, and no longer to the addresses in ``before``.
+        """Apply the limit of a name to ``addresses`` and no longer to ``before``.
 
-        Return the new rules of the addresses in ``before`` and ``addresses``, without those that have a rule in the
-        file.
+        Return the new rules of all these addresses.
         """
         if isinstance(name, str) and not _spelled(name):
             self._hosts.pop(name, None)
@@ -118,10 +108,9 @@ class EffectiveIpRules:
         return self._settle({*before, *addresses})
 
     def _settle(self, touched: Iterable[Ip]) -> IpChanges:
-        """Work out again which rules apply to the ``touched`` addresses, and store the result in ``rules``.
+        """Update the rules of the ``touched`` addresses.
 
-        Return the new rule of each of these addresses, or None for an address without a rule. Addresses with a rule in
-        the configuration file are left out.
+        Return the new rules of those that have no rule in the file.
         """
         changes: dict[Ip, IpRule | None] = {}
         for address in touched:
@@ -147,10 +136,9 @@ class EffectiveIpRules:
 
 
 def _spelled(name: Ip) -> tuple[Ip, ...]:
-    """Return the IP address ``name`` in canonical form, as a tuple with one element.
+    """Return the address ``name`` in canonical form, as a tuple. The tuple is empty if ``name`` is a host name.
 
-    The tuple is empty if ``name`` is a host name. If ``name`` is the default entity, which stands for all addresses
-    without a limit of their own, the tuple contains it unchanged.
+    The default entity is returned unchanged.
     """
     address = literal(name) if isinstance(name, str) else name
     return () if address is None else (address,)

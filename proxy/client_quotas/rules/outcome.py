@@ -81,16 +81,10 @@ def outcomes(
     rules: Mapping[Entity, StoredRule],
     terms: Mapping[Entity, TermsChange],
 ) -> tuple[Outcome, ...]:
-    """Return the outcome for each entity of a request to change quotas, in the order of the request.
+    """Return the outcome for each entity of a request, in the order of the request.
 
-    An entity that appears twice in the request has only one outcome.
-
-    Args:
-        alterations: The changes as the request lists them.
-        results: The results that the response contains.
-        changes: The changes that were made, or that a dry run would make.
-        rules: The rules before the changes.
-        terms: The requested changes of terms (expiry, schedule, ramp), by entity.
+    An entity that appears twice in the request has one outcome. ``changes`` contains the changes that were made, or
+    that a dry run would make. ``rules`` contains the rules before the changes.
     """
     results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)

@@ -18,10 +18,9 @@ _SIZE_AND_ID_BYTES: Final = 8
 
 
 class BrokerReader:
-    """Reads all client quotas of a cluster from the first broker in ``servers`` that can be reached.
+    """Reads client quotas from the first of ``servers`` that answers. Call ``close`` after any error.
 
-    The connection stays open between calls of ``read``. If ``read`` raises an error, call ``close``. The error is a
-    ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+    ``read`` may raise ``RefusedError`` or one of ``proxy.background.admin_client.ADMIN_ERRORS``.
     """
 
     def __init__(self, settings: AdminClient, servers: Sequence[Address]) -> None:

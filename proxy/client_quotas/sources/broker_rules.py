@@ -39,10 +39,7 @@ class ParsedQuotas(NamedTuple):
 
 
 def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> ParsedQuotas:
-    """Convert a broker's DescribeClientQuotas response to one rule for each entity.
-
-    If the response contains more than ``most`` entities, the others are ignored, and ``passed_over`` of the result says
-    so.
+    """Convert a broker's DescribeClientQuotas response to rules for at most ``most`` entities.
 
     Raises:
         RefusedError: The response contains an error.
@@ -115,11 +112,7 @@ def _types(described: Described) -> str:
 def _limits(
     entity: Entity, values: Iterable[tuple[str, float]], passed_over: dict[str, None]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the key and the limit of each quota of an entity that the proxy can apply.
-
-    ``values`` are the keys and values from the broker. Quotas with an unknown key or an invalid value are skipped, with
-    a message in ``passed_over``.
-    """
+    """Yield the valid limits of an entity. Add a message to ``passed_over`` for each value that is skipped."""
     known = keys_of(entity)
     # Brokers with ZooKeeper may have values of 0 and less, which Kafka refuses today.
     for key, value in values:

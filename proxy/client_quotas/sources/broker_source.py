@@ -65,10 +65,9 @@ class QuotaReader(Protocol):
 
 
 class _HeldAnswer(NamedTuple):
-    """A broker's answer to a client that changed quotas, held until the proxy has read the new quotas from a broker.
+    """A broker's answer to a client that changed quotas. It is held until a reading shows the changes in ``changed``.
 
-    ``changed`` contains the changes, and ``until_s`` the time at which the answer is sent in any case. The bytes of the
-    answer are not kept here, but in the ``Ticket`` for which the client's connection waits.
+    The bytes of the answer are in the ticket.
     """
 
     changed: tuple[Alteration, ...]
@@ -76,11 +75,9 @@ class _HeldAnswer(NamedTuple):
 
 
 class _Reading(NamedTuple):
-    """The result of successfully reading all quotas from a broker once.
+    """The result of reading the brokers' quotas once.
 
-    Attributes:
-        quotas: The quotas, or None if they are the same as at the last time.
-        changes: The changes of rules since the last time.
+    ``quotas`` is None if nothing has changed since the last reading.
     """
 
     server: Address
@@ -89,18 +86,17 @@ class _Reading(NamedTuple):
 
 
 class BrokerSource:
-    """Reads the quotas that are set at the brokers of one cluster and makes the proxy apply them (a ``QuotaSource``).
+    """A ``QuotaSource`` that reads the quotas of one cluster from its brokers. Use it on the event loop.
 
-    Use it on the event loop. ``connect`` is called in a thread and returns a connection to one of the brokers. The
-    connection is used until it fails.
+    ``connect`` is called in a thread to make a reader. The reader is kept until it fails.
 
     Attributes:
-        rules: The rules of the configuration file and of the brokers, with those of them that apply now.
+        rules: The rules in force, from the configuration file and from the brokers.
         readings: How many times the quotas were read successfully.
-        unconfirmed: How many answers to clients that changed a quota were held for the longest time allowed, and then
-            sent although no broker had shown the change.
-        last_read_s: The Unix time at which the quotas were last read successfully, or NaN if they never were.
-        server: The broker from which the quotas were last read.
+        unconfirmed: How many held answers were sent because their time was up, although no reading had shown the
+            change.
+        last_read_s: The Unix time of the last successful reading, or NaN before the first.
+        server: The broker that answered last.
     """
 
     name = SOURCE
@@ -138,10 +134,9 @@ class BrokerSource:
     # -- called by the server --
 
     def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield each entity that has a rule, the rule, and the source of the rule: ``broker``, or FILE:LINE.
+        """Yield each entity, its rule and the source of the rule, except for rules that another rule hides.
 
-        A broker's rule is left out if the configuration file has a rule for the same entity. May be called from any
-        thread.
+        May be called from any thread.
         """
         for one in self.rules.listed():
             if one.shadowed_by is None:
@@ -261,10 +256,7 @@ class BrokerSource:
         self.may_serve.set()
 
     async def _apply(self, changes: Sequence[Change]) -> None:
-        """Apply rules that changed at the brokers.
-
-        If ``on_changes`` fails, the next reading reports the changes to it again.
-        """
+        """Apply changed rules of the brokers. If ``on_changes`` fails, it is called again after the next reading."""
         hosts = hosts_in(changes)
         named = [change for change in changes if change.entity.ip in hosts]
         try:

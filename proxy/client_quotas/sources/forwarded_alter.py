@@ -47,10 +47,9 @@ def can_wait(head: RequestHead) -> bool:
 
 
 class ForwardedAlter:
-    """One AlterClientQuotas request that is forwarded to the broker.
+    """An AlterClientQuotas request that is forwarded to the broker.
 
-    Implements ``proxy.session.handlers.whole_request.Exchange``, the interface for turning the broker's response into
-    the response for the client.
+    It is the ``Exchange`` for this request in ``proxy.session.handlers.whole_request``.
     """
 
     api_key = ALTER

@@ -42,13 +42,10 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 
 
 class TopicSource:
-    """Reads the quota rules of one topic and makes the proxy apply them (a ``QuotaSource``). Use it on the event loop.
+    """A ``QuotaSource`` that reads one topic. Use it on the event loop.
 
-    Args:
-        proxy: The name of this proxy. A record that gives a proxy a share of an entity's quota contains the proxy's
-            name.
-        file_rules: The rules of the configuration file, which take precedence over those of the topic.
-        on_changes: Called with the changed rules by entity. The value None stands for a removed rule.
+    ``proxy`` is the name by which records of shares refer to this proxy. ``on_changes`` is called with the changed
+    rules by entity, where None stands for a removed rule.
     """
 
     def __init__(
@@ -94,10 +91,7 @@ class TopicSource:
         }
 
     def follow_file(self, config: ProxyConfig) -> None:
-        """Apply the rules of a new version of the configuration file in place of the old ones.
-
-        If the file and the topic have a rule for the same entity, the rule of the topic is ignored.
-        """
+        """Replace the rules that came from the configuration file. They hide the topic's rules of these entities."""
         # All rules of the file, even those that are not in force at this time, hide rules of the topic.
         self.state.follow_file(config.quotas)
         self.state.changes()
@@ -108,10 +102,9 @@ class TopicSource:
         self._bridge.start()
 
     async def run(self) -> None:
-        """Apply the topic's rules whenever they change, until cancelled.
+        """Apply changed rules, and stop applying the shares if no news record renews them in time.
 
-        The topic may give this proxy shares of quotas. If no record of the topic renews the shares in time, they no
-        longer apply.
+        Runs until cancelled.
         """
         while True:
             next_ms = self.state.next_ms

@@ -40,10 +40,7 @@ class DirectoryStore:
         self._apply = apply
 
     async def open(self) -> None:
-        """Lock the directory, read the quotas in it, and make the proxy apply them.
-
-        The errors are those of ``QuotaStore.open``.
-        """
+        """Lock and read the directory, and apply the stored rules. ``QuotaStore.open`` lists the errors."""
         read = await self._thread.run(self.database.open)
         await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
@@ -55,11 +52,7 @@ class DirectoryStore:
         """Do nothing, because no other process changes this store."""
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Write changes of quotas to the database, then make the proxy apply them.
-
-        Raises:
-            NotKeptError: The changes were not stored, or may not have been stored.
-        """
+        """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
         try:
             await self._thread.run(self.database.write, changes)
         except OSError as error:

@@ -1,24 +1,22 @@
-"""Reads the files in which early versions of the proxy, before SQLite, stored the quotas that clients set.
+"""Reads files with the rules of early versions, which did not use SQLite yet. The rules are imported once.
 
-When the first version with SQLite starts, it imports these files. The old versions numbered all changes. The name of
-each file contains the number of a change::
+The changes of a store were numbered, and the name of each file contains the number of a change::
 
     NUMBER.snapshot   all rules as they were after the change with this number
-    NUMBER.journal    the changes that follow the change with this number, in their order
+    NUMBER.journal    the changes after the one with this number, in their order
 
 A line is ``CHECKSUM SPACE JSON NEWLINE``. The checksum is a CRC-32, in hexadecimal digits, over the JSON of this line
 and of all lines before it in the file. The JSON of a line is one of these::
 
-    {"kafka-quota-store":1,"file":"journal","after":100}                first line of a journal
-    {"kafka-quota-store":1,"file":"snapshot","after":100,"rules":2}     first line of a snapshot of 2 rules
+    {"kafka-quota-store":1,"file":"journal","after":100}                a journal begins
+    {"kafka-quota-store":1,"file":"snapshot","after":100,"rules":2}     a snapshot begins
     {"n":101,"changes":[[ENTITY,RULE],[ENTITY,null]]}                   change 101, in a journal
     [ENTITY,RULE]                                                       one rule, in a snapshot
 
-A RULE is one object with the limits of an entity and the terms (expiry, schedule, ramp) of the limits:
-``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
+A RULE has limits and terms in one object: ``{"producer_byte_rate":5242880.0,"terms":{"expires":…}}``.
 
-Changes that were never acknowledged to a client are skipped: an unfinished last line of the last journal, and changes
-whose number is above the NUMBER of the next journal.
+Changes that were never acknowledged are skipped: an unfinished last line of the last journal, and changes whose number
+is above the NUMBER of the next journal.
 """
 
 import json
@@ -46,9 +44,7 @@ def old_files(directory: Path) -> list[Path]:
 
 
 def read_old_files(directory: Path) -> dict[Entity, StoredRule]:
-    """Return the rules that are stored in the journals and snapshots of an early proxy version in a directory.
-
-    The rules are returned as they were after the last change that was acknowledged to a client.
+    """Return the rules in the journals and snapshots of a directory, as they were after the last acknowledged change.
 
     Raises:
         OldFormatError: A file is damaged or missing, or this version does not understand it.
@@ -79,13 +75,9 @@ class _Line(NamedTuple):
 
 
 class _File:
-    """Reads a journal or snapshot, which is a quota file of an early proxy version, line by line.
+    """Reads one journal or snapshot, line by line.
 
-    Args:
-        after: The number in the name of the file.
-
-    Attributes:
-        header: The JSON value of the first line.
+    ``header`` is the content of the file's first line. ``after`` is the number in the file's name.
     """
 
     def __init__(self, path: Path, after: int) -> None:

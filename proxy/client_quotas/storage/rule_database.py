@@ -58,10 +58,7 @@ _ERRNO: Final = {
 
 
 class UnusableStoreError(Exception):
-    """Raised if this version of the proxy cannot read the stored quotas.
-
-    The message gives the reason and tells the operator what to do.
-    """
+    """Raised if this version cannot read the store. The message gives the reason and tells the operator what to do."""
 
 
 class UncertainWriteError(OSError):
@@ -126,14 +123,12 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
 
 
 class RuleDatabase:
-    """The SQLite database in which one proxy stores the quotas that clients set.
+    """The SQLite database in which one proxy stores rules.
 
-    Call ``open`` first and ``close`` last. Make all calls in the same thread.
+    Call ``open`` first and ``close`` last, all in the same thread.
 
-    Args:
-        directory: The directory that contains the database.
-        is_copy: Whether the database is a copy of a topic's rules. Damaged files of a copy are renamed, and a new
-            database is created. Otherwise a damaged file is an error.
+    If ``is_copy`` is true, the database is a copy of a topic's rules, and damaged files of the copy are renamed and
+    replaced.
 
     Attributes:
         log_bytes: The size of SQLite's log, for metrics.
@@ -304,10 +299,7 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
-    """Write rules in one transaction. The value None deletes the rule of an entity.
-
-    If ``rules`` is empty, an otherwise empty transaction is written.
-    """
+    """Write rules in one transaction. A value of None deletes the rule of an entity. The transaction may be empty."""
     kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
     removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
     connection.execute("PRAGMA synchronous = FULL")

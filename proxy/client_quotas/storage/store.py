@@ -12,13 +12,11 @@ ApplyChanges: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
 
 
 class NotKeptError(Exception):
-    """Raised if changes of quotas were not stored, or if it is unknown whether they were.
-
-    The client that requested the changes receives the message of the error.
+    """Raised if changes were not stored, or if it is unknown whether they were. The client receives the message.
 
     Attributes:
         error_code: Kafka's error code for the response to the client.
-        may_hold: True if the changes may have been stored, or may be stored later. False if they certainly are not.
+        may_hold: True if the changes may have been stored, or may be stored later.
     """
 
     def __init__(self, error_code: int, message: str, *, may_hold: bool = False) -> None:
@@ -75,10 +73,7 @@ class QuotaStore(Protocol):
         """
 
     def detail(self) -> dict[str, object]:
-        """Return the state of this store of quotas, as a part of the response to ``/readyz``.
-
-        May be called from any thread.
-        """
+        """Return the state of the store, for the response to ``/readyz``. May be called from any thread."""
 
     async def close(self) -> None:
         """Write all changes that are not written yet, then close the files and connections of the store."""
@@ -89,11 +84,10 @@ Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class NotWrittenError(Exception):
-    """Raised if a ``TopicWriter`` cannot write records to its topic, or cannot read something about the topic.
+    """Raised if a ``TopicWriter`` cannot write to its topic or read from it.
 
     Attributes:
-        may_be_there: True if the records may be in the topic, or may be appended later. False if they certainly are
-            not.
+        may_be_there: True if the records may be in the topic, or may be appended later.
         is_final: True if another attempt to write the same records would also fail.
     """
 

@@ -1,7 +1,4 @@
-"""Keeps a local copy of the quota rules in a topic.
-
-The proxy uses the copy if it cannot read the topic at its start.
-"""
+"""Keeps a local copy of a topic's rules. The proxy uses the copy if it cannot read the topic when it starts."""
 
 import asyncio
 import logging
@@ -39,9 +36,7 @@ class TopicCopy:
         self._is_failing = False
 
     async def open(self) -> Mapping[Entity, StoredRule]:
-        """Open the local copy of the topic's quota rules, and return the rules in it.
-
-        Rules that cannot be read are left out, with a warning in the log.
+        """Open the copy, and return the rules in it. Rules that cannot be read are left out, with a warning in the log.
 
         Raises:
             OSError: The directory cannot be used, or another process has locked it.

@@ -1,8 +1,7 @@
-"""Stores the quotas that clients set in a topic that several proxies share.
+"""Stores quotas in a topic that several proxies share. Each proxy applies the records in the order of their offsets.
 
-Every proxy reads the whole topic and applies its records in the order of their offsets. When a client requests a
-change, the proxy first applies all records that are in the topic. Then it checks the change and writes it to the topic
-as one batch. The client receives its answer once the proxy has read this batch back from the topic and applied it.
+Before the quota manager decides on a change, this proxy applies all records that are in the topic. The proxy then
+writes the change as one batch. The client receives its answer once the proxy has read the batch back and applied it.
 """
 
 import asyncio
@@ -106,10 +105,9 @@ class TopicStore:
         }
 
     async def open(self) -> None:
-        """Read the topic to its end and make the proxy apply its rules.
+        """Read the topic to its end and apply its rules.
 
-        If the topic cannot be read in time, the proxy applies the rules of the local copy, or no stored rules if there
-        is no copy.
+        If the topic cannot be read in time, apply the rules of the local copy.
         """
         if self.copy is not None:
             self.state.restore(await self.copy.open())
@@ -209,11 +207,7 @@ class TopicStore:
             raise self._refusal(KAFKA_STORAGE_ERROR, message)
 
     def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
-        """Raise ``NotKeptError`` if one of the changes has no effect because of a rule from another program.
-
-        Such a rule takes precedence over those that are set through the proxies. The program may have written it to the
-        topic after the change was checked. ``message`` is the first part of the error's message.
-        """
+        """Raise ``NotKeptError`` if a rule that another program has meanwhile published hides one of the changes."""
         for entity, _ in changes:
             source = self.state.sources.get(entity)
             if source is not None:
@@ -310,8 +304,7 @@ class TopicStore:
     async def _apply_changes(self, *, is_logged: bool) -> None:
         """Apply changed rules, unless only part of a record batch has been read.
 
-        The rest of the batch may contain the terms (expiry, schedule, ramp) of a limit, and the limit must not apply
-        without them. If ``is_logged`` is true, each change is logged.
+        The rest of the batch may contain the terms of a limit, without which the limit must not apply.
         """
         while self.state.is_unsettled and not self._is_within_batch:
             changes = self.state.changes(_AT_ONCE)

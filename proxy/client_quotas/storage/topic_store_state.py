@@ -1,18 +1,16 @@
-"""Works out which quota rules follow from the records of a topic, and which records to write for a change of rules.
+"""Works out the rules from the records of a topic that proxies share, and the records to write for a change of rules.
 
-Several proxies share the topic. This module does no I/O and reads no clock.
+This module does no I/O and reads no clock.
 
-A proxy writes a change as settings. A setting is a record with the value of one quota key of an entity
-(``config.quota_record.Setting``), so two proxies may change different keys of an entity at the same time. Another
-program may write the whole rule of an entity as one record. As long as this rule is in the topic, the settings of the
-entity have no effect and cannot be changed.
+A setting is a record with the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a
+change as settings, so two proxies may change different keys of an entity at the same time. Another program may publish
+a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, and they cannot be changed.
 
-If the latest value of a key is not understood, the previous value remains valid. One of the settings contains the terms
-of an entity (``config.terms``), which restrict its limits, for example by an expiry. If only terms that are not
-understood were read for an entity, its limits do not apply and cannot be changed.
+If the latest value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
+restrict its limits, for example by an expiry. If the terms of an entity have never been understood, its settings do not
+apply and cannot be changed.
 
-After a failure the topic is read again from its start. Until the end is reached, the rules that are already known
-apply.
+After a failure the topic is read again from its start. The known rules stay in force until the end is reached.
 """
 
 from collections import deque
@@ -60,22 +58,17 @@ class TopicChange(NamedTuple):
 
 
 class StoreTopicState:
-    """Works out from the records of a topic which quota rule each entity has, and which rules have changed.
+    """Works out the rules of the topic ``name`` from its records, for at most ``most`` entities.
 
-    The caller passes the records to ``take``, and then calls ``changes``, which returns the changed rules.
-
-    Args:
-        name: The name of the topic, for messages.
-        most: The highest number of entities. Records of further entities are ignored.
+    The caller passes the records to ``take``, and gets the rules that they change from ``changes``.
 
     Attributes:
-        records: How many records were read, for metrics. A record that is read again counts again.
-        not_understood: How many records were not understood or were ignored, for metrics.
-        next_offset: The offset after the last record that was passed to ``take``. The offset does not go back while the
-            topic is read again.
-        in_force: The rules of the topic, with the changes that ``changes`` has returned so far.
-        sources: The entities whose rules cannot be changed through the proxy, and where each of these rules is defined.
-            Another program has written the rule, or its terms (such as an expiry) are not understood.
+        records: The number of records that were read, for metrics. A record that is read again counts again.
+        not_understood: The number of records that were not understood, for metrics.
+        next_offset: The offset after the last record that was taken. It does not go back while the topic is read again.
+        in_force: The rules of the topic, as ``changes`` has returned them so far.
+        sources: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
+            program has published the rule, or its terms are not understood.
         notices: Messages for the log.
     """
 
@@ -109,10 +102,7 @@ class StoreTopicState:
             self._touched[entity] = None
 
     def begin(self) -> None:
-        """Prepare for reading the topic from its first record.
-
-        Call this when the reader begins, for the first time or again.
-        """
+        """Prepare to take all records of the topic, beginning with the first."""
         self._next = RecordTable(self._most)
         self._faults.clear()
 
@@ -174,11 +164,7 @@ class StoreTopicState:
         return bool(self._touched)
 
     def changes(self, most: int | None = None) -> list[TopicChange]:
-        """Return the changed rules that were not returned yet.
-
-        One call checks at most ``most`` entities, or all if ``most`` is None. Call it again while ``is_unsettled`` is
-        true.
-        """
+        """Return rules that have changed, for at most ``most`` entities per call, or for all if ``most`` is None."""
         found = []
         # The entities are listed before any is removed, because finding the first key of a dict takes longer the more
         # keys were removed before it.
@@ -267,14 +253,11 @@ class StoreTopicState:
 def settings_of(
     changes: Iterable[Change], before: Mapping[Entity, StoredRule], left: Collection[Entity] = ()
 ) -> tuple[Setting, ...]:
-    """Return the records to write to the topic for ``changes``: one for each quota key whose value changes.
+    """Return the records to write for ``changes``, one for each key whose value differs from the rule in ``before``.
 
-    Args:
-        changes: The new rules of the changed entities.
-        before: The rules from which the changes were computed. Only values that differ from these rules are written,
-            because the topic may already contain newer changes of other proxies, which must not be undone.
-        left: The entities that ``StoreTopicState.left_terms`` returned. Their terms, such as an expiry, are written
-            even if they do not change.
+    ``before`` contains the rules from which the changes were computed. The rules in force now may contain newer changes
+    of other proxies, which must not be undone. ``left`` contains the entities that ``StoreTopicState.left_terms``
+    returned. The terms of these entities are always written.
     """
     return tuple(
         setting
@@ -298,10 +281,7 @@ def _key_and_value(record: Rule | Setting, terms: object) -> tuple[str, object]:
 
 
 def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
-    """Decode a record that sets the terms of an entity, such as an expiry.
-
-    Return the terms, or a fault if they are not valid. For all other records, return None.
-    """
+    """Return the terms that a record sets, None if it sets none, or a fault if the terms are not valid."""
     if not isinstance(record, Setting) or record.key != TERMS or record.value is None:
         return None
     keys = keys_of(_entity(record))
@@ -319,11 +299,7 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
 def _settings(
     entity: Entity, before: StoredRule | None, after: StoredRule | None, *, has_left_terms: bool = False
 ) -> Iterator[Setting]:
-    """Yield the records that change an entity's rule from ``before`` to ``after``.
-
-    There is one record for each quota key whose value changes. Another record sets the terms, such as an expiry, if
-    they change or ``has_left_terms`` is true.
-    """
+    """Yield the records that turn ``before`` into ``after``. If ``has_left_terms`` is true, always write the terms."""
     old, new = ({} if rule is None else rule.limits for rule in (before, after))
     keys = sorted(old.keys() | new.keys())
     values: dict[str, object] = {key: new.get(key) for key in keys if old.get(key) != new.get(key)}

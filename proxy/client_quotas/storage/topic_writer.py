@@ -55,10 +55,9 @@ _FORGOTTEN_ERRORS: Final = (errors.OutOfOrderSequenceNumber, errors.UnknownProdu
 
 
 class Writer:
-    """Writes records to a quota topic (a ``TopicWriter``), through a connection to the leader of its only partition.
+    """A ``TopicWriter`` that keeps one connection, to the leader of the topic's only partition.
 
-    ``binds`` contains the addresses that this proxy listens on. If the leader's address leads to one of these, each
-    call fails, because the writer must reach the brokers directly.
+    ``binds`` contains the addresses that this proxy listens on. The writer refuses to reach the leader through these.
     """
 
     def __init__(self, settings: QuotasFrom, client_id: str, binds: Collection[Address] = ()) -> None:
@@ -101,10 +100,8 @@ class Writer:
     async def _retry(self, work: Callable[[], Awaitable[T]], attempt: "_Attempt") -> T:
         """Await ``work()`` repeatedly until it succeeds, and return its result.
 
-        ``attempt`` records whether a failed ``work()`` may have appended its batch.
-
         Raises:
-            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or a further attempt cannot succeed either.
+            NotWrittenError: No attempt succeeded within ``_ATTEMPTS_MS``, or another attempt cannot succeed.
         """
         reason = words_of(TimeoutError())
         with suppress(TimeoutError):

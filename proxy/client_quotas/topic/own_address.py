@@ -26,10 +26,9 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:
-    """Return the listening address of this proxy that a connection to ``address`` would reach, or None.
+    """Return which of ``binds`` a connection to ``address`` would reach, or None if it would reach none.
 
-    ``binds`` contains the addresses that this proxy listens on. ``here`` contains those IP addresses of the host in
-    ``address`` that belong to this machine.
+    ``here`` contains those IP addresses of the host in ``address`` that belong to this machine.
     """
     return next(
         (

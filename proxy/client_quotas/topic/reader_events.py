@@ -18,13 +18,9 @@ class ReadingBegan:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """Reported when records were read from the topic.
+    """The next records of the topic. ``TopicRules.take`` explains ``since_ms``.
 
-    Attributes:
-        records: The records, in the order of their offsets.
-        since_ms: The monotonic time at which the reader sent the last fetch that reached the end of the topic, or None
-            if there was none. New records were written after this time.
-        is_whole: Whether the records end with the last one of a batch. If not, the next event continues the batch.
+    If ``is_whole`` is false, the records end in the middle of a batch.
     """
 
     records: tuple[TopicRecord, ...]

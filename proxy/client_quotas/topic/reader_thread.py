@@ -31,10 +31,9 @@ class ReaderThread(Protocol):
 
 
 def topic_reader(config: ProxyConfig, topic: QuotasFrom) -> Callable[[EventHandler], ReaderThread]:
-    """Return a function that creates a thread for reading ``topic``.
+    """Return a function that creates a reader of ``topic``.
 
-    The function's argument is an event handler. The thread awaits this handler for each event, such as records that
-    were read.
+    The function takes an event handler, which the reader calls with each event.
     """
     # Imported only when needed, because it loads aiokafka.
     from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
@@ -60,7 +59,7 @@ class ReaderBridge:
         self._loop: asyncio.AbstractEventLoop
 
     def start(self) -> None:
-        """Start the reader. Call this on the event loop that handles the events."""
+        """Start the reader thread. Call this on the event loop that is to handle what the thread reads."""
         self._loop = asyncio.get_running_loop()
         self._reader.start()
 

@@ -51,16 +51,10 @@ class Notices:
         self._waiting.append(Notice(is_warning, text))
 
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
-        """Append a message about a fault, unless there was already a message about the same fault.
+        """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
 
-        After messages about ``MOST_NAMED`` different faults, no further messages are appended.
-
-        Args:
-            named: The faults for which messages were appended. This method updates the set.
-            about: The fault, by which equal faults are recognized.
-            text: The message.
-            others: What happens to faults without a message. Completes the words "others are … from now on", which are
-                added to the last message.
+        ``named`` is the set of faults for which messages were appended, at most ``MOST_NAMED``. The message that fills
+        the set says what happens to other faults: ``others`` completes the sentence "others are … from now on".
         """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
@@ -69,15 +63,13 @@ class Notices:
 
 
 class EntityLimits(NamedTuple):
-    """The limits that a quota topic sets for an entity.
+    """The limits that the topic sets for an entity.
 
     Attributes:
         limits: The limits by quota key.
         offset: The offset of the latest record that contributed to the limits.
-        terms: The terms of the limits, such as an expiry, or None if they have none. ``UNKNOWN_TERMS`` if the terms
-            were not understood.
-        is_published: True if another program wrote the limits as one rule. False if proxies wrote them as one record
-            for each quota key.
+        terms: The conditions of the limits, such as an expiry, or None. ``UNKNOWN_TERMS`` if they were not understood.
+        is_published: Whether a publisher wrote the limits as a rule. If not, proxies wrote them as settings.
     """
 
     limits: Mapping[str, float]
@@ -97,10 +89,7 @@ class TableValue(NamedTuple):
 
 
 class RecordTable(Generic[E]):
-    """Contains the latest value of each quota key of each entity, as read from a quota topic.
-
-    The table holds at most ``most`` entities.
-    """
+    """Contains the latest value of each quota key of each entity, for at most ``most`` entities."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -114,11 +103,7 @@ class RecordTable(Generic[E]):
         return iter(self._entities)
 
     def put(self, entity: E, key: str, value: object, offset: int) -> bool:
-        """Set the value of an entity's quota key, or delete the key if ``value`` is empty.
-
-        Return True if this was done, and False if the entity is new and the table already holds as many entities as it
-        may.
-        """
+        """Set the value of a key, or delete the key if the value is empty. Return False if the table is full."""
         values = self._entities.get(entity)
         if not value:
             if values is not None and values.pop(key, None) is not None and not values:
@@ -151,11 +136,7 @@ class RecordTable(Generic[E]):
         return self._entities.get(entity, {}).keys() == {key}
 
     def limits(self, entity: E) -> EntityLimits | None:
-        """Return the limits that apply to an entity, or None if it has none.
-
-        If the topic contains a whole rule for the entity, the limits are those of the rule. Otherwise they are the
-        values of the single quota keys.
-        """
+        """Return the limits of an entity, or None if it has none."""
         values = self._entities.get(entity)
         if values is None:
             return None
@@ -179,10 +160,9 @@ class RecordTable(Generic[E]):
             self._deleted.add((entity, key))
 
     def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
-        """Copy the value of a quota key from ``before``, the table from reading the topic earlier.
+        """Copy the value of a key from ``before``, the previous table. Call this for a record that was not understood.
 
-        Call this if the new record with the key cannot be decoded, so that the old value remains valid. Nothing is
-        copied if the topic has deleted the key in the meantime, or if this table has a value for it.
+        Nothing is copied if the topic has deleted the key, or if this table has a value for it.
         """
         last = before.value(entity, key)
         if last is not None and (entity, key) not in self._deleted and self.value(entity, key) is None:

@@ -62,11 +62,9 @@ _NEVER_MS: Final = 2**31 - 1
 
 
 class TopicReader:
-    """Reads a quota topic in a thread of its own (a ``ReaderThread``), and awaits ``report`` with each event.
+    """A ``ReaderThread`` that awaits ``report`` with each event.
 
-    The events are those of ``reader_events``, such as records that were read. ``binds`` contains the addresses that
-    this proxy listens on. If the address of the topic's leader leads to one of these, reading fails, because the reader
-    must reach the brokers directly.
+    ``binds`` contains the addresses that this proxy listens on. The reader refuses to reach the leader through these.
     """
 
     def __init__(

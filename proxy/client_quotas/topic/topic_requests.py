@@ -26,10 +26,7 @@ class NoTopicError(Exception):
 
 
 class OwnAddressError(Exception):
-    """Raised if the cluster gives an address of this proxy itself as the address of the topic's leader.
-
-    The proxy must reach the leader directly to read quotas.
-    """
+    """Raised if the leader's address, according to the cluster, leads to this proxy and not directly to a broker."""
 
 
 class LeaderMovedError(Exception):

@@ -1,23 +1,20 @@
-"""Works out which rules of a quota topic apply at this proxy. No I/O, no clock.
+"""Works out which rules of a quota topic are in force at this proxy. No I/O, no clock.
 
-The topic contains these kinds of records (``config.quota_record``):
+* A rule of the configuration file hides the topic's rule of the same entity.
+* A setting is the value of one quota key, written by another proxy. It applies only if its entity has no rule in the
+  topic.
+* Settings of IP addresses, and of entities with terms, are ignored here. They apply only at proxies that have the topic
+  as their store.
+* A share is the part of an entity's quota that the publisher gives to this proxy. During a lease, the limits of the
+  share replace those of the entity's rule that have the same quota keys.
+* A news record renews the lease for ``lease_ms``. The publisher's clock may be wrong, so the lease is counted from the
+  time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the lease ends a little
+  early and never late. Before the first such fetch, the record's timestamp is used.
+* After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached.
+* If the latest value of a rule is not understood, the rule keeps its old value. A share is dropped in that case,
+  because the publisher may have given it to other proxies.
 
-* A rule contains all limits of an entity. It has no effect if the configuration file has a rule for the same entity.
-* A setting contains the value of one quota key. Proxies that store quotas in the topic write settings. A setting
-  applies only if its entity has no rule in the topic. Settings of IP addresses, and of entities with terms (such as an
-  expiry), apply only at the proxies that store quotas in the topic, and are ignored here.
-* A share is the part of an entity's quota that this proxy may use. Another program, the publisher, divides a quota
-  among the proxies. During a lease, the limits of a share replace the limits of the entity's rule for the same quota
-  keys.
-* A news record renews the lease of all shares for ``lease_ms``. The publisher's clock may be wrong, so the lease is
-  counted from the time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the
-  lease ends a little early and never late. Before the first such fetch, the record's timestamp is used.
-
-After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached. If
-the latest value of a rule is not understood, the rule keeps its old value. A share is dropped in that case, because the
-publisher may have given it to other proxies.
-
-A topic may change ten thousand rules at once. Changes are returned some at a time, so that clients need not wait long.
+Changes are returned in portions. A topic may change ten thousand rules at once, and clients must not wait for that.
 """
 
 from collections.abc import Iterable, Mapping
@@ -108,24 +105,17 @@ class TopicRules:
     # -- input --
 
     def begin(self) -> None:
-        """Prepare for reading the topic from its first record.
-
-        Call this when the reader begins, for the first time or again.
-        """
+        """Prepare to take all records of the topic, beginning with the first."""
         # The first time there are no earlier rules that have to stay in force until the end is reached.
         self._next = _Contents(self._most) if self._has_begun else None
         self._has_begun = True
 
     def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
-        """Process records of the topic, in their order.
+        """Take the next records of the topic, in their order.
 
-        Args:
-            records: The records.
-            since_ms: The time at which the reader sent the last fetch that reached the end of the topic, or None if
-                there was none. Records that were not read before were written after this time. Uses the same monotonic
-                clock as ``now_ms``.
-            now_ms: The current time on a monotonic clock.
-            wall_ms: The current Unix time in milliseconds.
+        ``since_ms`` is the time at which the last fetch that reached the end of the topic was sent, or None if there
+        was none. Records that are new to this proxy were written after that time. Both ``since_ms`` and ``now_ms`` are
+        times of one monotonic clock. ``wall_ms`` is the Unix time in milliseconds.
         """
         contents = self._next or self._now
         for one in records:
@@ -160,19 +150,13 @@ class TopicRules:
         self.advance(now_ms=now_ms)
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
-        """Set the rules of the configuration file.
-
-        They take precedence over rules of the topic for the same entities.
-        """
+        """Replace the rules that came from the configuration file. They hide the topic's rules of these entities."""
         before, self._file = self._file, _by_entity(rules)
         self._touched.update(dict.fromkeys(before.keys() ^ self._file.keys()))
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:
-        """Start or stop applying this proxy's shares of quotas. They apply until the time at which their lease ends.
-
-        ``now_ms`` is the current time on a monotonic clock.
-        """
+        """Start or stop applying the shares of this proxy. They apply if their lease lasts beyond ``now_ms``."""
         until_ms = self._now.lease_until_ms
         has_lease = until_ms is not None and now_ms < until_ms
         if has_lease == self.has_lease:
@@ -209,18 +193,12 @@ class TopicRules:
 
     @property
     def shares(self) -> int:
-        """The number of entities for which the topic gives this proxy a share of the quota.
-
-        Shares are counted even if they do not apply, because no news record of the topic has renewed them in time.
-        """
+        """The number of entities for which the topic gives this proxy a share of the quota, in force or not."""
         return len(self._now.shares)
 
     @property
     def news_heard_ms(self) -> int | None:
-        """The monotonic time from which the lease of the shares of quotas is counted, or None if no lease ever began.
-
-        Each news record renews the lease from a time shortly before the proxy read the record.
-        """
+        """The monotonic time at which a news record last renewed the shares, or None before the first."""
         return self._now.news_heard_ms
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
@@ -337,10 +315,7 @@ class TopicRules:
 
 
 def _entity(user: EntityName, client_id: EntityName) -> Entity:
-    """Return the entity with the given names of a user and a client-id.
-
-    Names that are too long for the tables of rules are shortened in the same way as in these tables.
-    """
+    """Return the entity with these names. Long names are shortened, as in the tables of rules."""
     return (
         bounded(user) if isinstance(user, str) else user,
         bounded(client_id) if isinstance(client_id, str) else client_id,

@@ -1,8 +1,7 @@
 """Builds TLS contexts for clients and brokers from certificate and key files, and rebuilds them when the files change.
 
 A handshake keeps the context with which it began. OpenSSL's defaults apply to session tickets, ciphers and groups, and
-no ALPN is offered, as in Kafka. Files are polled with ``os.stat``, because a notification by the system would miss a
-rename over a file, and the swapped symbolic links of a Kubernetes Secret.
+no ALPN is offered, as in Kafka. Files are polled with ``os.stat``, for the reasons that ``config_reloader`` gives.
 """
 
 from __future__ import annotations
@@ -60,9 +59,7 @@ def client_side_context(tls: ClientTls) -> ssl.SSLContext:
 
 
 def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
-    """Return a TLS context for connections to brokers.
-
-    Each connection must pass the broker's host name as ``server_hostname``.
+    """Return a TLS context for connections to brokers. Each must pass the broker's host as ``server_hostname``.
 
     Raises:
         TlsFileError: If one of the files in ``tls`` cannot be used.
@@ -133,10 +130,7 @@ class TlsContext:
         return True
 
     def reload(self, *, now: datetime) -> None:
-        """Build a new ``SSLContext`` if the certificate or key files have changed, and log the outcome.
-
-        If a file cannot be used, the old ``SSLContext`` stays in force. Run this in a thread, because it reads files.
-        """
+        """Rebuild the context, and log the outcome. Run this in a thread, because it reads files."""
         try:
             is_new = self.rebuild(now=now)
         except TlsFileError as error:

@@ -41,8 +41,7 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
     """Return the user name to which the first matching rule maps a distinguished name.
 
     Raises:
-        NoMatchingRule: If no rule matches. Also if a rule with a pattern is reached, and Python might match the name
-            differently from Java or take too long.
+        NoMatchingRule: If no rule matches, or if the name would have to be matched but cannot be matched safely.
     """
     for rule in rules:
         if rule.pattern is None:
@@ -55,19 +54,17 @@ def map_name(distinguished_name: str, rules: Iterable[MappingRule]) -> str:
 
 
 def _can_be_matched(name: str) -> bool:
-    """Return whether Python can match a name against a rule's pattern quickly, and with the same result as Java.
+    """Return whether a name can be matched safely, with the same result as in Java.
 
-    It cannot if the name is too long, which would take too much time. It also cannot if the name ends in a line
-    terminator, because ``$`` in a Java pattern also matches before that terminator.
+    A name that is too long would take too much time. If a name ends in a line end, Java's ``$`` also matches before it.
     """
     return len(name) <= MAX_NAME_LENGTH and not name.endswith(LINE_TERMINATORS)
 
 
 def _replaced(text: str, pattern: Pattern, replacement: tuple[str | int, ...]) -> str:
-    """Replace every match of ``pattern`` in ``text``, as Java's ``String.replaceAll`` does.
+    """Replace every match as Java's ``String.replaceAll`` does.
 
-    For example, ``.*`` matches twice: first the whole text, and then the empty string at its end. ``replacement`` is a
-    sequence of texts and of numbers, each of which stands for the text of that group of the match.
+    For example, ``.*`` matches twice: first the whole text, and then the empty string at its end.
     """
     parts: list[str] = []
     at = 0

@@ -34,15 +34,12 @@ class SaidNothingError(ConnectionResetError):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection, between a plain transport and an application protocol.
-
-    To the plain transport, this object is the protocol that receives the encrypted bytes. To the application protocol,
-    it is the transport.
+    """One TLS connection. It is the protocol of the transport below, and the transport of the protocol above.
 
     Args:
         context: Holds the certificate to present, and the certificates to trust.
         server_hostname: The name or address that the broker's certificate must be for; None if the proxy is the server.
-        welcome: Called after the handshake to create the application protocol. If it raises a ``ProtocolError``, the
+        welcome: Called after the handshake to create the protocol above. If it raises a ``ProtocolError``, the
             handshake counts as failed.
         fail: Called once, with this transport and the error, if an error ends the connection. If the transport's
             ``is_up`` is False at that time, the handshake has failed.
@@ -149,11 +146,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the application protocol that the connection is lost.
-
-        If the handshake has not succeeded, there is no application protocol yet. Then the handshake is reported as
-        failed.
-        """
+        """Pass the event to the protocol above."""
         self._end_above(exc)
 
     def fail(self) -> None:
@@ -270,19 +263,12 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     @isolated
     def _catch_up(self) -> None:
-        """Decrypt the bytes that arrived with the end of the handshake, or while reading was paused.
-
-        The decrypted bytes go to the application protocol. If reading is paused or the connection is closing, this does
-        nothing.
-        """
+        """Decrypt what arrived with the handshake or while reading was paused, and pass it to the protocol above."""
         if self._reads and not self._is_closing:
             self._decrypt(b"")
 
     def _decrypt(self, data: bytes | memoryview) -> None:
-        """Add ``data`` to the bytes received before, and decrypt all TLS records that are now complete.
-
-        Their content goes to the application protocol.
-        """
+        """Decrypt all records that are now complete, and pass their content to the protocol above."""
         size = 0
         error: ssl.SSLError | None = None
         for at in range(0, len(data) or 1, _SLICE_BYTES):
@@ -302,11 +288,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self.close()
 
     def _read_records(self, size: int) -> tuple[int, ssl.SSLError | None]:
-        """Decrypt the complete TLS records into the buffer for decrypted bytes, which all connections share.
+        """Decrypt into the shared buffer, after the ``size`` bytes that it already holds.
 
-        The buffer already holds ``size`` bytes, and the new bytes follow them. If the buffer becomes full, its content
-        is passed to the application protocol, and the buffer starts again from empty. Return how many bytes the buffer
-        holds in the end, and the error that stopped the decryption, or None if there was no error.
+        Return how many bytes the buffer then holds, and the error that stopped the decryption, or None.
         """
         incoming = self._incoming
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment] # typeshed: bytes

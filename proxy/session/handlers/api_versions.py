@@ -35,10 +35,7 @@ class ApiVersionsHandler(OtherHandler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of the offered versions and the throttle time in an ApiVersions response.
-
-        None if more bytes are needed.
-        """
+        """Return the edit of the offered versions and of the throttle time, or None if more bytes are needed."""
         context = self._state.context
         api_version = response.profile.api_version
         if context.quotas.limits(QuotaKind.MUTATION):

@@ -61,10 +61,7 @@ FETCH_APIS: Final[Mapping[int, FetchApi]] = {
 
 
 class FetchHandler(Handler):
-    """Handles the fetches of consumers.
-
-    Source: ``KafkaApis.handleFetchRequest`` and ``handleShareFetchRequest`` in Apache Kafka.
-    """
+    """Handles the fetches of consumers. Source: ``KafkaApis.handleFetchRequest``, ``handleShareFetchRequest``."""
 
     __slots__ = ("_brought_bytes", "_is_emptied", "_is_sessionless", "_waits_since_ms")
 
@@ -80,11 +77,7 @@ class FetchHandler(Handler):
     # -- requests --
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Decide whether a fetch is forwarded now, and how it is edited.
-
-        A follower's fetch is handed to ``FollowerFetchHandler``. The result is the edit with which the fetch is
-        forwarded, or None if it is not forwarded now.
-        """
+        """Hand a follower's fetch to ``FollowerFetchHandler``, and decide on a consumer's fetch as ``repeat`` does."""
         state = self._state
         believes = FETCH_APIS[head.api_key].has_followers and state.account.believes_replicas()
         if believes:
@@ -109,11 +102,7 @@ class FetchHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Forward a consumer's fetch if no quota makes it wait and the fair call queue lets it through.
-
-        If the limit on fetched bytes applies to the client, the fetch is edited to ask for no more bytes than the
-        bucket has room for. The result is the edit, or None if the fetch is not forwarded now.
-        """
+        """Forward a fetch if its buckets and the fair call queue allow it. If its bucket is limited, cap its bytes."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
@@ -142,11 +131,7 @@ class FetchHandler(Handler):
         correlation_id: int,
         now_ms: int,
     ) -> Edit | None:
-        """Forward a fetch whose bucket has a limit, edited to ask for no more bytes than the bucket has room for.
-
-        Returns the edit, or None if the fetch is not forwarded now. A fetch that has waited too long for room gets a
-        response without records.
-        """
+        """Decide on a fetch whose bucket has a limit, and cap the bytes that the fetch asks for."""
         state, turn, charge = self._state, self._state.bucket_turn, profile.charge
         # Only one such fetch is in flight at a time, because its charge is unknown until the response.
         if state.in_flight and any(pending.profile.handler is self for pending in state.in_flight):
@@ -184,10 +169,7 @@ class FetchHandler(Handler):
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
-        """Return ``edit``, extended so that the broker opens no fetch session for a full Fetch.
-
-        If the request is not a full Fetch, ``edit`` is returned unchanged.
-        """
+        """Return ``edit``, extended so that a full Fetch opens no fetch session at the broker."""
         session = fetch.read_session(data, limits, profile.api_version) if profile.api_key == _FETCH else None
         if session is None or session.epoch != fetch.OPENS_SESSION:
             return edit
@@ -196,11 +178,7 @@ class FetchHandler(Handler):
     def _pass_empty(
         self, profile: RequestProfile, limits: FetchLimits, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Forward a fetch that has waited too long for room in its bucket, edited so that its response has no records.
-
-        The connection keeps its place in the line of requests that wait for the bucket. Returns the edit, or None if
-        the fetch may not be forwarded yet.
-        """
+        """Forward a fetch, edited so that its response has no records. The connection keeps its place in the line."""
         state, charge = self._state, profile.charge
         if charge is not None:
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
@@ -214,10 +192,9 @@ class FetchHandler(Handler):
     def _begin_charge(
         self, profile: RequestProfile, charge: RequestCharge, limits: FetchLimits, size_bytes: int, now_ms: int
     ) -> RequestCharge | None:
-        """Return what a fetch is charged in addition to bytes, or None if the fetch may not be forwarded yet.
+        """Return the ``RequestCharge`` of a fetch, or None if the fetch may not be forwarded yet.
 
-        The charge depends on whether the broker may wait for data before it answers this fetch. ``charge`` is the
-        charge of a fetch for which the broker may wait.
+        The kind of request in the charge depends on whether the broker may wait for data before it answers this fetch.
         """
         is_patient, wants_data = limits.max_wait_ms > 0, limits.min_bytes > 0
         if not (is_patient and wants_data):
@@ -230,10 +207,7 @@ class FetchHandler(Handler):
         return charge
 
     def _is_overdue(self, bucket: Bucket, limits: FetchLimits, now_ms: int) -> bool:
-        """Return whether a fetch has waited, or would have to wait, too long until its bucket has room.
-
-        It then gets a response without records.
-        """
+        """Return whether a fetch has to be answered without records, because it waits in line for too long."""
         state = self._state
         turn = state.bucket_turn
         if not turn.is_waiting:
@@ -294,10 +268,7 @@ class FetchHandler(Handler):
     # -- responses --
 
     def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """Charge ``bucket`` for the bytes of a response to a fetch.
-
-        Returns how long the client has to wait because of the charge, in milliseconds. 0 if it does not have to wait.
-        """
+        """Charge ``bucket`` for the response to a fetch, and return the wait in milliseconds that the charge causes."""
         fetched_bytes = FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
         if not self._is_emptied:
             self._brought_bytes = fetched_bytes

@@ -23,11 +23,7 @@ _FETCH: Final = int(ApiKey.FETCH)
 
 
 class FollowerFetchHandler(WholeRequestHandler):
-    """Handles the fetches of one follower.
-
-    ``follower`` applies the limits on replication to these fetches. It is None until the first fetch that arrives while
-    such limits are configured.
-    """
+    """Handles the fetches of one follower. ``follower`` is None until a limit on replication applies to them."""
 
     __slots__ = ("follower",)
 

@@ -1,7 +1,4 @@
-"""Contains the base class of all handlers. A handler decides how the requests of one family of APIs are forwarded.
-
-It also contains the edits that a response of any API may need.
-"""
+"""Contains the base class of all handlers, with the edits that a response of any API may need."""
 
 from __future__ import annotations
 
@@ -80,10 +77,9 @@ class Handler:
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Decide whether a request with the same API, version and client-id as an earlier request is forwarded now.
+        """Decide as ``take`` does on a request that has the same head as an earlier request.
 
-        ``profile`` is what was found out about the earlier request, so the header is not read again. The result is that
-        of ``take``: the edit with which the request is forwarded, or None if it is not forwarded now.
+        ``profile`` is the profile of the earlier request, which makes it unnecessary to read the head again.
         """
         raise NotImplementedError
 
@@ -119,10 +115,7 @@ class Handler:
         return addressed
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
-        """Return ``edit``, extended by the replacement of brokers' addresses, or None if more bytes are needed.
-
-        ``edit`` is the edit of the response's throttle time.
-        """
+        """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""
         profile, frame_bytes, _, _ = response
         api_key, api_version = profile.api_key, profile.api_version
         context = self._state.context
@@ -146,10 +139,7 @@ class Handler:
 
     @property
     def charged_bucket(self) -> Bucket | None:
-        """A bucket that the handler will charge when the response to its pending request arrives, or None.
-
-        The bucket must be kept until then, although the pending request itself does not name it.
-        """
+        """A bucket that the handler will charge later, in addition to those of the pending requests, or None."""
         return None
 
     def release(self) -> None:

@@ -25,10 +25,7 @@ _RESPONSE_HEAD_BYTES: Final = 8
 
 
 class LoginHandler(Handler):
-    """Handles the logins of one connection.
-
-    ``login`` holds what was read from the login requests and responses, such as the client's principal.
-    """
+    """Handles the logins of one connection. ``login`` holds what was read from them, such as the client's principal."""
 
     __slots__ = ("_token_profile", "login")
 
@@ -44,13 +41,11 @@ class LoginHandler(Handler):
     # -- requests --
 
     def take_token(self, data: bytes, position: int) -> int | None:
-        """Read a bare token (a SASL token without a Kafka header) of the client if one is expected.
-
-        The token is forwarded unchanged.
+        """Read a bare token of the client if one is expected. The token is forwarded unchanged.
 
         Returns:
-            The size of the token in bytes, without its size prefix. None if the next bytes are a request.
-            ``NEEDS_MORE`` if more bytes are needed.
+            The size of the token in bytes. None if the next bytes are a request. ``NEEDS_MORE`` if more bytes are
+            needed.
 
         Raises:
             ProtocolError: If neither a token nor a request is allowed next, or the token cannot be read.
@@ -70,10 +65,7 @@ class LoginHandler(Handler):
         return None
 
     def _pass_token(self, data: bytes, position: int) -> int:
-        """Read a bare token (a SASL token without a Kafka header), and return its size in bytes.
-
-        The size prefix does not count. ``NEEDS_MORE`` is returned if the token has not arrived as a whole.
-        """
+        """Read a bare token, and return its size in bytes or ``NEEDS_MORE``."""
         login = self.login
         size_bytes = sasl.read_token_size(data, position)
         if size_bytes is None or position + 4 + size_bytes > len(data):
@@ -127,10 +119,7 @@ class LoginHandler(Handler):
     # -- responses --
 
     def begin_token(self, data: bytes, position: int) -> BegunResponse | None:
-        """Return a ``BegunResponse`` for a SASL token without a Kafka header that the broker sends.
-
-        None if the size of the token has not arrived yet.
-        """
+        """Return a ``BegunResponse`` for a bare token of the broker, or None if its size has not arrived yet."""
         token_bytes = sasl.read_token_size(data, position)
         return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, is_delayed=False)
 
@@ -154,11 +143,7 @@ class LoginHandler(Handler):
         return NO_EDIT
 
     def _conclude(self, verdict: Verdict) -> None:
-        """Let requests be forwarded again after the broker has answered a login request.
-
-        ``verdict`` is what the broker's answer means for the login. If the login is accepted, its user becomes the
-        client's principal.
-        """
+        """Let requests be forwarded again after the broker's response, and log the client in if ``verdict`` says so."""
         state, login = self._state, self.login
         state.in_flight.open()
         state.responses.reads_all = login.is_raw or state.context.addresses is not None

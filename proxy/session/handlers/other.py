@@ -25,10 +25,7 @@ class OtherHandler(Handler):
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Forward a request unchanged if no quota on requests makes it wait and the fair call queue lets it through.
-
-        Returns an empty edit if the request is forwarded, or None if it is not forwarded now.
-        """
+        """Forward a request unchanged if the request quotas and the fair call queue allow it."""
         state = self._state
         charge = None
         if state.context.quotas.limits_requests or state.broker_turn.queued is not None:
@@ -53,10 +50,9 @@ class OtherHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit of a response's throttle time and of brokers' addresses, or None if more bytes are needed.
+        """Edit a response as ``Handler`` does.
 
-        If brokers' addresses are not replaced, each Metadata response is also passed to the function
-        ``ConnectionContext.on_metadata``, if it is set.
+        If ``on_metadata`` is set and brokers' addresses are not replaced, each Metadata response is also passed to it.
         """
         context = self._state.context
         edit = super().edit_response(response, data, position, now_ms)

@@ -15,18 +15,12 @@ from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestPro
 
 
 class ProduceHandler(Handler):
-    """Handles Produce requests.
-
-    Source: ``KafkaApis.handleProduceRequest`` in Apache Kafka.
-    """
+    """Handles Produce. Source: ``KafkaApis.handleProduceRequest``."""
 
     __slots__ = ()
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Read the ``acks`` of a Produce, look up its buckets, and decide whether the request is forwarded now.
-
-        Returns an empty edit if the request is forwarded, or None if it is not forwarded now.
-        """
+        """Read ``acks`` and look up the buckets, then decide as ``repeat`` does."""
         state = self._state
         size_bytes, _, api_version, correlation_id, client_id, body = head
         acks = produce.read_acks(data, body, api_version, end=position + 4 + size_bytes)
@@ -45,10 +39,7 @@ class ProduceHandler(Handler):
     def repeat(
         self, profile: RequestProfile, data: bytes, position: int, size_bytes: int, correlation_id: int, now_ms: int
     ) -> Edit | None:
-        """Forward a Produce unchanged if no quota makes it wait and the fair call queue lets it through.
-
-        Returns an empty edit if the request is forwarded, or None if it is not forwarded now.
-        """
+        """Forward a Produce unchanged if its buckets and the fair call queue allow it."""
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None

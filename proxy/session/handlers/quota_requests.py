@@ -41,11 +41,9 @@ class _Request(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A request about client quotas, or the broker's response to one, that is held until the client can be answered.
+    """A request or response that waits for a decision from outside the session.
 
-    Attributes:
-        ticket: Receives the response for the client once it is available.
-        request: The request that the proxy answers. None if the broker's response to a forwarded change is held.
+    If ``request`` is None, it is the broker's response to a forwarded change that waits.
     """
 
     ticket: Ticket
@@ -64,10 +62,7 @@ class QuotaRequestHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether the proxy may answer a request about client quotas, or hold the broker's response to it.
-
-        False if the request is simply forwarded.
-        """
+        """Return whether the proxy may answer the request, or may have to hold the broker's response to it."""
         policy = state.context.policy
         waits = head.api_key == ALTER and policy.authority is not None and can_wait(head)
         return policy.administration is not None or waits
@@ -97,11 +92,7 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _answer_or_pass(
         self, data: bytes, position: int, head: RequestHead, administration: Administration, now_ms: int
     ) -> Edit | None:
-        """Answer a request about client quotas, or forward it if the proxy does not answer this client.
-
-        ``administration`` says for which principals the proxy answers, and which of them may change quotas. Returns the
-        edit with which the request is forwarded or removed, or None if it waits or more bytes are needed.
-        """
+        """Answer a request about client quotas, or forward it if ``administration`` does not answer this principal."""
         state = self._state
         principal, frame_end = state.account.principal, position + 4 + head.size_bytes
         if not administration.is_answered_here(principal):
@@ -154,13 +145,10 @@ class QuotaRequestHandler(WholeRequestHandler):
         self._state.requests.waiting = self
 
     def take_decision(self, now_ms: int) -> int:
-        """If the answer that the connection waits for is available, send it to the client.
-
-        It is either the proxy's answer to a request about client quotas, or the broker's response that was held.
+        """Answer the waiting request, or forward the response that was held, if the decision has been made.
 
         Returns:
-            The size in bytes of the request that the proxy has now answered, including its size prefix. 0 if it has
-            answered none.
+            The size in bytes of the request that is now answered, or 0 if no request is answered.
 
         Raises:
             ProtocolError: If the request could not be read.
@@ -210,10 +198,9 @@ class QuotaRequestHandler(WholeRequestHandler):
     def _pass_and_follow(
         self, data: bytes, position: int, head: RequestHead, authority: AlterConfirmer, now_ms: int
     ) -> Edit | None:
-        """Forward a request that changes the broker's quotas, and prepare to read the whole response.
+        """Forward a request that changes the broker's quotas, and read the whole response, which may be held.
 
-        The response may be held until the proxy, too, applies the change. The request is forwarded when it has arrived
-        as a whole and no other request is pending. Until then the result is None.
+        The request is forwarded when it has arrived as a whole and no other request is pending.
         """
         state = self._state
         frame_end = position + 4 + head.size_bytes

@@ -48,13 +48,7 @@ class _Query(NamedTuple):
 
 
 class _Learned(NamedTuple):
-    """What the cluster has told about the topics of one request that waits for this information.
-
-    Attributes:
-        correlation_id: The correlation id of the request.
-        asked: The topics that the cluster was asked about.
-        counts: The number of partitions of each topic that the cluster knows.
-    """
+    """The topics of the waiting request that the cluster was asked about, and how many partitions each has."""
 
     correlation_id: int
     asked: frozenset[Topic]
@@ -84,18 +78,11 @@ class TopicMutationHandler(WholeRequestHandler):
 
     @classmethod
     def is_needed(cls, state: SessionState, head: RequestHead) -> bool:
-        """Return whether any rule limits changes of topics.
-
-        If not, the requests are handled like those of any other API.
-        """
+        """Return whether any rule limits changes of topics. Otherwise ``OtherHandler`` handles the request."""
         return state.context.quotas.limits(QuotaKind.MUTATION)
 
     def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
-        """Apply the quota on changes of topics to a request that has arrived as a whole.
-
-        If the number of partitions of some topics is unknown, the proxy first asks the cluster. Returns the edit with
-        which the request is forwarded or removed, or None if the request waits or more bytes are needed.
-        """
+        """Decide by the quota on a request that has arrived as a whole, or first ask the cluster about its topics."""
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
         frame_end = position + 4 + size_bytes
@@ -205,8 +192,5 @@ class TopicMutationHandler(WholeRequestHandler):
         return Ask(frame)
 
     def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
-        """Throttle the client if ``wait_ms`` is above 0, and return the throttle time for the response in milliseconds.
-
-        ``wait_ms`` is how long ``bucket`` needs to get back within its limit.
-        """
+        """Mute the client, and return the throttle time for its response in milliseconds."""
         return self._state.account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0

@@ -22,10 +22,7 @@ MAX_HELD_BYTES: Final = 512 * 1024 * 1024
 
 
 class Hold(NamedTuple):
-    """The decision that a client's request waits until ``until_ms``, or until the connection is woken earlier.
-
-    The handler then decides on the request again. ``until_ms`` is in ms on the event loop's clock.
-    """
+    """The decision that the request waits, and is decided on again at ``until_ms`` at the latest."""
 
     until_ms: int
 
@@ -65,10 +62,9 @@ class Exchange(Protocol):
     api_key: int
 
     def answer(self, data: bytes, position: int, frame_bytes: int, *, now_ms: int) -> bytes:
-        """Make the response for the client from a whole response of the broker, and return it.
+        """Return the response for the client, made from a whole response of the broker.
 
-        The broker's response begins at the offset ``position`` of ``data``, and is ``frame_bytes`` long. The result is
-        empty if nothing is sent to the client yet, for example because the broker answers a request of the proxy's own.
+        The result is empty if the client does not get a response yet.
 
         Raises:
             ProtocolError: If the broker's response cannot be read, or does not answer the request.
@@ -76,10 +72,9 @@ class Exchange(Protocol):
 
 
 class WholeRequestHandler(Handler):
-    """Base class of the handlers that read a client's request as a whole before they decide what to do with it.
+    """Carries out what was decided about a whole request, and replaces the broker's whole response.
 
-    Subclasses make the decision, and this class carries it out. If the broker's response has to be read as a whole, an
-    ``Exchange`` makes the response for the client from it.
+    Subclasses make the decision. An ``Exchange`` makes the response for the client from the broker's response.
     """
 
     __slots__ = ("_exchange",)
@@ -94,10 +89,9 @@ class WholeRequestHandler(Handler):
     def execute(
         self, decision: Decision, exchange: Exchange, position: int, head: RequestHead, charge: RequestCharge | None
     ) -> Edit | None:
-        """Carry out ``decision``, the decision about a client's request.
+        """Carry out ``decision``, and return what ``Handler.take`` returns.
 
-        If the broker's response has to be read as a whole, ``exchange`` will receive it. Returns the edit with which
-        the request is forwarded or removed, or None if the request is not forwarded now.
+        ``exchange`` will receive the broker's response, if the decision requires reading it.
         """
         state = self._state
         frame_end = position + 4 + head.size_bytes
@@ -126,10 +120,7 @@ class WholeRequestHandler(Handler):
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
-        """Return the edit that replaces the broker's response with the response for the client.
-
-        The response for the client is made by the ``Exchange`` of the request. None if more bytes are needed.
-        """
+        """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
         profile, frame_bytes, wait_ms, is_delayed = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
@@ -153,9 +144,8 @@ class WholeRequestHandler(Handler):
         return frame
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
-        """Return the response that is sent to the client now, or no bytes if the response is sent later.
+        """Return the response in ``frame``, or an empty one if the client has to wait for its response.
 
-        This class returns ``frame``, the response for the client. Subclasses may override the method to send it later.
-        ``is_delayed`` says whether a quota has already delayed the response.
+        Subclasses may override this to hold a response. ``is_delayed`` says whether a quota has already delayed it.
         """
         return frame

@@ -1,8 +1,7 @@
-"""Charges the records that a follower fetches in a fetch session (KIP-227) with its leader.
+"""Charges the records that a follower fetches in a fetch session with its leader, while no partition lags.
 
-A session lasts while no partition lags, that is, while each partition's fetch offset is not below the high watermark.
-Fetches and responses are then forwarded unchanged, and only their bytes are counted. When a partition lags,
-``follower_fetch`` ends the session.
+During such a session, fetches and responses are forwarded unchanged, and only their bytes are counted. When a partition
+lags, ``follower_fetch`` ends the session.
 
 Source: KIP-227, ``FetchSession`` in Apache Kafka.
 """
@@ -17,10 +16,7 @@ from kafka_quota_proxy.proxy.session.replica.response_trimming import Trimming
 
 
 class FetchSession:
-    """Holds the last fetch offset of each partition in a follower's fetch session (KIP-227).
-
-    It also holds the replication quotas to which the records of each partition are charged.
-    """
+    """Holds the last fetch offset of each partition in the session, and the quotas that its records are charged to."""
 
     __slots__ = ("_charges", "_limits", "_offsets")
 
@@ -39,15 +35,7 @@ class FetchSession:
         return all((one.topic, one.partition) in self._offsets for one in fetch.partitions)
 
     def update(self, fetch: ReplicaFetch, limits: Limits, *, is_id: bool) -> None:
-        """Remember the partitions and offsets of a follower's fetch, and find the quotas to charge for their records.
-
-        A full fetch replaces the partitions of the session, and an incremental fetch (KIP-227) adds to them.
-
-        Args:
-            fetch: The fetch.
-            limits: The limits on replication that apply to the follower.
-            is_id: Whether the fetch identifies topics by id.
-        """
+        """Note the partitions of a full or incremental fetch. ``is_id`` says whether it identifies topics by id."""
         if fetch.session_epoch <= 0:
             self._offsets.clear()
             self._charges.clear()
@@ -60,10 +48,7 @@ class FetchSession:
         limits.find(fetched, self._charges, is_id=is_id)
 
     def count(self, partitions: Iterable[ResponsePartition], trimming: Trimming) -> None:
-        """Count the records of the partitions in a response that is forwarded unchanged.
-
-        The counts are added to ``trimming``, which later charges them to the quotas.
-        """
+        """Count the records of the partitions in a response. ``trimming`` keeps the counts until it charges them."""
         for one in partitions:
             key = (one.topic, one.partition)
             charges = self._charges.get(key)

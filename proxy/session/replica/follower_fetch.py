@@ -67,10 +67,8 @@ _FAR_MS: Final = 1 << 62
 class Follower:
     """Decides on the fetches of one follower on one connection.
 
-    Attributes:
-        has_ids: Whether the last fetch identified topics by their ids.
-        seen: What the last fetch and its response showed about each throttled partition, for example its high
-            watermark.
+    ``has_ids`` says whether the last fetch identified topics by their ids. ``seen`` holds the state of each throttled
+    partition, as the follower's last fetch and its response showed it.
     """
 
     api_key = int(ApiKey.FETCH)
@@ -192,10 +190,7 @@ class Follower:
         return frame
 
     def _entries(self, passed: PassedFetch, response: ReplicaResponse, trimming: Trimming) -> list[Entry]:
-        """Return the partition entries of the response that the follower gets.
-
-        The partitions of the fetch come first, in their order. Any other partitions in the leader's response follow.
-        """
+        """Return the entries of the response: the fetch's partitions in their order, and then any others."""
         found = {(one.topic, one.partition): one for one in response.partitions}
         entries: list[Entry] = []
         for key, request in passed.partitions.items():
@@ -208,10 +203,9 @@ class Follower:
         return entries
 
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Return whether a fetch may open or continue a fetch session (KIP-227). It is then forwarded unchanged.
+        """Return whether a fetch may belong to a fetch session, and is therefore forwarded unchanged.
 
-        A session is allowed if no throttled partition has lagged (had a fetch offset below the high watermark) for a
-        while.
+        It may if no throttled partition has lagged for a while.
         """
         session = self._session
         if session is not None and fetch.session_epoch > 0:
@@ -233,10 +227,9 @@ class Follower:
         return Forward(b"", is_answer_read=session.is_throttled)
 
     def _note(self, now_ms: int, *, has_lagging: bool) -> None:
-        """Remember whether any throttled partition of a fetch lags (has a fetch offset below the high watermark).
+        """Note whether any throttled partition of a fetch lags. If so, the follower's fetch session ends.
 
-        If so, the follower's fetch session (KIP-227) ends. The follower may open another one when no partition has
-        lagged for a while.
+        The session may begin again when no partition has lagged for a while.
         """
         if has_lagging:
             self._quiet_since_ms = self._session = None
@@ -248,10 +241,7 @@ class Follower:
         self._is_released = True
 
     def close(self) -> None:
-        """Free the room in the quotas that was set aside for a pending fetch, and wait for no quota any more.
-
-        Call this once, when the connection has ended.
-        """
+        """Give back the reservations of a pending fetch, and leave the lines of all quotas. This is the last call."""
         if self._passed is not None:
             settle(self._passed.granted, {})
             self._passed = None
@@ -291,20 +281,13 @@ class Follower:
         granted: dict[ReplicationQuota, int],
         now_ms: int,
     ) -> int:
-        """Divide the room of the quotas among lagging partitions, and set it aside for their records.
+        """Divide the room of the quotas among lagging partitions, and reserve it.
 
-        A partition lags if its fetch offset is below the high watermark.
-
-        Args:
-            lagging: The lagging partitions of the fetch.
-            shares: Receives the number of bytes to fetch of each partition. None, which the caller sets, leaves a
-                partition out.
-            granted: Receives the number of bytes that were set aside in each quota.
-            now_ms: The time in ms on the event loop's clock.
+        The number of bytes to fetch of each partition is added to ``shares``, and the bytes reserved in each quota are
+        added to ``granted``.
 
         Returns:
-            The time at which there may be room for the partitions that are left out now, in ms on the event loop's
-            clock.
+            The time at which there may be room for the partitions that are left out now.
         """
         lagging.sort(key=_turn_of)  # first the partition that has got no records for the longest time
         rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}

@@ -13,17 +13,15 @@ Key = tuple[bytes, int]  # the topic's name or id, and the partition
 class PartitionState:
     """Holds what the follower's last fetch, and the response to it, showed about a throttled partition.
 
-    A partition lags if its fetch offset is below the high watermark.
-
     Attributes:
-        high_watermark, last_stable_offset, log_start_offset: The offsets in the last response.
-        leader_epoch: The leader epoch in the last fetch.
+        high_watermark, last_stable_offset, leader_epoch, log_start_offset: The values in the last fetch and its
+            response.
         bytes_in_rate: How many bytes per second are written to the partition.
         bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
         fetch_offset: The offset at which the last fetch began.
         brought_bytes: The size of the records in the last response, in bytes.
-        turn: The sequence number of the last response that contained records of this partition while the partition was
-            lagging. Later responses of the same follower have higher numbers.
+        turn: The number of the last response that contained records of the partition while it lagged. Later responses
+            have higher numbers.
         requested_bytes: The ``max_bytes`` of the partition in the last fetch.
         least_bytes: The smallest number of bytes into which a batch is likely to fit.
     """
@@ -60,10 +58,9 @@ class PartitionState:
         return max(self.high_watermark - self.fetch_offset, 0)
 
     def see(self, partition: ResponsePartition, leader_epoch: int, now_ms: int) -> None:
-        """Remember the offsets that a response contains for the partition, and update the rate of writes.
+        """Note the offsets that a response contains for the partition, and update the rate of writes.
 
-        They are needed again if the partition is left out of a later fetch: the follower then gets an entry without
-        records that repeats these offsets.
+        If a later response contains an entry without records (``empty_entry``), the entry repeats these offsets.
         """
         since_ms, since_offset = self._since
         if now_ms - since_ms >= _BYTES_IN_EVERY_MS:

@@ -47,10 +47,9 @@ class PassedFetch:
 
 
 class Trimming:
-    """Builds the partition entries of one Fetch response for a follower, and counts the bytes to charge.
+    """Builds the partition entries of one trimmed Fetch response for a follower, and counts the bytes to charge.
 
-    The entries contain no more records than the replication quotas have room for. ``has_lagging`` becomes True if any
-    throttled partition of the fetch lags, that is, if its fetch offset is below the high watermark.
+    ``has_lagging`` becomes True if any throttled partition of the fetch lags.
     """
 
     def __init__(
@@ -68,16 +67,7 @@ class Trimming:
         self._followers: dict[ReplicationQuota, int] = {}  # bytes of records to charge, as a follower charges
 
     def entry(self, key: Key, request: RequestPartition, one: ResponsePartition) -> Entry:
-        """Return the entry of a partition in the response for the follower.
-
-        If a throttled partition lags (its fetch offset is below the high watermark), the entry contains only as many
-        records as the quotas have room for.
-
-        Args:
-            key: The topic and the partition.
-            request: The partition's entry in the fetch.
-            one: The partition's entry in the leader's response.
-        """
+        """Return a partition's entry for the follower. If the partition lags, its records are cut."""
         charges = self._fetch.charges.get(key, ())
         if one.error_code or not charges:
             self._states.pop(key, None)
@@ -112,10 +102,7 @@ class Trimming:
         return empty_entry(key, self._states[key], self._fetch.api_version)
 
     def count(self, one: ResponsePartition, fetch_offset: int, charges: tuple[Charge, ...]) -> None:
-        """Count the records of a partition whose entry in the response is forwarded unchanged.
-
-        The counts are charged to the quotas later.
-        """
+        """Count the records of a partition whose entry is forwarded unchanged."""
         is_lagging = fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records < one.records_end:
@@ -174,21 +161,16 @@ class Trimming:
 
 
 def settle(granted: dict[ReplicationQuota, int], brought: dict[ReplicationQuota, int]) -> None:
-    """Free the room that was set aside in the quotas for one response, and charge the records to them.
+    """End the reservations for a response, and charge each quota for the records of lagging partitions.
 
-    Args:
-        granted: The bytes that were set aside in each quota.
-        brought: The bytes of records of lagging partitions in the response, by the quota that they are charged to.
+    ``granted`` contains the bytes that were reserved in each quota, and ``brought`` those of the records.
     """
     for quota in granted.keys() | brought.keys():
         quota.settle(granted.get(quota, 0), brought.get(quota, 0))
 
 
 def empty_entry(key: Key, state: PartitionState, api_version: int) -> Entry:
-    """Return an entry without records for a Fetch response.
-
-    It repeats the offsets, such as the high watermark, that the follower received last for this partition.
-    """
+    """Return an entry without records. It repeats the offsets that the follower received last for this partition."""
     topic, partition = key
     return Entry(
         topic,
