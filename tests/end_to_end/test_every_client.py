@@ -17,7 +17,7 @@ from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
 # Below each client's unlimited rate, even on a busy machine. kafka-python is ten times slower than the others.
-_QUOTA, _QUOTA_OF_KAFKA_PYTHON = "2MiB", "768KiB"
+_QUOTA, _QUOTA_OF_KAFKA_PYTHON = "1MiB", "768KiB"
 _THROTTLED = "kafka_quota_proxy_throttled_requests_total"
 
 _CLIENTS: dict[str, tuple[str, Client | None]] = {
@@ -33,7 +33,7 @@ _CLIENTS: dict[str, tuple[str, Client | None]] = {
 _PROOF = ("aiokafka", "librdkafka")
 
 
-# 110 bytes each. Even the smaller number takes the burst and half a second more under each quota.
+# 110 bytes each. Even the smaller number takes the burst and two seconds more under each quota.
 @pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.proof] if name in _PROOF else []) for name in _CLIENTS]
