@@ -229,7 +229,7 @@ class Compared:
 
 
 def table(shaping: str, found: Mapping[str, Compared]) -> str:
-    """Return the table for docs/how-to/plan-limits.md."""
+    """Return a table of forecast and measured throttle times."""
     columns = ("client", "throttled, s", f"MB in {CUT_S} s", "asked for", "acknowledged, MB", "kB/s")
     head = f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n"
 
