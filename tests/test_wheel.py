@@ -3,6 +3,8 @@
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from tests.support.wheels import bare_environment, built_wheel, install, outside_checkout
 
 FOLDERS = ("config", "proxy", "protocol", "pipeline")
@@ -15,6 +17,7 @@ PROGRAM = (
 )
 
 
+@pytest.mark.kafka
 def test_wheel_works_in_a_directory_with_config_proxy_protocol_and_pipeline_modules(tmp_path: Path) -> None:
     python = bare_environment(tmp_path / "venv")
     install(built_wheel(tmp_path), python)

@@ -296,7 +296,6 @@ def test_throttle_times_equal_kafkas_to_the_millisecond(
     assert answers.waits == kafka_waits
 
 
-@pytest.mark.proof
 def test_explain_names_the_level(answers: ProxyAnswers) -> None:
     assert answers.explained == EXPECTED
 

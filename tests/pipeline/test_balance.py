@@ -38,6 +38,7 @@ def test_shares_follow_demand() -> None:
     assert divided(900.0, {}, ["a", "b", "c"], floor=0.1) == {"a": 300, "b": 300, "c": 300}
 
 
+@pytest.mark.kafka
 def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> None:
     rules = ProposedQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=100.0),))
