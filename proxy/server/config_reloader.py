@@ -74,8 +74,9 @@ class Reloader:
                 async with asyncio.timeout(self._poll_s):
                     await self._requested.wait()
             if self._requested.is_set() or file_state(self._path) != self._state:
-                self._requested.clear()
                 await self._settle()
+                # The reload that follows also answers requests that came while the file settled.
+                self._requested.clear()
                 await self.reload()
 
     async def reload(self) -> bool:

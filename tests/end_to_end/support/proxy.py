@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -25,6 +26,7 @@ Settings: TypeAlias = Mapping[str, Any]
 _ROOT: Final = Path(__file__).parents[3]
 _LISTENING: Final = re.compile(r"listening on (\S+):(\d+) \((\S+)\) -> (\S+)")
 _START_TIMEOUT_S: Final = 20
+_CONFIG: Final = "kafka_quota_proxy_config_info"
 _RELOADED_AT: Final = "kafka_quota_proxy_config_last_reload_timestamp_seconds"
 _RELOAD_WORKED: Final = "kafka_quota_proxy_config_last_reload_successful"
 
@@ -159,17 +161,18 @@ class Proxy:
 
     def reload(self, settings: Settings | str) -> bool:
         """Edit the file, send SIGHUP, and return whether the reload succeeded."""
-        before = self.metrics()
-        worked, at = before.total(_RELOAD_WORKED), before.total(_RELOADED_AT)
+        at = self.metrics().total(_RELOADED_AT)
         log_size = len(self.log)
         self.edit(settings)
+        wanted = hashlib.sha256(self.file.read_bytes()).hexdigest()[:16]
         self.process.signal(signal.SIGHUP)
 
         def is_settled() -> bool:
             after = self.metrics()
-            return (after.total(_RELOAD_WORKED), after.total(_RELOADED_AT)) != (worked, at) or (
-                after.total(_RELOAD_WORKED) == 0 and len(self.log) > log_size
-            )
+            if after.total(_RELOAD_WORKED) == 0:
+                return len(self.log) > log_size
+            # An earlier reload may have read the file just before the edit. So the hash must be the new file's.
+            return after.total(_RELOADED_AT) != at and wanted in after.label_values(_CONFIG, "hash")
 
         wait_until(is_settled, timeout_s=10, what="the proxy reloads its file")
         return self.metrics().total(_RELOAD_WORKED) == 1

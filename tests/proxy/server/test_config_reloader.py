@@ -126,6 +126,24 @@ async def test_a_request_reads_a_file_that_looks_unchanged(watched: Watched) -> 
         assert await watched.next_rate() == 2_000_000
 
 
+async def test_change_and_signal_soon_after_it_cause_one_reload(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    watched.reloader = Reloader(
+        watched.path, load(watched.path), on_loaded=watched.loaded.put_nowait, poll_s=0.01, settle_s=0.1
+    )
+
+    async with watching(watched):
+        watched.path.write_text(TWO)
+        await asyncio.sleep(0.05)
+        watched.reloader.request()
+        assert await watched.next_rate() == 2_000_000
+        await asyncio.sleep(0.2)
+
+    assert "nothing has changed" not in caplog.text
+
+
 async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
     hash_before, timestamp_before = watched.reloader.hash, watched.reloader.last_reload_timestamp_seconds
     watched.path.write_text(BROKEN)
