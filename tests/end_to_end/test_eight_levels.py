@@ -113,6 +113,10 @@ class Case:
 
 
 CASES: Final = tuple(Case(number) for number in range(256))
+# For each level, a case with a rule for Produce at this level and at all below it. Bit 8 stands for no level, so the
+# clients are new.
+EACH_LEVEL: Final = tuple(Case(256 | 0xFF << index & 0xFF) for index in range(8))
+_NEW_CLIENTS: Final = tuple(client for case in EACH_LEVEL for client in case.clients)
 EXPECTED: Final = {client: case.levels(client) for case in CASES for client in case.clients}
 
 
@@ -183,7 +187,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         "controller.quorum.append.linger.ms": 0,  # otherwise each change of a quota takes 25 ms
     }
     with Kafka(request.param, proxied=(SASL,), config=config) as kafka:
-        add_scram_users(kafka, [client.user for client in EXPECTED], "SCRAM-SHA-256")
+        add_scram_users(kafka, [client.user for client in (*EXPECTED, *_NEW_CLIENTS)], "SCRAM-SHA-256")
         stage = Stage(kafka=kafka, written=create_topic(kafka), read=create_topic(kafka))
         with raw_client(kafka.listener(DIRECT).port) as client:
             assert client.produce(stage.read, _BATCH).error_code == 0
@@ -265,6 +269,23 @@ def _logged(lines: Iterable[re.Match[str]]) -> dict[Client, Levels]:
     by_name = {name: client for client in EXPECTED for name in client if name}
     levels = {(by_name.get(line["user"] or line["client_id"]), line["kind"]): int(line["level"]) for line in lines}
     return {client: Levels(levels.get((client, "produce")), levels.get((client, "fetch"))) for client in EXPECTED}
+
+
+@pytest.mark.proof
+def test_each_level_precedes_the_next_as_in_kafka(stage: Stage) -> None:
+    kafkas: dict[Client, Waits] = {}
+    ours: dict[Client, Waits] = {}
+    with BrokerQuotas(stage.kafka) as quotas:
+        for case in EACH_LEVEL:
+            quotas.replace(case.quotas)
+            kafkas |= {client: stage.ask(stage.kafka.listener(SASL).port, client) for client in case.clients}
+    with _proxy(stage) as proxy:
+        for case in EACH_LEVEL:
+            assert proxy.reload({"quotas": _rules(case)})
+            ours |= {client: stage.ask(proxy.port(SASL), client) for client in case.clients}
+
+    assert ours == kafkas
+    assert all(kafkas[case.named].produce > 0 for case in EACH_LEVEL)
 
 
 @pytest.mark.proof
