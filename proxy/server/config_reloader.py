@@ -75,7 +75,7 @@ class Reloader:
                     await self._requested.wait()
             if self._requested.is_set() or file_state(self._path) != self._state:
                 await self._settle()
-                # The reload that follows also answers requests that came while the file settled.
+                # This reload also serves requests that came while the file settled.
                 self._requested.clear()
                 await self.reload()
 

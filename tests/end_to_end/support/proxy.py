@@ -27,6 +27,7 @@ _ROOT: Final = Path(__file__).parents[3]
 _LISTENING: Final = re.compile(r"listening on (\S+):(\d+) \((\S+)\) -> (\S+)")
 _START_TIMEOUT_S: Final = 20
 _CONFIG: Final = "kafka_quota_proxy_config_info"
+_REFUSED: Final = "the configuration stays unchanged"
 _RELOADED_AT: Final = "kafka_quota_proxy_config_last_reload_timestamp_seconds"
 _RELOAD_WORKED: Final = "kafka_quota_proxy_config_last_reload_successful"
 
@@ -170,7 +171,7 @@ class Proxy:
         def is_settled() -> bool:
             after = self.metrics()
             if after.total(_RELOAD_WORKED) == 0:
-                return len(self.log) > log_size
+                return _REFUSED in self.log[log_size:]
             # An earlier reload may have read the file just before the edit. So the hash must be the new file's.
             return after.total(_RELOADED_AT) != at and wanted in after.label_values(_CONFIG, "hash")
 
