@@ -75,7 +75,7 @@ class Reloader:
                     await self._requested.wait()
             if self._requested.is_set() or file_state(self._path) != self._state:
                 await self._settle()
-                # This reload also serves requests that came while the file settled.
+                # A request that came while the file settled needs no second reload.
                 self._requested.clear()
                 await self.reload()
 

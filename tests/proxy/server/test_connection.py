@@ -346,7 +346,7 @@ async def test_a_delayed_answer_does_not_wait_for_a_mute_that_ends_later() -> No
         broker.in_use[0].transport.write(fetch_response(1, size_bytes=10_100))  # a throttle time of 0.1 s
 
         assert await client.answer() == fetch_response(1, size_bytes=10_100)
-        assert 0.09 < monotonic() - sent_s < 2.0  # the loop's clock may be some milliseconds old when the time is taken
+        assert 0.09 < monotonic() - sent_s < 2.0  # the loop's clock may lag behind by some milliseconds
 
 
 @on_uvloop
