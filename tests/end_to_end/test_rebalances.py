@@ -146,7 +146,8 @@ def test_lifted_throttle_gives_full_speed_within_a_second(bed: Bed) -> None:
         reassignment.wait(timeout_s=20)
 
     assert growth.between(lifted_s, lifted_s + 1) > 30 * MB
-    assert growth.rate(since_s=lifted_s - 2, until_s=lifted_s) == pytest.approx(5 * MB, rel=0.1)
+    # In these two seconds other load matters. test_rebalances_measured.py reaches 0.95 over whole minutes.
+    assert 0.7 * 5 * MB <= growth.rate(since_s=lifted_s - 2, until_s=lifted_s) <= 1.1 * 5 * MB
 
 
 @pytest.mark.long

@@ -91,11 +91,19 @@ async def configure(kafka: Kafka, entity: str, *change: str) -> None:
     await asyncio.to_thread(kafka.run_java, "kafka.admin.ConfigCommand", *arguments)
 
 
-async def reassign(kafka: Kafka, plan: Path, *what: str) -> None:
+async def reassign(kafka: Kafka, plan: Path, *what: str) -> str:
+    """Run kafka-reassign-partitions.sh, and return what it prints."""
     package = "kafka.admin" if kafka.version == KAFKA_2_8 else "org.apache.kafka.tools.reassign"
     tool = f"{package}.ReassignPartitionsCommand"
     arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--reassignment-json-file", str(plan), *what)
-    await asyncio.to_thread(kafka.run_java, tool, *arguments)
+    return await asyncio.to_thread(kafka.run_java, tool, *arguments)
+
+
+async def verify_until_complete(kafka: Kafka, plan: Path) -> None:
+    """Run ``--verify`` until the partitions have moved. Only then it removes the throttle."""
+    async with asyncio.timeout(60):
+        while "still in progress" in await reassign(kafka, plan, "--verify"):
+            pass
 
 
 def _cluster(version: str, config: Mapping[str, str | int]) -> Kafka:
@@ -171,7 +179,7 @@ async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> N
             view = await cluster.until(lambda view: view.leader_replicas and len(view.follower_rates) == 2)
             assert view.leader_rates == view.follower_rates == {1: 4444444.0, 2: 4444444.0}
             assert set(view.leader_replicas) | set(view.follower_replicas) == {topic}
-            await reassign(kafka, plan, "--verify")
+            await verify_until_complete(kafka, plan)
             await cluster.until(lambda view: not view.has_throttle and not view.moving)
 
 
