@@ -54,11 +54,12 @@ def read_acks(data: Buffer, offset: int, api_version: int, *, end: int = sys.max
     elif api_version < _FIRST_FLEXIBLE and offset + 2 <= len(data) and data[offset] == 0xFF == data[offset + 1]:
         position = offset + 2
     else:
-        position = _skip_transactional_id(data, offset, is_compact=api_version >= _FIRST_FLEXIBLE)
-    needed = (len(data) if position is None else position) + 2
-    if needed > end:
+        # The bytes that follow the frame must not change which error is raised.
+        frame = data[:end] if end < len(data) else data
+        position = _skip_transactional_id(frame, offset, is_compact=api_version >= _FIRST_FLEXIBLE)
+    if len(data) >= end if position is None else position + 2 > end:
         raise FrameTooSmall(f"a Produce request v{api_version} ends before its acks")
-    if position is None or needed > len(data):
+    if position is None or position + 2 > len(data):
         return None
     acks: int = _INT16(data, position)[0]
     return acks

@@ -99,6 +99,25 @@ def test_a_transactional_id_that_kafka_refuses_is_not_waited_for(version: int, s
         read_acks(b"\xff" + start, 1, version)
 
 
+@each_case("version", range(3, 16))
+@each_case("end", range(1, 9))
+@each_case("start", [b"\xff" * 8, b"\x80\x00\x01", b"\xff\xff\xff\xff\x0f", b"\xff\xff\0\1", b"\x03ab\0\1"])
+def test_error_of_acks_does_not_depend_on_the_bytes_that_have_arrived(version: int, end: int, start: bytes) -> None:
+    data = start + bytes(9)
+    whole = acks_or_error(data, version, end)
+
+    for size in range(1, len(data)):
+        assert acks_or_error(data[:size], version, end) in (None, whole)
+    assert whole is not None
+
+
+def acks_or_error(data: bytes, version: int, end: int) -> int | str | None:
+    try:
+        return read_acks(data, 0, version, end=end)
+    except ProtocolError as error:
+        return error.reason
+
+
 @pytest.mark.parametrize("version", range(16))
 @FEW_EXAMPLES
 @given(data=st.binary(max_size=20), offset=st.integers(0, 20), end=st.integers(0, 40) | st.none())
