@@ -15,11 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from tests.fuzz import corpus, seeds
+from tests.fuzz.dialogue import Stage, frames_in
 from tests.fuzz.source import Source, cut, damaged
 from tests.fuzz.targets import TARGETS
 from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.support.frames import produce_request
+from tests.support.wire import Wire
 
 FRESH_INPUTS = 100
 # Processor time for a few dozen frames of up to a megabyte. Even a slow machine needs a hundredth of this time.
@@ -79,6 +83,17 @@ def test_libfuzzer_finds_nothing_in_some_seconds() -> None:
     assert int(table[-1][1].replace(",", "")) >= 20_000
     for row in table[:-1]:
         assert int(row[3].replace(",", "")) > 100, f"{row[0]} reaches next to nothing: is it instrumented?"
+
+
+def test_session_with_many_throttled_requests_comes_to_rest() -> None:
+    rule = QuotaRule(client_id=DEFAULT, producer_byte_rate=0.5, request_percentage=0.5)
+    stage = Stage(Wire(rule, max_throttle_time_ms=25_000))
+    stage.from_client([produce_request()] * 200)
+
+    stage.finish()
+
+    assert frames_in(stage.asked) == frames_in(stage.told) == 200
+    stage.close()
 
 
 # -- the first inputs of the fuzzer
