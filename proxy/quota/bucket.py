@@ -114,6 +114,12 @@ class Bucket(EntityUsage):
             wait_ms = max(0, throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms))
         return min(wait_ms, self._bounds.longest_wait_ms)
 
+    def debt_ms(self, *, now_ms: int) -> int:
+        """Return for how many ms clients must wait until the usage is within the limit. Changes nothing."""
+        if self.absorbed_by is not None:
+            return self.absorbed_by.debt_ms(now_ms=now_ms)
+        return self._wait_ms(now_ms) if self.is_limited else 0
+
     def charge(self, amount: int, *, now_ms: int) -> int:
         """Add ``amount`` to the recorded usage of the bucket, in bytes or in the unit of another kind of quota.
 

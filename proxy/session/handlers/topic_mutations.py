@@ -7,7 +7,9 @@ sends a Metadata request of its own, on the client's connection to the broker an
 
 Topics for which the quota has no room are removed from the request, and added to the response with the error
 THROTTLING_QUOTA_EXCEEDED. Older versions of the APIs do not have this error. Requests of these versions are forwarded
-with all topics, and the client is throttled afterwards (``quota.mutation``).
+with all topics, and the client is throttled afterwards (``quota.mutation``). Until the quota is no longer violated, the
+next such request waits, from whichever connection it comes. Otherwise a client that leaves before its response, or has
+many connections, would exceed its quota.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from kafka_quota_proxy.protocol import metadata_query, topic_mutations
 from kafka_quota_proxy.protocol.api import API_NAMES, ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.protocol.topic_mutations import MutationRequest, Topic, is_mutation
+from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, MutationRequest, Topic, is_mutation
 from kafka_quota_proxy.proxy.quota import mutation
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.mutation import MutationDecision, MutationThrottle
@@ -30,6 +32,7 @@ from kafka_quota_proxy.proxy.session.handlers.whole_request import (
     Ask,
     Decision,
     Forward,
+    Hold,
     WholeRequestHandler,
 )
 from kafka_quota_proxy.proxy.session.state import SessionState
@@ -40,6 +43,8 @@ MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 # create missing topics.
 _OLDEST_DELETE: Final = 0
 _FIRST_NAMED: Final = 4
+# A request that waits for a debt looks again at least this often, because a charge may be returned.
+_LOOK_AGAIN_MS: Final = 1_000
 
 
 class _Query(NamedTuple):
@@ -98,7 +103,12 @@ class TopicMutationHandler(WholeRequestHandler):
         charge = state.requests.charge_of(head, now_ms)
         state.requests.release_stale_buckets(now_ms)
         is_muted = state.requests.is_muted(now_ms)
-        if is_muted or not state.is_alone() or not state.broker_turn.has_come(charge, size_bytes, now_ms):
+        if is_muted or not state.is_alone():
+            return None
+        is_throttled = api_version < FIRST_REFUSABLE_VERSION[api_key] and not state.account.observes(bucket)
+        if is_throttled and (debt_ms := bucket.debt_ms(now_ms=now_ms)):
+            return self.execute(Hold(now_ms + min(debt_ms, _LOOK_AGAIN_MS)), self, position, head, None)
+        if not state.broker_turn.has_come(charge, size_bytes, now_ms):
             return None
         frame = data[position:frame_end]
         decision = self._decide(frame, head._replace(body=head.body - position), bucket, now_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import replace
 from struct import pack, unpack_from
 from uuid import UUID
@@ -13,6 +14,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
 from kafka_quota_proxy.protocol.topic_mutations import THROTTLING_QUOTA_EXCEEDED, read_response
+from kafka_quota_proxy.proxy.session import Session
 from tests.support.controller import Controller, create, delete, grow
 from tests.support.frames import api_versions_response, framed, other_request, other_response, request_header
 from tests.support.wire import Wire
@@ -334,3 +336,63 @@ def test_connection_holds_only_the_bucket_of_its_last_client_id() -> None:
 
     assert len(wire.session.account.stale_buckets) <= 1
     assert wire.listening.quotas.manager(QuotaKind.REQUEST_RATE).overflows == 0
+
+
+def new_connection(bed: Bed) -> Wire:
+    """Return another connection of the same client."""
+    wire = copy(bed.wire)
+    wire.session = Session(wire.listening, owner=wire)
+    return wire
+
+
+@pytest.mark.parametrize("version", [2, 5])
+def test_client_that_leaves_before_its_response_keeps_to_its_rate(version: int) -> None:
+    bed = Bed()
+    created = 0
+
+    for number in range(60):
+        wire = new_connection(bed)
+        created += 200 if wire.client(create((f"t{number}", 200), version=version)) else 0
+        wire.session.close(now_ms=wire.now_ms, has_passed=True)
+        bed.wire.wait(1_000)
+
+    assert 600 <= created <= 100 + 60 * 10 + 200
+
+
+def test_connections_of_one_client_wait_for_the_same_debt() -> None:
+    bed = Bed()
+    wires = [new_connection(bed) for _ in range(3)]
+    requests = [create((f"t{number}", 200), version=4) for number in range(3)]
+    assert wires[0].client(requests[0]) == requests[0]  # 200 - 100 tokens at 10 a second: ten seconds of debt
+
+    assert wires[1].client(requests[1]) == wires[2].client(requests[2]) == b""
+
+    for wire in wires[1:]:
+        wire.wait(9_999)
+        assert wire.to_broker() == b""
+    wires[1].wait(1)
+    assert wires[1].to_broker() == requests[1]
+    wires[2].wait(1)  # the second request has left the bucket in debt again
+    assert wires[2].to_broker() == b""
+    wires[2].wait(20_000)
+    assert wires[2].to_broker() == requests[2]
+
+
+def test_newer_client_is_refused_at_once_during_the_debt_of_another_connection() -> None:
+    bed = Bed()
+    bed.wire.client(create(("before", 1)))  # the bucket is looked up before it is in debt
+    bed.wire.broker(bed.controller.answers(create(("before", 1))))
+    new_connection(bed).client(create(("large", 300), version=4))
+
+    assert bed.ask(create(("next", 5))) == {"next": THROTTLING_QUOTA_EXCEEDED}
+
+
+def test_debt_holds_no_request_back_during_a_stop() -> None:
+    bed = Bed()
+    new_connection(bed).client(create(("large", 300), version=4))
+    request = create(("next", 5), version=4)
+    assert bed.wire.client(request) == b""
+
+    bed.wire.session.release(now_ms=bed.wire.now_ms)
+
+    assert bed.wire.to_broker() == request
