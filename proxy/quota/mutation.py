@@ -156,6 +156,11 @@ def settle(decision: MutationDecision, results: Collection[TopicResult], bucket:
     return difference
 
 
+def take_back(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> None:
+    """Take back the whole charge of a request that was never sent to the broker."""
+    bucket.uncharge(sum(decision.permits.values()), now_ms=now_ms)
+
+
 def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:
     """Return how many partitions a request creates, adds or deletes in each topic, or None where this is unknown."""
     costs: dict[Topic, int | None] = {}

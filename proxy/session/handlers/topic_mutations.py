@@ -181,6 +181,16 @@ class TopicMutationHandler(WholeRequestHandler):
         """The bucket to charge when the forwarded request is answered, or None if no such request is pending."""
         return None if self._passed is None else self._passed.bucket
 
+    def close(self) -> None:
+        """Return the charge of a request that was never sent, for example because the broker could not be reached.
+
+        A request that was sent stays charged, because the broker may have made the change.
+        """
+        # A session with bytes for the broker that ends has not sent any of them: this request is among them.
+        if self._passed is not None and self._state.to_broker:
+            _, bucket, decision, _ = self._passed
+            mutation.take_back(decision, bucket, now_ms=self._state.now_ns // 1_000_000)
+
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
         """Return the topics to ask the broker about next: those with names or, if there are none, those with ids."""
         # If a Metadata request has an id, a broker does not look up its names.

@@ -396,3 +396,23 @@ def test_debt_holds_no_request_back_during_a_stop() -> None:
     bed.wire.session.release(now_ms=bed.wire.now_ms)
 
     assert bed.wire.to_broker() == request
+
+
+def test_charge_of_a_request_that_was_never_sent_is_returned() -> None:
+    bed = Bed()
+    bed.wire.session.receive_from_client(create(("one", 60), ("two", 30), version=4), now_ms=bed.wire.now_ms)
+
+    bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=False)  # the dial has failed
+
+    assert bed.tokens == 100
+
+
+@pytest.mark.parametrize("has_passed", [True, False])
+def test_charge_of_a_request_that_was_sent_is_kept(has_passed: bool) -> None:
+    """Even if the broker is lost, it may have made the change."""
+    bed = Bed()
+    bed.wire.client(create(("one", 60)))
+
+    bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=has_passed)
+
+    assert bed.tokens == 40
