@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from kafka_quota_proxy.protocol.errors import FrameTooLarge
+from kafka_quota_proxy.protocol.producer_sequences import ProducerBatch, read_producer_batches
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueuedConnection, Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
@@ -13,6 +15,7 @@ from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
+from kafka_quota_proxy.proxy.session.refused_batches import MAX_BATCHES, RefusedBatches
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -36,16 +39,20 @@ class BrokerTurn:
         is_metered: Whether any request of this connection has had a ``RequestCharge``.
         is_refused: Whether the fair call queue has refused the client's next request.
         refuses_until_ms: The time until which each Produce is refused, because an earlier Produce was refused.
+        refused: The refused batches of idempotent producers that later batches must not overtake, or None.
         come_bytes: The number of bytes that have arrived, counted from the beginning of the client's next request.
     """
 
     _state: SessionState
     _service: Service | None = None  # the time that the broker takes for the oldest pending request
     _is_unrefusable: bool = False  # there is no response that refuses the client's next request
+    _is_behind: bool = False  # the client's next request would overtake one of the refused batches
+    _batches: list[ProducerBatch] = field(default_factory=list)  # of the client's next request, if it was read
     queued: QueuedConnection | None = None
     is_metered: bool = False
     is_refused: bool = False
     refuses_until_ms: int = 0
+    refused: RefusedBatches | None = None
     come_bytes: int = 0
 
     # -- before a request is forwarded --
@@ -110,36 +117,87 @@ class BrokerTurn:
         has_answer = kind.is_refusable and not self._is_unrefusable
         return has_answer and not self._state.responses.is_open and size_bytes <= MAX_REFUSED_BYTES
 
+    def keeps_order(self, charge: RequestCharge, data: bytes, position: int, size_bytes: int, now_ms: int) -> bool:
+        """Return whether a Produce overtakes none of the ``refused`` batches. Otherwise it is refused, or has to wait.
+
+        Call this before ``has_come`` if there are refused batches, and ``end_refusals`` when the Produce is forwarded.
+
+        Raises:
+            FrameTooLarge: If the Produce cannot be kept until it is whole. Its client sends everything again, in order.
+        """
+        refused, frame_end = self.refused, position + 4 + size_bytes
+        if refused is None or refused.has_expired(now_ms):
+            self.refused = None
+            return True
+        if frame_end > len(data):
+            if size_bytes > MAX_REFUSED_BYTES:
+                raise FrameTooLarge(f"a Produce of {size_bytes} bytes behind a refused one is too long to be held")
+            self._state.is_blocked = False
+            return False
+        self._batches = read_producer_batches(data[position:frame_end])
+        if not refused.precede(self._batches):
+            return True
+        if self._state.is_alone():
+            self._is_behind = self.is_refused = True
+            if self.queued is not None and charge.identity is not None:
+                self.queued.refuse_behind(charge.kind, charge.identity)
+        return False
+
+    def end_refusals(self) -> None:
+        """Forget the refused batches that the client has sent again, because they are now forwarded."""
+        if self.refused is not None:
+            self.refused.remove(self._batches)
+            self.refused = self.refused if self.refused else None
+
     def refuse(self, data: bytes, position: int, size_bytes: int, now_ms: int) -> tuple[int, int, bytes] | None:
         """Answer a request that the fair call queue refuses, and mute its client.
 
         The request begins at the offset ``position`` of ``data``. Each Produce that soon follows a refused Produce is
-        refused as well. Otherwise its records would overtake the refused records, which the client sends again. An
-        idempotent producer would then get OUT_OF_ORDER_SEQUENCE_NUMBER.
+        refused as well. Otherwise its records would overtake the refused records, which the client sends again. The
+        batches of an idempotent producer are even refused until the client has sent the refused batch again.
 
         Returns:
             The edit that removes the request from the bytes to forward. None if the request has to wait, because its
             API has no response that refuses it.
+
+        Raises:
+            FrameTooLarge: If the request must not wait either, because it would overtake refused batches.
         """
         state = self._state
         account = state.account
         self.is_refused = False
         frame_end = position + 4 + size_bytes
-        is_behind = now_ms < self.refuses_until_ms
+        is_behind = now_ms < self.refuses_until_ms or self._is_behind
         left_ms = account.muted_until_ms - now_ms if is_behind else REFUSED_FOR_MS
-        response = refusal_response(data[position:frame_end], throttle_time_ms=left_ms)
-        if response is None:
+        frame = data[position:frame_end]
+        is_produce = data.startswith(b"\0\0", position + 4)
+        response = refusal_response(frame, throttle_time_ms=left_ms)
+        if response is None or (is_produce and not self._note_refused(frame, now_ms, is_behind=is_behind)):
+            if self._is_behind:
+                raise FrameTooLarge("a Produce behind a refused one has too many partitions to be refused")
             self._is_unrefusable = True
             return None
+        self._is_behind = False
         if not is_behind:
             account.mute(REFUSED_FOR_MS, now_ms=now_ms)
             is_muted = now_ms < account.muted_until_ms  # false while the proxy is about to stop
-            is_produce = data.startswith(b"\0\0", position + 4)
             self.refuses_until_ms = now_ms + _REFUSED_BEHIND_MS if is_produce and is_muted else 0
         if self.queued is not None:
             self.queued.refused()
         state.to_client.append(response)
         return position, frame_end, b""
+
+    def _note_refused(self, frame: bytes, now_ms: int, *, is_behind: bool) -> bool:
+        """Note the batches of a refused Produce. Return False if they are too many to be noted."""
+        batches = read_producer_batches(frame)
+        if not batches:
+            return True
+        refused = self.refused or RefusedBatches()
+        if len(refused) + len(batches) > MAX_BATCHES:
+            return False
+        refused.add(batches, now_ms=now_ms, is_behind=is_behind)
+        self.refused = refused
+        return True
 
     def end_request(self, oldest: PendingRequest) -> None:
         """Note that a request was forwarded as a whole.

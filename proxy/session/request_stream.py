@@ -217,7 +217,7 @@ class RequestStream:
         kept_bytes = [handler.max_kept_bytes for handler in self.handlers]
         if state.account.believes_replicas():
             kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
-        if state.broker_turn.refuses_until_ms or state.bucket_turn.place is not None:
+        if state.broker_turn.refuses_until_ms or state.broker_turn.refused or state.bucket_turn.place is not None:
             kept_bytes.append(4 + MAX_REFUSED_BYTES)
         return max(kept_bytes, default=2 * MAX_HEAD_BYTES)
 

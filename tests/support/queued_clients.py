@@ -115,6 +115,18 @@ def whole_produce(correlation_id: int, *, acks: int = 1, size_bytes: int = 100) 
     return framed(header + front + bytes(size_bytes))
 
 
+def idempotent_produce(
+    correlation_id: int, sequence: int, *, producer_id: int = 7, epoch: int = 0, partition: int = 0, more_bytes: int = 0
+) -> bytes:
+    """Return a Produce v7 request with one batch of an idempotent producer."""
+    batch = pack(">qiib", 0, 49 + more_bytes, 0, 2) + bytes(26) + pack(">qhii", producer_id, epoch, sequence, 1)
+    front = (
+        pack(">hhii", -1, -1, 30_000, 1) + pack(">h", 1) + b"t" + pack(">iii", 1, partition, len(batch) + more_bytes)
+    )
+    header = request_header(ApiKey.PRODUCE, 7, correlation_id, "etl", is_flexible=False)
+    return framed(header + front + batch + bytes(more_bytes))
+
+
 def answered(data: bytes) -> list[tuple[int, int, int]]:
     """Return correlation id, error code and throttle time in ms of each response to ``whole_produce`` in ``data``."""
     found = []

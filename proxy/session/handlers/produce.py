@@ -43,6 +43,14 @@ class ProduceHandler(Handler):
         state, bucket, charge = self._state, profile.bucket, profile.charge
         if bucket is None:
             return None
+        turn = state.broker_turn
+        if (
+            charge is not None
+            and turn.refused is not None
+            and profile.acks
+            and not turn.keeps_order(charge, data, position, size_bytes, now_ms)
+        ):
+            return None
         is_limited = bucket.is_limited
         if is_limited:
             is_calm = bucket.line is None and now_ms >= bucket.silent_until_ms
@@ -50,8 +58,10 @@ class ProduceHandler(Handler):
             if not has_room and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
                 return None
         if charge is not None:
-            if not state.broker_turn.has_come(charge, size_bytes, now_ms):
+            if not turn.has_come(charge, size_bytes, now_ms):
                 return None
+            if turn.refused is not None and profile.acks:
+                turn.end_refusals()
             if charge.buckets is not NO_BUCKETS:
                 charge.begin()
         if is_limited:

@@ -7,6 +7,7 @@ from struct import pack
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, DispatcherOptions
 from tests.support.controller import create
@@ -17,7 +18,16 @@ from tests.support.frames import (
     other_response,
     request_header,
 )
-from tests.support.queued_clients import Crowd, answered, full, refused, whole_fetch, whole_produce
+from tests.support.queued_clients import (
+    Crowd,
+    answered,
+    full,
+    idempotent_produce,
+    refused,
+    whole_fetch,
+    whole_produce,
+)
+from tests.support.wire import Wire
 
 
 def test_produce_into_a_full_queue_is_refused() -> None:
@@ -185,3 +195,108 @@ def test_refusal_after_release_mutes_no_client() -> None:
     last.client(other_request(3))
 
     assert len(crowd.dispatcher.queue) == len(crowd.wires) - 1  # the client is in the queue
+
+
+def refused_idempotent() -> tuple[Crowd, Wire]:
+    """Return a crowd with room again, and a client. The first batch of its idempotent producer was refused."""
+    crowd = Crowd(clients=50, capacity=40, is_backoff_enabled=True)
+    full(crowd)
+    last = crowd.wires[-1]
+    assert last.client(idempotent_produce(1, 0)) == b""
+    assert answered(last.to_client()) == [(1, 19, 500)]
+    crowd.dispatcher.update(DispatcherOptions(is_backoff_enabled=True), FixedLimit(2_000), last.now_ms * 1_000)
+    return crowd, last
+
+
+@pytest.mark.parametrize("after_ms", [0, 49, 50, 499, 500, 20_000])
+def test_later_batch_does_not_overtake_a_refused_one(after_ms: int) -> None:
+    _, last = refused_idempotent()
+    last.wait(after_ms)
+
+    # The client has sent the second batch before it sees the refusal of the first.
+    assert last.client(idempotent_produce(2, 1)) == b""
+    last.wait(500)
+    assert last.to_broker() == b""
+    assert [(one, error) for one, error, _ in answered(last.to_client())] == [(2, 19)]
+
+    again = idempotent_produce(3, 0), idempotent_produce(4, 1)
+    assert last.client(*again) == b"".join(again)
+    assert last.client(idempotent_produce(5, 2)) == idempotent_produce(5, 2)
+    assert last.session._turn.refused is None
+
+
+def test_later_batch_is_refused_although_a_refused_one_before_it_has_passed() -> None:
+    """The client has seen only the first of two refusals when it sends the third batch."""
+    _, last = refused_idempotent()
+    last.wait(500)
+    last.client(idempotent_produce(2, 1))
+    last.to_client()
+
+    assert last.client(idempotent_produce(3, 0)) == idempotent_produce(3, 0)
+    last.broker(other_response(3))
+    assert last.client(idempotent_produce(4, 2)) == b""
+
+    assert [one for one, *_ in answered(last.to_client())] == [4]
+    assert last.client(idempotent_produce(5, 1), idempotent_produce(6, 2)) != b""
+
+
+def test_late_batch_is_refused_once_complete() -> None:
+    _, last = refused_idempotent()
+    large = idempotent_produce(2, 1, more_bytes=900_000)
+
+    last.wait(500)
+    assert last.client(large[:20], large[20:500_000]) == b""
+    assert not last.session.state.is_blocked
+    assert last.client(large[500_000:]) == b""
+
+    assert [one for one, *_ in answered(last.to_client())] == [2]
+
+
+def test_late_batch_that_is_too_long_to_be_refused_closes_the_connection() -> None:
+    _, last = refused_idempotent()
+    last.wait(500)
+
+    with pytest.raises(FrameTooLarge):
+        last.client(idempotent_produce(2, 1, more_bytes=1_100_000)[:100_000])
+
+
+def test_late_batch_behind_a_pending_request_is_refused_after_the_response() -> None:
+    _, last = refused_idempotent()
+    last.wait(500)
+    assert last.client(other_request(2)) == other_request(2)
+
+    assert last.client(idempotent_produce(3, 1)) == b""
+    assert last.to_client() == b""
+    told = last.broker(other_response(2))
+
+    assert told.startswith(other_response(2))
+    assert [one for one, *_ in answered(told[len(other_response(2)) :])] == [3]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(idempotent_produce(2, 0), id="the refused batch"),
+        pytest.param(idempotent_produce(2, 5, partition=1), id="another partition"),
+        pytest.param(idempotent_produce(2, 5, producer_id=8), id="another producer"),
+        pytest.param(idempotent_produce(2, 5, epoch=1), id="a new epoch"),
+        pytest.param(whole_produce(2), id="a producer that is not idempotent"),
+        pytest.param(whole_produce(2, acks=0), id="acks=0"),
+        pytest.param(other_request(2), id="another API"),
+    ],
+)
+def test_request_that_overtakes_no_refused_batch_passes_after_the_mute(request_: bytes) -> None:
+    _, last = refused_idempotent()
+    last.wait(500)
+
+    assert last.client(request_) == request_
+
+
+def test_refused_batch_that_never_comes_again_is_forgotten() -> None:
+    """The client may have sent it on another connection."""
+    _, last = refused_idempotent()
+    last.wait(59_999)
+    assert last.client(idempotent_produce(2, 1)) == b""
+    last.wait(1)
+
+    assert last.client(idempotent_produce(3, 2)) == idempotent_produce(3, 2)
