@@ -5,8 +5,8 @@ its client. The proxy also queries the cluster every few seconds. When a broker 
 once, before any client learns of the broker.
 
 A cluster that requires a login does not answer the proxy's query. Then every port of the listener is open and leads to
-a bootstrap server, until a response to a client lists all brokers. Otherwise clients could not reconnect after a
-restart of the proxy, because most of them (Java before 4.0) never return to the bootstrap address.
+the bootstrap servers in turn, until a response to a client lists all brokers. Otherwise clients could not reconnect
+after a restart of the proxy, because most of them (Java before 4.0) never return to the bootstrap address.
 """
 
 import asyncio
@@ -57,13 +57,15 @@ class ClusterListener:
         self._bind_host = listener.settings.bind.host
         self._cluster = cluster
         self._acceptors: dict[int, Acceptor] = {}  # by node id
-        self._stand_ins: dict[int, Route] = {}  # by node id: routes to bootstrap servers for unknown brokers
+        # The node ids of the ports that lead to bootstrap servers, and how many clients each port has led there.
+        self._stand_ins: dict[int, int] = {}
+        self._stand_in_routes: list[Route] = []  # one for each bootstrap server, while there are such ports
         self._unopened: set[int] = set()  # node ids of ports that could not be bound, which has been logged
         self._turn = 0
 
     def all_routes(self) -> list[Route]:
         """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
-        return [*self.routes.values(), *self._stand_ins.values()]
+        return [*self.routes.values(), *self._stand_in_routes]
 
     def accept(self) -> ClientConnection:
         """Return the protocol for a new client at the bootstrap port, which leads to each reachable broker in turn."""
@@ -97,11 +99,13 @@ class ClusterListener:
             self._end_stand_ins()
 
     def stand_in(self) -> None:
-        """Open every port of the listener. Each port leads to a bootstrap server until its broker is known."""
+        """Open every port of the listener. Each leads to the bootstrap servers in turn until its broker is known."""
         settings = self._members.cluster
+        if not self._stand_in_routes:
+            self._stand_in_routes = [self._route(server) for server in self._cluster.servers]
         for node_id in range(settings.last_port - settings.first_port + 1):
             if node_id not in self._acceptors:
-                self._stand_ins[node_id] = self._route(self._cluster.bootstrap(node_id))
+                self._stand_ins[node_id] = 0
                 if not self._bind(node_id, logging.DEBUG):
                     del self._stand_ins[node_id]
 
@@ -130,10 +134,11 @@ class ClusterListener:
 
         Close the ports whose node id no broker has, and drain the connections that lead to a bootstrap server.
         """
-        routes = set(self._stand_ins.values())
+        routes = set(self._stand_in_routes)
         for node_id in self._stand_ins.keys() - self.routes.keys():
             self._unbind(node_id)
         self._stand_ins.clear()
+        self._stand_in_routes = []
         for connection in self.listener.connections:
             if connection.route in routes:
                 # Drain it later, because the response that lists the brokers has not been written yet.
@@ -157,9 +162,21 @@ class ClusterListener:
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:
-        # The broker may have left during a TLS handshake.
-        route = self.routes.get(node_id) or self._stand_ins.get(node_id)
+        route = self.routes.get(node_id) or self._next_stand_in(node_id)
         return route.accept() if route else self.accept()
+
+    def _next_stand_in(self, node_id: int) -> Route | None:
+        """Return the route to the next bootstrap server for the port of an unknown broker.
+
+        Servers that failed when they were last dialled are left out if another one did not. Return None if the port
+        does not lead to bootstrap servers, for example because its broker has left during a TLS handshake.
+        """
+        turn = self._stand_ins.get(node_id)
+        if turn is None:
+            return None
+        self._stand_ins[node_id] = turn + 1
+        routes = [route for route in self._stand_in_routes if not route.upstream.failures] or self._stand_in_routes
+        return routes[(node_id + turn) % len(routes)]
 
     def _arrivals_at(self, node_id: int) -> ListenerQuota:
         route = self.routes.get(node_id)
@@ -197,7 +214,7 @@ class BrokerCluster:
         self._throttle = throttle
         self._tls = tls
         self.bootstrap_quotas = self._quotas()
-        self._servers = [
+        self.servers = [
             registry.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
             for server in servers
         ]
@@ -208,16 +225,16 @@ class BrokerCluster:
     @property
     def upstreams(self) -> list[Upstream]:
         """The addresses at which the proxy reaches the known brokers and the bootstrap servers of this cluster."""
-        return [*self.brokers.values(), *self._servers]
+        return [*self.brokers.values(), *self.servers]
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
         """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with a node id or None."""
         node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
         for node_id, upstream in self.brokers.items():
             yield node_id, upstream.quotas
-        for server in self._servers:
+        for server in self.servers:
             yield node_ids.get(server.address), server.quotas
-        yield node_ids.get(self._servers[0].address), self.bootstrap_quotas
+        yield node_ids.get(self.servers[0].address), self.bootstrap_quotas
 
     @property
     def is_reachable(self) -> bool:
@@ -244,7 +261,7 @@ class BrokerCluster:
 
     def bootstrap(self, turn: int) -> Upstream:
         """Return a bootstrap server. Successive values of ``turn`` select the servers in turn."""
-        return self._servers[turn % len(self._servers)]
+        return self.servers[turn % len(self.servers)]
 
     def upstream(self, node_id: int, address: Address) -> Upstream:
         """Return the upstream of a broker; create it if it is new.
@@ -290,7 +307,7 @@ class BrokerCluster:
         turn = 0
         while not self._is_closed:
             turn += 1
-            known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self._servers
+            known = [upstream for upstream in self.brokers.values() if upstream.is_reachable] or self.servers
             upstream = known[turn % len(known)]
             try:
                 answer = await describe_cluster(upstream.address, self._rules.config.upstream_bind, self._tls)

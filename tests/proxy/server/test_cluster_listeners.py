@@ -378,6 +378,47 @@ async def test_a_listener_leads_to_stand_ins_until_its_brokers_are_known(monkeyp
 
 
 @on_uvloop
+@pytest.mark.parametrize("away", [0, 1])
+async def test_port_of_an_unknown_broker_leads_to_the_bootstrap_server_that_works(
+    monkeypatch: pytest.MonkeyPatch, away: int
+) -> None:
+    asks(monkeypatch, every_s=0.01)
+    async with cluster_of(0, 1) as cluster:
+        cluster.answers_strangers = False
+        listener = front_of(cluster)
+        await cluster.alive[away].stop()
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, *range(PORTS))
+            for node_id in range(4):
+                answers = []
+                for _ in range(2):
+                    async with client_at(port_of(listener, node_id)) as client:
+                        answers.append(await client.ask(other_request(api_key=OTHER_API)))
+
+                assert other_response() in answers
+            # No client is led to the server that failed, as long as another one works.
+            async with client_at(port_of(listener, 0)) as one, client_at(port_of(listener, 0)) as two:
+                assert await one.ask(other_request(api_key=OTHER_API)) == other_response()
+                assert await two.ask(other_request(api_key=OTHER_API)) == other_response()
+
+
+@on_uvloop
+async def test_clients_of_one_unknown_broker_are_led_to_each_bootstrap_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    asks(monkeypatch, every_s=0.01)
+    async with cluster_of(0, 1) as cluster:
+        cluster.answers_strangers = False
+        listener = front_of(cluster)
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, *range(PORTS))
+            for _ in range(2):
+                async with client_at(port_of(listener, 5)) as client:
+                    await client.ask(other_request(api_key=OTHER_API))
+
+            assert reached(cluster, 0)
+            assert reached(cluster, 1)
+
+
+@on_uvloop
 async def test_a_cluster_that_is_away_at_first_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     async with cluster_of(0) as cluster:
