@@ -1,18 +1,28 @@
-"""Stores quotas in a local directory that no other proxy uses. Each change is on the disk before it is applied."""
+"""Stores quotas in a local directory that no other proxy uses. Each change is on the disk before it is applied.
 
+A disk that hangs may hold a write up for any time. A client waits only some seconds for the outcome. Until the write
+has ended, further changes are refused. If it succeeds in the end, its change applies then.
+"""
+
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import time
+from typing import Final
 
 from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
+from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR
+from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase, UncertainWriteError
 from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
 
 log = logging.getLogger(__name__)
+
+# How long a client waits for its change to be written. It is shorter than the 30 s after which Kafka's tools give up.
+_WRITE_S: Final = 10.0
 
 
 class DirectoryStore:
@@ -38,6 +48,7 @@ class DirectoryStore:
         self._thread = WorkerThread("quota-store")
         self._stored = stored
         self._apply = apply
+        self._late: asyncio.Task[None] | None = None  # a write for whose outcome its client no longer waits
 
     async def open(self) -> None:
         """Lock and read the directory, and apply the stored rules. ``QuotaStore.open`` lists the errors."""
@@ -49,24 +60,48 @@ class DirectoryStore:
         """Do nothing. This store has no background work."""
 
     async def catch_up(self) -> None:
-        """Do nothing, because no other process changes this store."""
+        """Raise ``NotKeptError`` if an earlier write has not ended. No other process changes this store."""
+        if self._late is not None:
+            message = f"No quota was changed: an earlier change is still being written to {self.name}; try again"
+            raise NotKeptError(KAFKA_STORAGE_ERROR, message)
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
+        writing = asyncio.get_running_loop().create_task(self._write(changes))
+        ended, _ = await asyncio.wait({writing}, timeout=_WRITE_S)
+        if not ended:
+            self._late = writing
+            writing.add_done_callback(self._end_late)
+            message = f"The outcome is unknown: the change is not written to {self.name} yet, and may apply later"
+            raise self._failed(REQUEST_TIMED_OUT, message, may_hold=True)
+        writing.result()
+
+    async def _write(self, changes: Sequence[Change]) -> None:
         try:
             await self._thread.run(self.database.write, changes)
         except OSError as error:
-            self.is_writable = False
-            self.failures += 1
-            self.last_failure_s = time()
-            log.warning("changed no quota: %s cannot be written: %s", self.name, error)
             message = f"The quotas cannot be kept: {error.strerror or error}"
             may_hold = isinstance(error, UncertainWriteError)
             if may_hold:
                 message += "; after a restart the change may apply nevertheless"
-            raise NotKeptError(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
+            raise self._failed(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
         self.is_writable = True
         await self._apply(changes)
+
+    def _failed(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:
+        self.is_writable = False
+        self.failures += 1
+        self.last_failure_s = time()
+        log.warning("changed no quota in %s: %s", self.name, message)
+        return NotKeptError(error_code, message, may_hold=may_hold)
+
+    def _end_late(self, writing: asyncio.Task[None]) -> None:
+        self._late = None
+        error = None if writing.cancelled() else writing.exception()
+        if error is None:
+            log.info("the change that was written late to %s applies now", self.name)
+        elif not isinstance(error, NotKeptError):
+            report(error, "quotas in %s could not be applied, but are stored", self.name)
 
     async def close(self) -> None:
         """Close the database, and stop the thread that writes to it."""

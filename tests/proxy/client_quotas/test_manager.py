@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -36,6 +37,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import Effectiv
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
+from kafka_quota_proxy.proxy.client_quotas.storage import directory_store
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from tests.support.quota_request_frames import write_alter_request, write_describe_request
@@ -43,7 +45,7 @@ from tests.support.stores import damage_header, keep, no_room_above
 from tests.support.stub_broker import eventually, on_uvloop
 
 ADMIN = Origin("admin", "adminclient-1", "10.0.0.5", "clients")
-P, RATE = "producer_byte_rate", "connection_creation_rate"
+P, C, RATE = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 ALICE: EntityParts = (("user", "alice"),)
 EVERYTHING = DescribeRequest(1, 9, (), False)
 
@@ -277,6 +279,70 @@ async def test_change_on_a_full_disk_is_refused_and_the_next_is_tried(
     assert {line["result"] for line in lines} == {"refused", "unknown", "applied"}
     async with bed(tmp_path / "d") as again:
         assert [rule.limits.get("producer_byte_rate") for rule in again.manager.rules.quotas] == [6.0]
+
+
+class HangingDisk:
+    """Holds up all writes of a store until ``goes_on`` is set. The writes then fail with ``error``, if there is one."""
+
+    def __init__(self, one: Bed, monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> None:
+        assert isinstance(one.manager.store, DirectoryStore)
+        self.goes_on = threading.Event()
+        write = one.manager.store.database.write
+
+        def held_up(changes: Iterable[Change]) -> None:
+            assert self.goes_on.wait(20)
+            if error is not None:
+                raise error
+            write(changes)
+
+        monkeypatch.setattr(one.manager.store.database, "write", held_up)
+        monkeypatch.setattr(directory_store, "_WRITE_S", 0.05)
+
+
+@on_uvloop
+async def test_write_that_takes_too_long_holds_no_other_request_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bed(tmp_path) as one:
+        disk = HangingDisk(one, monkeypatch)
+        try:
+            (unknown,) = await one.set(ALICE, {P: 5.0})
+            (refused,) = await one.set((("user", "bob"),), {P: 6.0})
+
+            assert unknown[:2] == (
+                7, f"The outcome is unknown: the change is not written to {tmp_path} yet, and may apply later",
+            )  # fmt: skip
+            assert refused[:2] == (
+                56, f"No quota was changed: an earlier change is still being written to {tmp_path}; try again",
+            )  # fmt: skip
+            assert (await one.told()).entries == ()
+        finally:
+            disk.goes_on.set()
+        # The next change is computed from the rules with the late one.
+        await eventually(lambda: bool(one.changes))
+        assert (await one.told()).entries == (Described(ALICE, ((P, 5.0),)),)
+        assert await one.set(ALICE, {C: 7.0}) == [Altered(0, None, ALICE)]
+        assert (await one.told()).entries == (Described(ALICE, ((C, 7.0), (P, 5.0))),)
+    async with bed(tmp_path) as again:
+        assert (await again.told()).entries == (Described(ALICE, ((C, 7.0), (P, 5.0))),)
+
+
+@on_uvloop
+async def test_write_that_fails_late_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bed(tmp_path) as one:
+        disk = HangingDisk(one, monkeypatch, OSError(5, "disk I/O error"))
+        try:
+            ((code, *_),) = await one.set(ALICE, {P: 5.0})
+        finally:
+            disk.goes_on.set()
+        assert code == 7
+        await eventually(lambda: "The quotas cannot be kept: disk I/O error" in caplog.text)
+        monkeypatch.undo()
+
+        assert await one.set(ALICE, {C: 6.0}) == [Altered(0, None, ALICE)]
+        assert (await one.told()).entries == (Described(ALICE, ((C, 6.0),)),)
 
 
 @on_uvloop

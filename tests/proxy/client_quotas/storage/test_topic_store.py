@@ -344,6 +344,31 @@ async def test_change_that_is_not_read_back_has_an_unknown_outcome(monkeypatch: 
 
 
 @on_uvloop
+@pytest.mark.parametrize("comes", [True, False])
+async def test_change_after_one_of_unknown_outcome_is_made(monkeypatch: pytest.MonkeyPatch, comes: bool) -> None:
+    log = TopicLog()
+    async with bed(log) as one:
+        append, lost = one.writer.append, list[Record]()
+
+        async def times_out(records: Sequence[Record]) -> int:
+            lost.extend(records)
+            raise NotWrittenError("no answer in time", may_be_there=True)
+
+        monkeypatch.setattr(one.writer, "append", times_out)
+        with pytest.raises(NotKeptError, match="The outcome is unknown") as no:
+            await one.set(ALICE, {P: 5.0})
+        assert no.value.may_hold
+        monkeypatch.setattr(one.writer, "append", append)
+        if comes:
+            log.records += lost
+
+        await one.set(Entity(user="bob"), {P: 6.0})
+
+        late = {ALICE: rule(**{P: 5.0})} if comes else {}
+        assert one.stored == {**late, Entity(user="bob"): rule(**{P: 6.0})}
+
+
+@on_uvloop
 async def test_change_hidden_by_a_publisher_meanwhile_has_an_unknown_outcome() -> None:
     log = TopicLog()
     async with bed(log) as one:
