@@ -35,7 +35,7 @@ from tests.end_to_end.support.processes import HarnessError
 
 PARTITIONS: Final = 3
 SENT, COMMITTED, ABORTED = 300, 60, 30
-_KAFKAJS: Final = "2.2.4"
+KAFKAJS: Final = "2.2.4"
 _PROGRAMS: Final = Path(__file__).parents[1]
 _PATIENCE_S: Final = 60
 
@@ -72,7 +72,7 @@ def java(kafka: Kafka, address: str, *, group_protocol: str = "classic") -> Outc
 def kafkajs(kafka: Kafka, address: str) -> Outcome:
     """Most JavaScript applications use this client."""
     program = _PROGRAMS / "javascript" / "everything.js"
-    arguments = [program, _kafkajs_package(), address, topic_name(), SENT, COMMITTED, ABORTED]
+    arguments = [program, kafkajs_package(), address, topic_name(), SENT, COMMITTED, ABORTED]
     done = node([str(one) for one in arguments], return_completed_process=True, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return _outcome(json.loads(done.stdout.splitlines()[-1]))
@@ -240,18 +240,18 @@ def _outcome(found: dict[str, Any]) -> Outcome:
     )
 
 
-def _kafkajs_package() -> Path:
+def kafkajs_package() -> Path:
     """Return the folder of kafkajs. If it is missing, npm installs it into the cache."""
-    home = cache_directory() / f"kafkajs-{_KAFKAJS}"
+    home = cache_directory() / f"kafkajs-{KAFKAJS}"
     package = Path("node_modules") / "kafkajs"
     if not (home / package).is_dir():
         home.parent.mkdir(parents=True, exist_ok=True)
         download = Path(tempfile.mkdtemp(prefix=".kafkajs-", dir=home.parent))
         try:
-            wanted = ["install", "--prefix", str(download), "--no-audit", "--no-fund", f"kafkajs@{_KAFKAJS}"]
+            wanted = ["install", "--prefix", str(download), "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS}"]
             done = npm(wanted, return_completed_process=True, capture_output=True, text=True)
             if done.returncode:
-                raise HarnessError(f"npm cannot install kafkajs {_KAFKAJS}:\n{done.stderr!s}")
+                raise HarnessError(f"npm cannot install kafkajs {KAFKAJS}:\n{done.stderr!s}")
             shutil.rmtree(home, ignore_errors=True)
             download.rename(home)
         finally:
