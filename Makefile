@@ -8,7 +8,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-kafka test-long test-pipeline test-pipeline-large test-rebalance fuzz bench bench-pipeline docs lint format java promtool clean
+.PHONY: help demo test test-kafka test-long test-pipeline test-pipeline-large test-rebalance fuzz soak bench bench-pipeline docs lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -36,6 +36,9 @@ test-pipeline-large: java .venv/dev.installed ## check the bounds of time, memor
 
 fuzz: .venv/dev.installed ## feed ten million valid and damaged frames to sessions and readers, write tests/fuzz/RECORD.md
 	$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: java .venv/dev.installed ## run clients of five libraries for an hour while brokers and proxy are killed, write tests/soak/RECORD.md
+	$(BIN)/python -m tests.soak $(ARGS)
 
 bench: java .venv/bench.installed ## measure against a direct connection and other proxies, write bench/RESULTS.md
 	$(BIN)/python -m bench $(ARGS)

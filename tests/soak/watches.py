@@ -1,0 +1,161 @@
+"""Threads that sample the proxy and the cluster while a soak runs."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+import urllib.error
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from tests.end_to_end.support.clients import QUIET
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import HarnessError
+from tests.end_to_end.support.proxy import Metrics, Proxy
+from tests.soak.checks import Life, Span
+
+_LOOKS_PER_SECOND: Final = 5
+_SCRAPE_EVERY_S: Final = 10
+_MIB: Final = 2**20
+_PROBE_TIMEOUT_S: Final = 5
+_INTERNAL_ERRORS: Final = "kafka_quota_proxy_internal_errors_total"
+
+
+class Watch:
+    """Calls ``look`` again and again in a thread of its own, until the end of a ``with`` block."""
+
+    def __init__(self, look: Callable[[], None], *, every_s: float) -> None:
+        self._look = look
+        self._every_s = every_s
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(self._every_s):
+            self._look()
+
+
+class ProxySampler:
+    """Samples memory, descriptors, loop lag and metrics of the running proxy into its present life.
+
+    The loop lag is how long ``/livez`` takes: the proxy's only event loop answers it, without I/O of its own.
+    """
+
+    def __init__(self, proxy: Proxy, admin_port: int) -> None:
+        self.metrics: Metrics | None = None
+        self.throttled: dict[str, float] = {}  # throttled requests by client-id, of finished lives too
+        self._proxy = proxy
+        self._admin_port = admin_port
+        self._life: Life | None = None
+        self._pid = 0
+        self._lock = threading.Lock()
+        self._looks = 0
+        self._scraped_s = 0.0
+        self._throttled_before: dict[str, float] = {}
+
+    def watch(self) -> Watch:
+        return Watch(self._look, every_s=1 / _LOOKS_PER_SECOND)
+
+    def begin(self, life: Life) -> None:
+        """Sample a proxy that has just started."""
+        with self._lock:
+            self._life, self._pid = life, self._proxy.process.pid
+            self._throttled_before = dict(self.throttled)
+
+    def end(self) -> None:
+        """Scrape the metrics for the last time, and sample no more until the next start."""
+        with self._lock:
+            self._scrape()
+            self._life = None
+
+    def _look(self) -> None:
+        with self._lock:
+            life = self._life
+            if life is None:
+                return
+            try:
+                self._sample(life)
+            except (OSError, http.client.HTTPException, HarnessError) as error:
+                life.faults.append(f"did not answer: {error!r}")
+                self._life = None  # the soak finds out whether it still runs
+
+    def _sample(self, life: Life) -> None:
+        now_s = time.time()
+        if self._looks % _LOOKS_PER_SECOND == 0:
+            life.descriptors.append((now_s, len(list(Path(f"/proc/{self._pid}/fd").iterdir()))))
+            life.memory.append((now_s, self._proxy.process.memory_bytes() / _MIB))
+        self._looks += 1
+        started_s = time.perf_counter()
+        connection = http.client.HTTPConnection("127.0.0.1", self._admin_port, timeout=_PROBE_TIMEOUT_S)
+        connection.request("GET", "/livez")
+        connection.getresponse().read()
+        life.lag.append((now_s, (time.perf_counter() - started_s) * 1_000))
+        connection.close()
+        if now_s >= self._scraped_s + _SCRAPE_EVERY_S:
+            self._scrape()
+
+    def _scrape(self) -> None:
+        if self._life is None:
+            return
+        self._scraped_s = time.time()
+        try:
+            metrics = self._proxy.metrics()
+        except (OSError, urllib.error.URLError) as error:
+            self._life.faults.append(f"no metrics: {error!r}")
+            return
+        self.metrics = metrics
+        self._life.internal_errors = metrics.total(_INTERNAL_ERRORS)
+        name = "kafka_quota_proxy_throttled_requests_total"
+        for client_id in metrics.label_values(name, "client_id"):
+            now = metrics.total(name, client_id=client_id)
+            self.throttled[client_id] = self._throttled_before.get(client_id, 0) + now
+
+
+class Leaders:
+    """Notes when the single partition of each topic gets another leader, as the brokers say."""
+
+    def __init__(self, kafka: Kafka, topics: Sequence[str]) -> None:
+        self.moves: dict[str, list[Span]] = {topic: [] for topic in topics}
+        self._leader: dict[str, int] = {}
+        self._seen_s: dict[str, float] = {}
+        self._admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+
+    def watch(self) -> Watch:
+        return Watch(self._look, every_s=0.5)
+
+    def _look(self) -> None:
+        asked_s = time.time()
+        try:
+            found = self._admin.list_topics(timeout=3).topics
+        except confluent_kafka.KafkaException:
+            return
+        for topic, moves in self.moves.items():
+            leader = found[topic].partitions[0].leader if topic in found and found[topic].partitions else -1
+            if leader < 0:
+                continue
+            before = self._leader.get(topic)
+            if before is not None and before != leader:
+                # A broker may answer from metadata that is a moment old.
+                moves.append(Span(self._seen_s[topic] - 1, time.time()))
+            self._leader[topic] = leader
+            self._seen_s[topic] = asked_s
+
+    def is_in_sync(self) -> bool:
+        """Return whether every replica of every topic is in sync."""
+        found = self._admin.list_topics(timeout=10).topics
+        return all(
+            len(part.isrs) == len(part.replicas) for topic in self.moves for part in found[topic].partitions.values()
+        )
