@@ -22,8 +22,6 @@ from tests.soak.world import Evidence, World, away_spans
 
 HOME: Final = Path(__file__).parent
 RECORDED_MINUTES: Final = 60
-_WARM_UP_S: Final = 60
-_SHORT_WARM_UP_S: Final = 15
 # Of each client, in a run of half an hour or more.
 _LEAST_MINUTES: Final = 5
 _PREFACE: Final = """# The last soak
@@ -80,10 +78,9 @@ def main() -> int:
 def judge(evidence: Evidence, *, minutes: float, strictness: float) -> Results:
     """Apply all checks."""
     is_whole = minutes >= WHOLE_MINUTES
-    warm_up_s = _WARM_UP_S if is_whole else _SHORT_WARM_UP_S
     away = away_spans(evidence)
     trends = [
-        [checks.trend(life, one, warm_up_s=warm_up_s, away=away, strictness=strictness) for one in checks.QUANTITIES]
+        [checks.trend(life, one, away=away, strictness=strictness) for one in checks.QUANTITIES]
         for life in evidence.lives
     ]
     findings = list(evidence.findings)

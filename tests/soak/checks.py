@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -49,13 +50,14 @@ class Change(NamedTuple):
 
 @dataclass(slots=True)
 class Life:
-    """One process of the proxy, from its start to its end."""
+    """One process of the proxy, from its start to its end. ``warm_s`` is the end of its warm-up."""
 
     started_s: float
+    warm_s: float = math.inf
     ended_s: float = 0.0
     end: str = "end of the run"
     memory: list[Point] = field(default_factory=list)  # MiB
-    descriptors: list[Point] = field(default_factory=list)
+    descriptors: list[Point] = field(default_factory=list)  # without two for each client's connection
     lag: list[Point] = field(default_factory=list)  # ms
     internal_errors: float = 0
     faults: list[str] = field(default_factory=list)
@@ -86,21 +88,20 @@ def _lower_quartile(values: list[float]) -> float:
     return sorted(values)[len(values) // 4]
 
 
-# Of descriptors the lowest number counts, because clients come and go. Of the loop lag the lower quartile, because
-# other programs of the machine delay the rest.
+# Of the loop lag the lower quartile counts, because other programs of the machine delay the rest.
 QUANTITIES: Final = (
     Quantity("memory", "MiB", 1.0, statistics.median),
-    Quantity("descriptors", "", 1.0, min),
+    Quantity("descriptors", "", 1.0, statistics.median),
     Quantity("lag", "ms", 1.0, _lower_quartile),
 )
 
 
-def trend(life: Life, quantity: Quantity, *, warm_up_s: float, away: Sequence[Span], strictness: float = 1.0) -> Trend:
+def trend(life: Life, quantity: Quantity, *, away: Sequence[Span], strictness: float = 1.0) -> Trend:
     """Fit a quantity of a life after its warm-up, without the times in which a broker was ``away``."""
     points = [
         point
         for point in getattr(life, quantity.name)
-        if point[0] >= life.started_s + warm_up_s and not any(span.has(point[0]) for span in away)
+        if point[0] >= life.warm_s and not any(span.has(point[0]) for span in away)
     ]
     points = summarised(points, every_s=_EVERY_S, by=quantity.by)
     line = fit(points)

@@ -22,7 +22,7 @@ _FAILURE = Span(100, 110)
 
 
 def _life(*, seconds: int, memory_per_ten_minutes: float = 0.0) -> Life:
-    life = Life(started_s=1_000, ended_s=1_000 + seconds)
+    life = Life(started_s=1_000, warm_s=1_060, ended_s=1_000 + seconds)
     for at in range(seconds):
         life.memory.append((1_000 + at, 40 + 0.1 * (at % 3) + memory_per_ten_minutes * at / 600))
         life.descriptors.append((1_000 + at, 50 + at % 7))
@@ -31,7 +31,7 @@ def _life(*, seconds: int, memory_per_ten_minutes: float = 0.0) -> Life:
 
 
 def _life_findings(life: Life) -> list[str]:
-    trends = [checks.trend(life, one, warm_up_s=60, away=()) for one in QUANTITIES]
+    trends = [checks.trend(life, one, away=()) for one in QUANTITIES]
     return list(checks.life_findings(1, life, trends))
 
 
@@ -56,7 +56,7 @@ def test_warm_up_and_times_without_a_broker_are_left_out() -> None:
     life = _life(seconds=900)
     life.memory = [(at, one + (500 if at < 1_060 or at > 1_800 else 0)) for at, one in life.memory]
 
-    trend = checks.trend(life, QUANTITIES[0], warm_up_s=60, away=[Span(1_800, 1_900)])
+    trend = checks.trend(life, QUANTITIES[0], away=[Span(1_800, 1_900)])
 
     assert trend.middle == pytest.approx(40.1)
     assert trend.verdict is Verdict.FLAT

@@ -21,10 +21,10 @@ from tests.end_to_end.support.proxy import Proxy
 from tests.soak import quota_requests
 from tests.soak.checks import Change, Life, Span, tracebacks
 from tests.soak.clients import CLIENTS, LIBRARIES, VISITOR_RATE, Client, settings
-from tests.soak.plan import Event, Kind, Plan
+from tests.soak.plan import WHOLE_MINUTES, Event, Kind, Plan
 from tests.soak.programs import Program, start, start_visitors
 from tests.soak.records import Notes
-from tests.soak.watches import Leaders, ProxySampler
+from tests.soak.watches import Leaders, ProxySampler, WarmUp
 
 # No record may be lost when one broker is killed. The time of appending tells which duplicates follow a failure.
 _TOPIC: Final = {"min.insync.replicas": "2", "message.timestamp.type": "LogAppendTime"}
@@ -37,6 +37,7 @@ _BROKER_RETURNS_S: Final = 90
 _AFTER_AWAY_S: Final = 30
 # A broker is killed only while all replicas are in sync, or else after this time.
 _POSTPONED_S: Final = 5
+_WARM_UP_S: Final = 60
 _LISTENER: Final = "clients"
 
 
@@ -76,6 +77,7 @@ class World:
         self.evidence = Evidence()
         self._plan = plan
         self._end_s = minutes * 60
+        self._warm_up_s = _WARM_UP_S if minutes >= WHOLE_MINUTES else 0.0
         self._say = say
         self._limits = dict(plan.limits)
         self._visitor_rate = VISITOR_RATE
@@ -93,7 +95,7 @@ class World:
             self._visitors_topic = create_topic(self._kafka, partitions=3, config=_TOPIC)
             self._proxy = stack.enter_context(self._make_proxy())
             self._store_limits()
-            self._sampler = ProxySampler(self._proxy, self._admin_port)
+            self._sampler = ProxySampler(self._proxy, self._admin_port, self._ports)
             self._leaders = Leaders(self._kafka, list(self._topics.values()))
             self.evidence.started_s = time.time()
             with self._sampler.watch(), self._leaders.watch():
@@ -112,6 +114,7 @@ class World:
 
     def _make_proxy(self) -> Proxy:
         first = free_ports(_PORTS + 1)
+        self._ports = range(first, first + _PORTS + 1)
         self._listener = {
             "name": _LISTENER,
             "bind": f"127.0.0.1:{first}",
@@ -254,9 +257,11 @@ class World:
         life = Life(time.time())
         self.evidence.lives.append(life)
         self._sampler.begin(life)
+        self._warm_up = WarmUp(self._proxy.port(_LISTENER), life, least_s=self._warm_up_s)
 
     def _end_life(self, how: str) -> None:
         life = self.evidence.lives[-1]
+        self._warm_up.end()
         self._sampler.end()
         life.end, life.ended_s = how, time.time()
         log, process = self._proxy.process.log, self._proxy.process
