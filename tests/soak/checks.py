@@ -287,7 +287,11 @@ def consumer_findings(client: Client, seen: Seen, topic: Sequence[Jump], failure
     if seen.again_at_s and not client.is_member:
         yield f"{client.name}: read records again {len(seen.again_at_s)} times, without a group"
     elif unprovoked := [at for at in seen.again_at_s if not in_failure(at, failures)]:
-        yield f"{client.name}: read records again {len(unprovoked)} times without a failure before"
+        after_s = min((unprovoked[0] - one.end for one in failures if one.end < unprovoked[0]), default=math.inf)
+        yield (
+            f"{client.name}: read records again {len(unprovoked)} times without a failure shortly before, "
+            f"first {after_s:.0f} s after one"
+        )
 
 
 def in_failure(at_s: float, failures: Iterable[Span]) -> bool:

@@ -60,7 +60,7 @@ def tables(evidence: Evidence, results: Results) -> str:
         "\n".join(f"* {one}" for one in results.findings) or "None.",
         "## The lives of the proxy",
         "The growth in ten minutes is the 95 % interval of the slope, after a warm-up, without the times in which a "
-        "broker was away.",
+        "broker was away. Descriptors are counted without two for each connection that a client has open.",
         _lives(evidence.lives, results.trends),
         "## Quotas",
         f"A share is the bytes that a client had acknowledged, or read, over its limit, in any undisturbed minute. "

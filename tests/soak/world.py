@@ -279,13 +279,13 @@ class World:
     def _end_programs(self) -> None:
         """Stop producers and visitors, then consumers, and wait for what they say at last."""
         self._say("stopping all clients")
-        for roles in (("visit", "produce"), ("consume",)):
-            for role in roles:
-                self._stop_file(role).touch()
-            wanted = [name for name in self.evidence.programs if name.endswith(roles) or "visit" in roles]
-            if "visit" in roles:
-                wanted = [name for name in wanted if not name.endswith("consume")]
-            self._await_end(wanted)
+        programs = self.evidence.programs
+        readers = [client.name for client in CLIENTS if client.role == "consume"]
+        for role in ("visit", "produce"):
+            self._stop_file(role).touch()
+        self._await_end([name for name in programs if name not in readers])
+        self._stop_file("consume").touch()
+        self._await_end(readers)
 
     def _await_end(self, names: list[str]) -> None:
         deadline = time.monotonic() + _CLIENTS_END_S
