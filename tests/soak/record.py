@@ -162,7 +162,7 @@ def draw(evidence: Evidence, out: Path) -> None:
         for away in evidence.brokers_away:
             axes.axvspan(*((at - evidence.started_s) / 60 for at in away), color="#dddddd")
         axes.set_ylabel(f"{quantity.name}, {quantity.unit}" if quantity.unit else quantity.name)
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, axes.dataLim.y1 * 1.1)
     every[0].set_title("The proxy in a soak: each life in its own colour; grey: a broker is away")
     every[-1].set_ylabel("loop lag, ms (highest in 5 s)")
     every[-1].set_xlabel("minute")
