@@ -24,6 +24,9 @@ MINUTE_S: Final = 60
 # A batch that was sent to a broker or proxy that then died is sent again, at the latest after the request timeout of
 # 30 s, and then waits for its turn.
 FAILURE_LASTS_S: Final = 60
+# A member of a group that lost its coordinator joins again after a request timeout, a session and a rebalance, and then
+# reads again what it had not committed.
+MEMBERS_RETURN_S: Final = 120
 _EVERY_S: Final = 10
 # A life of this length must show that it is flat. A shorter one must not show that it grows.
 LONG_LIFE_S: Final = 15 * 60
@@ -286,7 +289,7 @@ def consumer_findings(client: Client, seen: Seen, topic: Sequence[Jump], failure
         yield f"{client.name}: read nothing"
     if seen.again_at_s and not client.is_member:
         yield f"{client.name}: read records again {len(seen.again_at_s)} times, without a group"
-    elif unprovoked := [at for at in seen.again_at_s if not in_failure(at, failures)]:
+    elif unprovoked := [at for at in seen.again_at_s if not in_failure(at, failures, lasts_s=MEMBERS_RETURN_S)]:
         after_s = min((unprovoked[0] - one.end for one in failures if one.end < unprovoked[0]), default=math.inf)
         yield (
             f"{client.name}: read records again {len(unprovoked)} times without a failure shortly before, "
@@ -294,9 +297,9 @@ def consumer_findings(client: Client, seen: Seen, topic: Sequence[Jump], failure
         )
 
 
-def in_failure(at_s: float, failures: Iterable[Span]) -> bool:
-    """Return whether a broker or proxy was away at this time, or shortly before."""
-    return any(span.start <= at_s <= span.end + FAILURE_LASTS_S for span in failures)
+def in_failure(at_s: float, failures: Iterable[Span], *, lasts_s: float = FAILURE_LASTS_S) -> bool:
+    """Return whether a broker or proxy was away at this time, or at most ``lasts_s`` before."""
+    return any(span.start <= at_s <= span.end + lasts_s for span in failures)
 
 
 def _first(found: Collection[object]) -> list[str]:

@@ -48,7 +48,11 @@ async function produce(kafka) {
 }
 
 async function consume(kafka) {
-  const consumer = kafka.consumer({ groupId: clientId, retry: { restartOnFailure: async () => true } })
+  const consumer = kafka.consumer({
+    groupId: clientId,
+    sessionTimeout: 45_000, // as in Java
+    retry: { restartOnFailure: async () => true },
+  })
   await consumer.connect()
   await consumer.subscribe({ topic, fromBeginning: true })
   let next = 0

@@ -210,6 +210,7 @@ def test_consumer_that_saw_something_else_is_found() -> None:
 def test_only_members_of_groups_may_read_again_and_only_after_a_failure() -> None:
     assert _seen(_MEMBER, _WELL._replace(again_at_s=[120])) == []
     assert len(_seen(_MEMBER, _WELL._replace(again_at_s=[50]))) == 1
+    assert len(_seen(_MEMBER, _WELL._replace(again_at_s=[120, 231]))) == 1
     assert len(_seen(_LONELY, _WELL._replace(again_at_s=[120]))) == 1
 
 
