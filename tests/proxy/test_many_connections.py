@@ -5,11 +5,12 @@ In Kafka, many connections get several times the quota. ``docs/explanation/throt
 
 from dataclasses import replace
 from itertools import product
+from random import Random
 
 import pytest
 
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
-from tests.support.crowd import MAX_WAIT_MS, Crowd
+from tests.support.crowd import MAX_WAIT_MS, START_MS, Crowd
 from tests.support.rules_in_force import update
 
 LIMIT = 256 * 1024.0
@@ -95,6 +96,26 @@ def test_a_slow_broker_changes_no_quota(role: str, shaping: Shaping) -> None:
     crowd.run(150)
 
     check_minutes(crowd, role, shaping, least=0.85, late=0.02)
+
+
+@pytest.mark.parametrize("stall_s", [20, 200])
+@pytest.mark.parametrize("shaping", Shaping)
+def test_late_answers_of_a_stalled_broker_change_no_quota(shaping: Shaping, stall_s: int) -> None:
+    """The broker answers no fetch for a while, and then all of them within two seconds."""
+    begin_ms, end_ms = START_MS + 30_000, START_MS + 30_000 + stall_s * 1_000
+
+    def answer_ms(random: Random) -> int:
+        return max(0, end_ms - crowd.now_ms) * (crowd.now_ms >= begin_ms) + random.randint(1, 2_000)
+
+    crowd = Crowd(300, "consumer", shaping, limit=LIMIT, request_bytes=lambda random: 1 << 16, answer_ms=answer_ms)
+    crowd.run(30 + stall_s)
+    before_bytes = sum(crowd.passed)
+    crowd.run(12)
+    assert sum(crowd.passed) - before_bytes <= 1.5 * 12 * LIMIT
+    crowd.run(108)
+
+    assert max(crowd.minutes(after_s=AFTER_S)) <= MOST["consumer", shaping]
+    assert sum(crowd.passed) - before_bytes >= LEAST * 120 * LIMIT
 
 
 @pytest.mark.parametrize("shaping", Shaping)
