@@ -9,16 +9,11 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds, bucket_bounds
 from kafka_quota_proxy.proxy.quota.entity import Level
-from kafka_quota_proxy.proxy.quota.entity_usage import EntityUsage
 from kafka_quota_proxy.proxy.quota.line import Line, Place
+from kafka_quota_proxy.proxy.quota.reserved_usage import ReservedUsage
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
-
-# While the responses that are awaited exceed what the limit allows in _MOST_LATE_MS, which is Kafka's default window, and
-# are late, the next fetch follows only after _LATE_FETCH_MS.
-_MOST_LATE_MS: Final = 10_000
-_LATE_FETCH_MS: Final = 25_000
 
 _UNBOUNDED: Final = bucket_bounds(
     float(UNLIMITED), float(UNLIMITED), saved_ms=None, longest_wait_ms=MAX_INT32, max_throttle_time_ms=MAX_INT32
@@ -26,7 +21,7 @@ _UNBOUNDED: Final = bucket_bounds(
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Bucket(EntityUsage):
+class Bucket(ReservedUsage):
     """The usage of one entity (a user, a client-id, or both) for one kind of quota, and the limit on this usage.
 
     The limit applies to sampled windows (``rate``), as in Kafka, or to a token bucket if the quota is paced. Usage over
@@ -35,7 +30,6 @@ class Bucket(EntityUsage):
     Attributes:
         enforcement: The enforcement that the rule sets. None means that the listener's setting applies.
         generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
-        in_flight: The sum of the expected charges of all requests that the broker has not answered.
         silent_until_ms: No request is forwarded before this time.
         line: The line of waiting requests. It is None until the first request waits.
         absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
@@ -47,7 +41,6 @@ class Bucket(EntityUsage):
     enforcement: Enforcement | None = None
     generation: int = -1
     line: Line | None = None
-    in_flight: int = 0
     silent_until_ms: int = 0
     holders: int = 0
     is_listed: bool = False
@@ -57,8 +50,6 @@ class Bucket(EntityUsage):
     _sampled_room: float = float(UNLIMITED)
     _tokens: TokenBucket | None = None
     _pacer: TokenBucket | None = None
-    _reserved_until_ms: float = 0.0
-    _late: int = 0  # the part of in_flight whose reservations were over when the next one began
     _last_over: int = 0  # the amount of the last request over the limit
 
     def configure(
@@ -231,33 +222,6 @@ class Bucket(EntityUsage):
         """The longest throttle time that a response tells a client."""
         return self._bounds.max_throttle_time_ms
 
-    def reserve(self, amount: int, *, now_ms: int) -> None:
-        """Set aside the amount that will probably be charged for a request that is now forwarded.
-
-        ``settle`` ends the reservation. A reservation delays other requests for no longer than a charge of this amount
-        would. So a request that is never answered does not block the bucket for ever.
-        """
-        from_ms = float(now_ms)
-        if not self.in_flight:
-            self._late = 0
-        elif self._reserved_until_ms > now_ms:
-            from_ms = self._reserved_until_ms
-        else:
-            self._late = self.in_flight
-        self._reserved_until_ms = from_ms + amount * 1_000 / self.limit
-        self.in_flight += amount
-
-    def settle(self, amount: int) -> None:
-        """End the reservation of ``amount`` for a request that was answered, or that will never be answered.
-
-        A reservation that was over already shortens no later one. The requests that are late are taken to end first.
-        """
-        self.in_flight -= amount
-        if self.in_flight and self.is_limited:
-            late = min(amount, self._late)
-            self._late -= late
-            self._reserved_until_ms -= (amount - late) * 1_000 / self.limit
-
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.
 
@@ -270,8 +234,8 @@ class Bucket(EntityUsage):
         if self._pacer is not None:
             tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
             if tokens < 0 or (self.in_flight and tokens < self.in_flight + amount):
-                return tokens >= 0 and now_ms >= self._held_until_ms
-        return not self.in_flight or now_ms >= self._held_until_ms or self.has_room(amount, now_ms=now_ms)
+                return tokens >= 0 and now_ms >= self.held_until_ms
+        return not self.in_flight or now_ms >= self.held_until_ms or self.has_room(amount, now_ms=now_ms)
 
     def free_at_ms(self, *, now_ms: int) -> int:
         """Return the earliest time at which a request that waits for this bucket may be forwarded. Changes nothing."""
@@ -280,18 +244,8 @@ class Bucket(EntityUsage):
             tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
             at_ms = max(at_ms, now_ms - tokens * 1_000 / self.limit)
         if self.in_flight:
-            at_ms = max(at_ms, self._held_until_ms)
+            at_ms = max(at_ms, self.held_until_ms)
         return max(now_ms + 1, ceil(at_ms))
-
-    @property
-    def _held_until_ms(self) -> float:
-        """The time until which unanswered requests hold back a request that has no room.
-
-        A broker that stalls may answer all fetches at once when it works again. So while many bytes of responses are
-        late, further fetches follow each other slowly.
-        """
-        is_late = self.kind is QuotaKind.FETCH and self.in_flight * 1_000 > self.limit * _MOST_LATE_MS
-        return self._reserved_until_ms + _LATE_FETCH_MS if is_late else self._reserved_until_ms
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
         """Estimate for how many more ms a request will wait in the line of this bucket.

@@ -10,7 +10,9 @@ from random import Random
 import pytest
 
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
+from kafka_quota_proxy.proxy.session import Session
 from tests.support.crowd import MAX_WAIT_MS, START_MS, Crowd
+from tests.support.frames import produce_request
 from tests.support.rules_in_force import update
 
 LIMIT = 256 * 1024.0
@@ -154,6 +156,20 @@ def test_stalled_request_blocks_others_no_longer_than_its_charge(
     crowd.run(110)
 
     assert sum(crowd.passed) - before_bytes >= LEAST * 110 * LIMIT
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_client_that_stalls_within_a_huge_request_blocks_others_for_25_seconds(shaping: Shaping) -> None:
+    crowd = Crowd(30, "producer", shaping, limit=LIMIT)
+    stalled = Session(crowd.listening)
+    stalled.receive_from_client(produce_request(client_id="etl", size_bytes=84_000_000)[:10_000], now_ms=crowd.now_ms)
+    assert stalled.state.to_broker
+    crowd.run(25)
+    before_bytes = sum(crowd.passed)
+    crowd.run(110)
+
+    assert sum(crowd.passed) - before_bytes >= LEAST * 110 * LIMIT
+    check_minutes(crowd, "producer", shaping, least=0.0)
 
 
 def test_closed_connections_leave_the_line() -> None:

@@ -1,5 +1,7 @@
 """Tests that a request waits for room in its bucket."""
 
+import pytest
+
 from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from tests.support.frames import (
     other_request,
@@ -54,3 +56,22 @@ def test_connections_of_a_bucket_share_its_room() -> None:
 
     assert other.client(produce_request(1, size_bytes=600)) != b""  # passes as in Kafka, alone on its connection
     assert other.client(produce_request(2, size_bytes=600)) == b""
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_a_client_that_stalls_within_a_huge_request_blocks_others_for_25_seconds(acks: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    other = Wire(A_TIGHT_RULE)
+    other.session.state.context = other.session.account.context = wire.listening
+    wire.client(produce_request(1, acks=acks, size_bytes=84_000_000)[:10_000])
+
+    assert other.client(produce_request(1)) == b""
+    other.wait(24_999)
+    assert other.to_broker() == b""
+    other.wait(1)
+
+    assert other.to_broker() == produce_request(1)
+    assert other.broker(produce_response(1)) == produce_response(1)
+    assert other.client(produce_request(2)) == b""
+    other.wait(800)  # at the pace of the quota
+    assert other.to_broker() == produce_request(2)
