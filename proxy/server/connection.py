@@ -8,7 +8,8 @@ request, the client is not read until the throttle time is over. Meanwhile the s
 the event loop does not report a lost peer while reading is paused.
 
 A connection is drained when the proxy shuts down, or when the connection reaches its maximum age. It then accepts no
-further requests, answers those that it has accepted, and closes the proxy's side (``half_close``).
+further requests, answers those that it has accepted, and closes the proxy's side (``half_close``). Produce
+requests with acks=0 are forwarded until the end, because their client would not notice that they were lost.
 """
 
 import asyncio
@@ -299,8 +300,7 @@ class ClientConnection(asyncio.Protocol):
         self.drain_cause = cause
         self._flow_to_broker = self._flow_to_client = None
         now_ms = self._now_ms()
-        if not self.session.awaits_no_answers:
-            self.session.take_no_more()
+        self.session.drain()
         self.flush(now_ms)
 
     def _close_when_answered(self) -> None:
@@ -308,7 +308,7 @@ class ClientConnection(asyncio.Protocol):
         session, client = self.session, self.transports.client
         if session.is_idle and self._has_client_ended:
             self.close("client_closed")
-        elif session.is_idle or (session.awaits_no_answers and session.has_answered):
+        elif session.is_idle or (session.takes_unanswered and session.has_answered):
             if client is None or client.is_closing() or not client.can_write_eof():
                 self.close(self.drain_cause)
                 return

@@ -49,7 +49,7 @@ class HalfClosedClient(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Forward requests that expect no response (acks=0). Drop others: clients repeat them on a new connection."""
-        if self._owner.session.awaits_no_answers and not self._owner.is_closed:
+        if self._owner.session.takes_unanswered and not self._owner.is_closed:
             self._owner.data_received(data)
 
     @isolated

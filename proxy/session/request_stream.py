@@ -21,6 +21,7 @@ from kafka_quota_proxy.proxy.session.handlers.login import NEEDS_MORE, LoginHand
 from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
+from kafka_quota_proxy.proxy.session.handlers.unanswered_only import UnansweredOnlyHandler
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
@@ -258,7 +259,9 @@ class RequestStream:
     def _handle(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
         kind = HANDLERS.get(head.api_key)
         handler: Handler = self._other
-        if kind is not None and kind.is_needed(self._state, head):
+        if self._state.drops_answered:
+            handler = self.handlers.get(UnansweredOnlyHandler)
+        elif kind is not None and kind.is_needed(self._state, head):
             handler = self.handlers.get(kind)
         return handler.take(data, position, head, now_ms)
 

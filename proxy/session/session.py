@@ -139,6 +139,11 @@ class Session:
         return profile is not None and isinstance(profile.handler, ProduceHandler) and not profile.acks
 
     @property
+    def takes_unanswered(self) -> bool:
+        """Whether only requests without an answer are accepted."""
+        return self.state.drops_answered and not self.state.is_ending
+
+    @property
     def held_bytes(self) -> int:
         """The number of bytes that have arrived from the client or the broker and are not forwarded yet."""
         return self._requests.kept_bytes + self._responses.kept_bytes + sum(map(len, self.state.to_broker))
@@ -185,6 +190,13 @@ class Session:
     def take_no_more(self) -> None:
         """Accept no new request. Requests that were forwarded, even in part, are still completed and answered."""
         self.state.take_no_more()
+
+    def drain(self) -> None:
+        """Accept no new request, except for requests without an answer from a client that awaits no answers."""
+        if self.awaits_no_answers:
+            self.state.drops_answered = True
+        else:
+            self.take_no_more()
 
     def pause_answers(self) -> None:
         """Note that the server has stopped reading from the broker, because the client does not read its responses."""

@@ -35,6 +35,7 @@ class SessionState:
         is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
         has_waited: Whether any request of this connection has waited in the line of a bucket.
         is_ending: Whether the session accepts no new requests, because the connection is about to end.
+        drops_answered: Whether requests that the broker would answer are dropped, because the connection is drained.
         is_client_full: Whether the client does not read its responses. Nothing is read from the broker then.
         delayed_until_ms: The time until which a response is held back, or 0 if none is. Nothing may be read from the
             broker until then.
@@ -55,6 +56,7 @@ class SessionState:
     is_blocked: bool = False
     has_waited: bool = False
     is_ending: bool = False
+    drops_answered: bool = False
     is_client_full: bool = False
     delayed_until_ms: int = 0
     held_until_ms: int = 0

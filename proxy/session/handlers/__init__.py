@@ -10,5 +10,6 @@ topic_mutations  handles CreateTopics, CreatePartitions and DeleteTopics
 quota_requests   handles DescribeClientQuotas and AlterClientQuotas
 api_versions     handles ApiVersions
 other            handles all other APIs
+unanswered_only  drops the requests of a drained client that would be answered
 whole_request    the base class of handlers that read a request as a whole before they decide
 """

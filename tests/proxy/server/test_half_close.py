@@ -125,6 +125,22 @@ async def test_draining_forwards_acks_0_requests_until_the_client_closes() -> No
 
 
 @on_uvloop
+async def test_a_half_closed_client_gets_no_request_forwarded_that_would_be_answered() -> None:
+    async with stub_broker() as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.send(produce_request(1, acks=0))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        only_connection(server).drain("shutdown")
+        await client.send(fetch_request(2), produce_request(3), produce_request(4, acks=0))
+        await client.send(other_request(5)[:9])
+        await client.send(other_request(5)[9:], produce_request(6, acks=0))
+
+        assert await ended(client)
+        client.writer.close()
+        await eventually(lambda: broker.in_use[0].is_lost)
+        assert broker.in_use[0].requests == [produce_request(number, acks=0) for number in (1, 4, 6)]
+
+
+@on_uvloop
 async def test_a_drained_client_that_stays_open_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(half_close_module, "_WAIT_S", 0.05)
     async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:

@@ -1,0 +1,35 @@
+"""Drops the requests that the broker would answer, because their client can be sent no response any more."""
+
+from __future__ import annotations
+
+from kafka_quota_proxy.protocol import produce
+from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.session.frame_edits import Edit
+from kafka_quota_proxy.proxy.session.handlers.handler import Handler
+from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
+
+
+class UnansweredOnlyHandler(Handler):
+    """Handles all requests of a client that is drained while it produces with acks=0.
+
+    Such a client would not notice the loss of a Produce. It repeats all other requests on a new connection.
+    """
+
+    __slots__ = ()
+
+    def take(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        """Let ``ProduceHandler`` decide on a Produce with acks=0, and drop any other request."""
+        frame_end = position + 4 + head.size_bytes
+        if head.api_key == ApiKey.PRODUCE:
+            acks = produce.read_acks(data, head.body, head.api_version, end=frame_end)
+            if acks is None:
+                return None
+            if acks == 0:
+                return self._state.requests.handlers.get(ProduceHandler).take(data, position, head, now_ms)
+        if frame_end <= len(data):
+            return position, frame_end, b""
+        if frame_end - position > self.max_kept_bytes:
+            self._state.take_no_more()  # it is too long to be collected, so what follows is dropped, too
+            self._state.is_blocked = True
+        return None
