@@ -337,7 +337,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _close_transports(self, unanswered: Unanswered | None) -> None:
         transports = self.transports
-        transports.close(keeps_broker=unanswered is not None)
+        transports.close(self.listener.closing, self.session.held_bytes, keeps_broker=unanswered is not None)
         if unanswered is not None and transports.broker is not None:
             self.listener.orphans.keep(transports.broker, unanswered, is_paused=not transports.reads_broker)
             self._forget_broker()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
+from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
 from kafka_quota_proxy.proxy.server.connection_limits import ConnectionCount, TimerWheel, spread
 from kafka_quota_proxy.proxy.server.latency import Latency
 from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
@@ -54,7 +55,8 @@ class ListenerState:
         self.connections: set[ClientConnection] = set()
         self.open_count = ConnectionCount()
         self.refused_sockets = RefusedSockets()
-        self.orphans = OrphanedConnections()
+        self.closing = ClosingTransports()
+        self.orphans = OrphanedConnections(self.closing)
         self.broker_count = 0
         self.timer_wheel: TimerWheel[TimeChecks] = TimerWheel(now_ms=monotonic_ns() // 1_000_000)
         self.spread = spread()

@@ -9,6 +9,7 @@ from time import monotonic_ns
 from typing import Final
 
 from kafka_quota_proxy.proxy.background.isolation import isolated
+from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 # By default a consumer lets the broker answer a fetch up to half a second later, so responses come well before this.
@@ -30,7 +31,8 @@ class OrphanedConnections:
     ``counts`` contains the number of connections that ended with each result: answered, cut short, or lost.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, closing: ClosingTransports) -> None:
+        self.closing = closing
         self.counts = dict.fromkeys((ANSWERED, CUT_SHORT, LOST), 0)
         self._kept: dict[_OrphanedConnection, None] = {}
         self._is_closed = False
@@ -57,6 +59,10 @@ class OrphanedConnections:
         if is_paused:
             broker.resume_reading()
 
+    def holders(self) -> list[tuple[int, "_OrphanedConnection"]]:
+        """Return each orphaned connection, after the number of bytes that it holds in memory."""
+        return [(orphan.held_bytes, orphan) for orphan in self._kept]
+
     def close(self) -> None:
         """Close all connections that were kept open after their clients had left. Keep no more from now on."""
         self._is_closed = True
@@ -82,6 +88,16 @@ class _OrphanedConnection(asyncio.Protocol):
         self._broker = broker
         self._unanswered = unanswered
         self._timer = asyncio.get_running_loop().call_later(LONGEST_S, self.cut_short)
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of requests and responses the connection holds in memory."""
+        return self._broker.get_write_buffer_size() + self._unanswered.held_bytes
+
+    def abort(self) -> None:
+        """End at once with an estimated charge, because connections hold too much memory."""
+        self.end(CUT_SHORT)
+        self._broker.abort()
 
     def fail(self) -> None:
         """Abort the transport at once after an internal error. May be called again."""
@@ -110,5 +126,5 @@ class _OrphanedConnection(asyncio.Protocol):
         """Close the transport, and count how the connection ended: answered, cut short or lost. May be called again."""
         if self._owner.remove(self, result):
             self._timer.cancel()
-            self._broker.close()
+            self._owner.closing.close(self._broker)
             self._unanswered.close(now_ms=monotonic_ns() // 1_000_000, is_charged=result == CUT_SHORT)

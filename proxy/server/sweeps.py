@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic_ns
-from typing import Final
+from typing import Final, Protocol
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.principals import UNKNOWN
@@ -25,6 +25,16 @@ _SWEEP_EVERY_S: Final = 1.0
 _EXPIRE_EVERY_S: Final = 30.0
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = resource.getpagesize()
+
+
+class _Leftover(Protocol):
+    """A connection without a client. It is no longer among the connections of its listener."""
+
+    def abort(self) -> None:
+        """Close it at once."""
+
+
+_Holder = ClientConnection | _Leftover
 
 
 class Sweeps:
@@ -64,19 +74,26 @@ class Sweeps:
     def _bound_buffers(self) -> None:
         """If the process uses at least ``max_buffered`` memory, close the connections that hold the most.
 
-        As many are closed as needed for the remaining ones to hold at most ``max_buffered`` together.
+        As many are closed as needed for the remaining ones to hold at most ``max_buffered`` together. Connections that
+        are closing, and those to brokers whose clients have left, count as well.
         """
         maximum_bytes = self._config().max_buffered_bytes
         if resident_bytes() < maximum_bytes:
             return  # the whole process holds less, so its connections do too
-        held = [(one.held_bytes or 0, one) for listener in self._listeners for one in tuple(listener.connections)]
-        for connection in largest_holders(held, maximum_bytes):
-            if connection.listener.may_warn(MAX_BUFFERED):
+        held: list[tuple[int, _Holder]] = []
+        for listener in self._listeners:
+            held += ((one.held_bytes or 0, one) for one in tuple(listener.connections))
+            held += (*listener.closing.holders(), *listener.orphans.holders())
+        for holder in largest_holders(held, maximum_bytes):
+            if not isinstance(holder, ClientConnection):
+                attempt(holder.abort)
+                continue
+            if holder.listener.may_warn(MAX_BUFFERED):
                 log.warning(
                     "closed %s on listener %s, and likely others: connections held more than max_buffered together",
-                    connection.peer, connection.listener.name,
+                    holder.peer, holder.listener.name,
                 )  # fmt: skip
-            attempt(connection.abort, MAX_BUFFERED)
+            attempt(holder.abort, MAX_BUFFERED)
 
     async def expire_buckets(self) -> None:
         """Every half minute, remove unused buckets from the quotas of all brokers."""

@@ -5,6 +5,8 @@ import socket
 from contextlib import suppress
 from typing import Final, cast
 
+from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
+
 # A peer that vanishes silently (a crashed machine, a cut cable) is detected after 30 + 3 * 5 s.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 # How long a closed transport waits for a peer that does not read.
@@ -49,10 +51,11 @@ class TransportPair:
             self.reads_broker = reads_broker
             _set_reading(self.broker, reads_broker)
 
-    def close(self, *, keeps_broker: bool) -> None:
+    def close(self, closing: ClosingTransports, kept_bytes: int, *, keeps_broker: bool) -> None:
         """Flush and close both transports, or only the client's if ``keeps_broker`` is True.
 
-        This call does not wait. A peer that has not read the remaining bytes after ``_LINGER_MS`` is disconnected.
+        This call does not wait. A peer that reads nothing more is disconnected after ``_LINGER_MS``. Until the
+        remaining bytes are read, they count in ``closing``, with the ``kept_bytes`` of the session.
         """
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():
@@ -60,7 +63,8 @@ class TransportPair:
                     sock = transport.get_extra_info("socket")
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
                 if transport is not self.broker or not keeps_broker:
-                    transport.close()
+                    closing.close(transport, kept_bytes=kept_bytes)
+                    kept_bytes = 0
 
 
 def write(transport: asyncio.Transport, pieces: list[bytes]) -> None:

@@ -55,6 +55,11 @@ class Unanswered:
         """Whether all awaited responses have begun to arrive, so that nothing more has to be read."""
         return not self._awaited
 
+    @property
+    def held_bytes(self) -> int:
+        """The number of bytes that have arrived and are kept until more arrive."""
+        return len(self._head)
+
     def receive(self, data: bytes, *, now_ms: int) -> bool:
         """Take bytes that the broker has sent. Returns False if they are not the awaited responses."""
         data, at = self._head + data, 0
