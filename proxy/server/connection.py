@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolate
 from kafka_quota_proxy.proxy.server.connection_limits import CONNECTIONS_QUOTA, CountedConnection
 from kafka_quota_proxy.proxy.server.half_close import HalfClosedClient
 from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
-from kafka_quota_proxy.proxy.server.transport_pair import TransportPair, write
+from kafka_quota_proxy.proxy.server.transport_pair import TransportPair, cause_of_loss, write
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
@@ -54,7 +54,7 @@ class ClientConnection(asyncio.Protocol):
         self._dial: PendingDial | None = None  # None unless the broker is being dialled
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when the timer fires
-        self.request_ns = 0  # time spent on the last read from the client; 0 if none since the last check
+        self.request_ns = 0  # time spent on the last read from the client
         self._has_client_ended = False
         self.drain_cause = ""  # why the connection is drained; empty if it is not
         self._half_closed: HalfClosedClient | None = None
@@ -69,7 +69,8 @@ class ClientConnection(asyncio.Protocol):
     @property
     def is_past_login(self) -> bool:
         """Whether the client has sent a request and is not within a SASL login. If so, no login timeout applies."""
-        has_requested = self.transports.broker is not None or self._dial is not None or self._state.has_waited
+        has_dialled = self.transports.broker is not None or self._dial is not None
+        has_requested = has_dialled or self._state.account.is_counted or self._state.is_blocked
         return has_requested and not self.session.is_logging_in
 
     @property
@@ -141,6 +142,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """Read the broker again, because the write buffer to the client has room."""
         self.transports.is_client_full = False
+        self.time_checks.has_read = True
         self._now_ms()
         self.session.resume_answers()
         if self._state.is_blocked:
@@ -152,7 +154,7 @@ class ClientConnection(asyncio.Protocol):
         """Close the connection, because the client's transport is lost."""
         if self.counted is not None:
             self.counted.leave()
-        self.close(_cause("client", exc))
+        self.close(cause_of_loss("client", exc))
 
     # -- callbacks of the dial and of the broker's transport --
 
@@ -203,7 +205,7 @@ class ClientConnection(asyncio.Protocol):
     def broker_lost(self, exc: Exception | None) -> None:
         """Close the client's transport, because the transport to the broker is lost."""
         self._forget_broker()
-        self.close(_cause("upstream", exc))
+        self.close(cause_of_loss("upstream", exc))
 
     # -- timers and turns --
 
@@ -390,11 +392,3 @@ class ClientConnection(asyncio.Protocol):
         if self.transports.broker is not None:
             self.transports.broker = self._flow_to_broker = None
             self.listener.broker_count -= 1
-
-
-def _cause(side: str, error: Exception | None) -> str:
-    """Return the cause to count for a lost transport. ``side`` is "client", or "upstream" for the broker."""
-    if error is None:
-        return f"{side}_closed"
-    # uvloop closes the transport of a callback that raises.
-    return f"{side}_lost" if isinstance(error, OSError) else INTERNAL_ERROR

@@ -100,19 +100,26 @@ def spread() -> Iterator[float]:
 class TimeLimits:
     """Compares the age and the idle time of one connection with the time limits of its listener.
 
-    ``active_ms`` is the time of the last check that found the connection in use.
+    Attributes:
+        started_ms: The time at which the connection was accepted.
+        login_ms: The time from which on the client has been expected to log in or to send its first request.
+        active_ms: The time of the last check that found the connection in use.
     """
 
-    __slots__ = ("_spread", "active_ms", "started_ms")
+    __slots__ = ("_spread", "active_ms", "login_ms", "started_ms")
 
     def __init__(self, spread: float, *, started_ms: int = 0) -> None:
         self._spread = spread  # how much of the last tenth of the maximum age is cut off, from 0 to 1
-        self.started_ms = self.active_ms = started_ms
+        self.start(started_ms)
+
+    def start(self, now_ms: int) -> None:
+        """Begin to count all times now."""
+        self.started_ms = self.login_ms = self.active_ms = now_ms
 
     def passed(self, listener: Listener, *, now_ms: int, is_past_login: bool) -> str | None:
         """Return the name of a time limit that the connection has exceeded; None if it has exceeded none."""
         age_ms = now_ms - self.started_ms
-        if not is_past_login and _is_over(age_ms, listener.login_timeout_ms):
+        if not is_past_login and _is_over(now_ms - self.login_ms, listener.login_timeout_ms):
             return LOGIN_TIMEOUT
         if _is_over(now_ms - self.active_ms, listener.idle_timeout_ms):
             return IDLE_TIMEOUT
@@ -122,7 +129,7 @@ class TimeLimits:
         """Return the time at which to check the connection again, on the clock of ``now_ms``."""
         at_ms = now_ms + _CHECK_EVERY_MS
         if not is_past_login and listener.login_timeout_ms is not None:
-            at_ms = min(at_ms, self.started_ms + listener.login_timeout_ms)
+            at_ms = min(at_ms, self.login_ms + listener.login_timeout_ms)
         if listener.idle_timeout_ms is not None:
             step_ms = listener.idle_timeout_ms // _CHECKS_PER_IDLE_TIMEOUT
             at_ms = min(at_ms, now_ms + step_ms, self.active_ms + listener.idle_timeout_ms)

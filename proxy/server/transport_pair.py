@@ -5,6 +5,7 @@ import socket
 from contextlib import suppress
 from typing import Final, cast
 
+from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR
 from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
 
 # A peer that vanishes silently (a crashed machine, a cut cable) is detected after 30 + 3 * 5 s.
@@ -42,6 +43,11 @@ class TransportPair:
         """How many bytes wait in the write buffers of both transports."""
         return sum(one.get_write_buffer_size() for one in (self.client, self.broker) if one is not None)
 
+    @property
+    def unread_bytes(self) -> int:
+        """How many bytes wait until the client reads them."""
+        return 0 if self.client is None else self.client.get_write_buffer_size()
+
     def update_reading(self, *, reads_client: bool, reads_broker: bool) -> None:
         """Start or pause reading from each side: True means to read from it, False means to pause."""
         if reads_client is not self.reads_client and self.client is not None:
@@ -74,6 +80,14 @@ def write(transport: asyncio.Transport, pieces: list[bytes]) -> None:
     else:
         transport.writelines(pieces)
     pieces.clear()
+
+
+def cause_of_loss(side: str, error: Exception | None) -> str:
+    """Return the cause to count for a lost transport. ``side`` is "client", or "upstream" for the broker."""
+    if error is None:
+        return f"{side}_closed"
+    # uvloop closes the transport of a callback that raises.
+    return f"{side}_lost" if isinstance(error, OSError) else INTERNAL_ERROR
 
 
 def _set_reading(transport: asyncio.Transport, reads: bool) -> None:

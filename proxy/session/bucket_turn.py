@@ -48,7 +48,7 @@ class BucketTurn:
         if place is None:
             place = self.place = line.take(state.owner)
         line.wait(place)
-        state.is_blocked = self.is_waiting = state.has_waited = True
+        state.is_blocked = self.is_waiting = True
         self.look_at_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
         return False
 

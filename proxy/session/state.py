@@ -33,7 +33,6 @@ class SessionState:
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
         is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
-        has_waited: Whether any request of this connection has waited in the line of a bucket.
         is_ending: Whether the session accepts no new requests, because the connection is about to end.
         drops_answered: Whether requests that the broker would answer are dropped, because the connection is drained.
         is_client_full: Whether the client does not read its responses. Nothing is read from the broker then.
@@ -54,7 +53,6 @@ class SessionState:
     unanswered: PendingRequest | None = None
     request_left: int = 0
     is_blocked: bool = False
-    has_waited: bool = False
     is_ending: bool = False
     drops_answered: bool = False
     is_client_full: bool = False

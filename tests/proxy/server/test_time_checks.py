@@ -1,15 +1,19 @@
 """Tests the time limits on the login, idle time and age of a connection, over real sockets."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import connection_limits, sweeps
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.transport_pair import TransportPair
 from tests.proxy.server.test_connection import (
     LIMITED,
+    MIB,
     OVER_BYTES,
     answers,
     config_to,
@@ -18,6 +22,8 @@ from tests.proxy.server.test_connection import (
     only_connection,
 )
 from tests.support.frames import (
+    fetch_request,
+    fetch_response,
     other_request,
     other_response,
     produce_request,
@@ -32,7 +38,9 @@ from tests.support.logins import (
 )
 from tests.support.stub_broker import (
     client_of,
+    deaf_broker,
     eventually,
+    listener_to,
     on_uvloop,
     running,
     stub_broker,
@@ -109,17 +117,76 @@ async def test_a_login_has_ended_when_the_broker_accepts_it() -> None:
 @on_uvloop
 async def test_login_timeout_closes_an_unfinished_login() -> None:
     async with (
+        stub_broker(lambda _: handshake_response()) as broker,
+        running(config_to(broker, login_timeout_ms=5_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(handshake_request("PLAIN"))
+        connection = only_connection(server)
+        pass_time(server, connection, 4_999)
+        assert not connection.drain_cause
+
+        pass_time(server, connection, 5_000)
+
+        assert await client.answer() == b""
+        client.writer.close()
+        await eventually(lambda: disconnects(server) == {"login_timeout": 1})
+
+
+@on_uvloop
+async def test_login_timeout_counts_from_the_answer_of_a_slow_broker() -> None:
+    async with (
         stub_broker() as broker,
         running(config_to(broker, login_timeout_ms=5_000)) as server,
         client_of(server) as client,
     ):
         await client.send(handshake_request("PLAIN"))
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        connection = only_connection(server)
+        pass_time(server, connection, 5_000)
+        pass_time(server, connection, 9_000)
+        broker.in_use[0].transport.write(handshake_response())
+        assert await client.answer() == handshake_response()
+        pass_time(server, connection, 10_000)
+        pass_time(server, connection, 14_999)
+        assert not connection.drain_cause
 
-        pass_time(server, only_connection(server), 5_000)
+        pass_time(server, connection, 15_000)
 
         assert await client.answer() == b""
-        assert disconnects(server) == {"login_timeout": 1}
+
+
+@on_uvloop
+async def test_login_timeout_spares_a_login_that_waits_for_the_dial() -> None:
+    with deaf_broker() as address:
+        config = ProxyConfig(listeners=(replace(listener_to(address), login_timeout_ms=5_000),))
+        async with running(config) as server, client_of(server) as client:
+            await client.send(handshake_request("PLAIN"))
+            await eventually(lambda: server.listeners[0].connections and only_connection(server).session.is_logging_in)
+
+            pass_time(server, only_connection(server), 5_000)
+
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_login_timeout_spares_a_client_whose_first_request_is_muted() -> None:
+    rule = QuotaRule(client_id="etl", request_rate=1.0)
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, rule, login_timeout_ms=5_000)) as server,
+        client_of(server) as first,
+    ):
+        await first.send(*(other_request(number) for number in range(30)))
+        await first.answer()
+        async with client_of(server) as second:
+            await second.send(other_request())
+            await eventually(lambda: len(server.listeners[0].connections) == 2)
+            await eventually(lambda: all(one.session.state.is_blocked for one in server.listeners[0].connections))
+            for connection in tuple(server.listeners[0].connections):
+                pass_time(server, connection, 5_000)
+
+            assert disconnects(server) == {}
 
 
 @on_uvloop
@@ -175,6 +242,121 @@ async def test_idle_timeout_closes_a_client_that_stalls_within_a_request() -> No
 
         assert await client.answer() == b""
         assert disconnects(server) == {"idle_timeout": 1}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_request_that_arrives_slowly_but_steadily() -> None:
+    request = produce_request(size_bytes=10_000)
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        for part in range(10):
+            await client.send(request[part * 1_000 : (part + 1) * 1_000])
+            await eventually(lambda: broker.in_use and len(broker.in_use[0].received) == (part + 1) * 1_000)  # noqa: B023
+            pass_time(server, only_connection(server), part * 59_000)
+
+        assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_request_that_the_broker_does_not_read() -> None:
+    async with (
+        stub_broker() as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(size_bytes=64 * MIB)[:1_000])
+        await eventually(lambda: broker.in_use)
+        broker.in_use[0].transport.pause_reading()
+        connection = only_connection(server)
+        client.writer.write(bytes(32 * MIB))
+        await eventually(lambda: connection.transports.is_broker_full)
+
+        for time_ms in range(0, 600_000, 15_000):
+            pass_time(server, connection, time_ms)
+
+        assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_client_that_waits_for_the_dial() -> None:
+    with deaf_broker() as address:
+        config = ProxyConfig(listeners=(replace(listener_to(address), idle_timeout_ms=60_000),))
+        async with running(config) as server, client_of(server) as client:
+            await client.send(produce_request(acks=0))
+            await eventually(lambda: server.listeners[0].connections and only_connection(server).is_past_login)
+            connection = only_connection(server)
+
+            for time_ms in range(0, 600_000, 15_000):
+                pass_time(server, connection, time_ms)
+
+            assert not connection.drain_cause
+            assert disconnects(server) == {}
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_client_that_reads_slowly_until_it_stops() -> None:
+    async with (
+        stub_broker(lambda _: fetch_response(size_bytes=64 * MIB)) as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(fetch_request())
+        await eventually(lambda: server.listeners[0].connections)
+        connection = only_connection(server)
+        for part in range(10):
+            await client.reader.readexactly(3 * MIB)
+            await eventually(lambda: connection.transports.is_client_full)
+            pass_time(server, connection, part * 59_000)
+            assert disconnects(server) == {}
+
+        pass_time(server, connection, 9 * 59_000 + 60_000)
+
+        assert disconnects(server) == {"idle_timeout": 1}
+
+
+@on_uvloop
+async def test_idle_timeout_counts_from_the_last_byte_that_the_client_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, idle_timeout_ms=60_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(other_request())
+        connection = only_connection(server)
+        assert connection.session.is_idle
+        for time_ms, unread_bytes in ((0, 50_000), (50_000, 40_000), (100_000, 30_000), (159_999, 30_000)):
+            monkeypatch.setattr(TransportPair, "unread_bytes", unread_bytes)
+            pass_time(server, connection, time_ms)
+            assert not connection.drain_cause
+
+        pass_time(server, connection, 160_000)
+
+        assert await ended(client)
+
+
+@on_uvloop
+async def test_idle_timeout_spares_a_muted_client() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED, idle_timeout_ms=10_000)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(size_bytes=60_000))  # the throttle time is 25 s or more
+        connection = only_connection(server)
+        muted_for_ms = connection.session.muted_until_ms - connection.time_checks.limits.started_ms
+        pass_time(server, connection, 0)
+        pass_time(server, connection, muted_for_ms - 1)
+        pass_time(server, connection, muted_for_ms)
+        pass_time(server, connection, muted_for_ms + 9_999)
+        assert disconnects(server) == {}
+        assert not connection.drain_cause
+
+        pass_time(server, connection, muted_for_ms + 10_000)
+
+        assert await ended(client)
 
 
 @on_uvloop
