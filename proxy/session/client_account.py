@@ -82,6 +82,8 @@ class ClientAccount:
         context: What this connection shares with others.
         principal: The user that the client has logged in as.
         muted_until_ms: The time until which no request of the client is forwarded.
+        held_mute_ms: For how long the client will be muted from the time at which it reads its responses again. Until
+            then, no request is forwarded. 0 if there is no such time.
         broker_began_ms: The earliest time at which the broker can have begun to work on the oldest pending request.
         is_counted: Whether ``count_connection`` was called.
         refusal: The reason why the connection has to be closed, or an empty text if it may stay open.
@@ -92,6 +94,7 @@ class ClientAccount:
     context: ConnectionContext
     principal: str = ANONYMOUS
     muted_until_ms: int = 0
+    held_mute_ms: int = 0
     broker_began_ms: int = 0
     is_counted: bool = False
     refusal: str = ""
@@ -99,6 +102,7 @@ class ClientAccount:
     _counted_at: OpenConnections | None = None
     stale_buckets: list[Bucket] = field(default_factory=list)
     _slows_nothing: bool = False
+    _holds_mute: bool = False  # whether the client does not read its responses
     _client_id: bytes | None = None
     _generation: int = -1
     _is_new: bool = True  # whether the client-id differs from the client-id before
@@ -227,13 +231,27 @@ class ClientAccount:
 
     def release(self) -> None:
         """Unmute the client, and do not throttle it any more, because the proxy is about to stop."""
-        self.muted_until_ms = 0
+        self.muted_until_ms = self.held_mute_ms = 0
         self._slows_nothing = True
 
     def mute(self, wait_ms: int, *, now_ms: int) -> None:
         """Mute the client for at least ``wait_ms`` milliseconds. After ``release`` this has no effect."""
         if not self._slows_nothing:
             self.muted_until_ms = max(self.muted_until_ms, now_ms + wait_ms)
+            if self._holds_mute:
+                self.held_mute_ms = max(self.held_mute_ms, wait_ms)
+
+    def hold_mute(self, *, now_ms: int) -> None:
+        """Let no throttle time pass, because the client does not read the responses that announce it."""
+        self._holds_mute = True
+        self.held_mute_ms = 0 if self._slows_nothing else max(0, self.muted_until_ms - now_ms)
+
+    def begin_mute(self, *, now_ms: int) -> None:
+        """Begin the throttle time that ``hold_mute`` has held, because the client reads its responses again."""
+        self._holds_mute = False
+        held_ms, self.held_mute_ms = self.held_mute_ms, 0
+        if held_ms:
+            self.mute(held_ms, now_ms=now_ms)
 
     def holds(self, bucket: Bucket) -> bool:
         """Return whether ``bucket`` is the one that is now charged for the client's Produce requests or fetches."""

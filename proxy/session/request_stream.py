@@ -116,13 +116,13 @@ class RequestStream:
         in_flight = state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
         begun = state.responses.begun
-        is_response_held = begun is not None and begun.is_delayed
+        is_held = (begun is not None and begun.is_delayed) or account.held_mute_ms > 0
         state.is_blocked = bucket_turn.is_waiting = False
         try:
             while position < end:
                 if (
                     (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)
-                    or is_response_held
+                    or is_held
                     or state.delayed_until_ms
                     or len(in_flight) >= in_flight.limit
                 ):

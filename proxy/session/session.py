@@ -200,12 +200,16 @@ class Session:
 
     def pause_answers(self) -> None:
         """Note that the server has stopped reading from the broker, because the client does not read its responses."""
-        self.state.is_client_full = True
+        state = self.state
+        state.is_client_full = True
+        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)
         self._turn.stop_service()
 
     def resume_answers(self) -> None:
         """Undo ``pause_answers``, because the client reads its responses again. Call ``resume`` afterwards."""
-        self.state.is_client_full = False
+        state = self.state
+        state.is_client_full = False
+        state.account.begin_mute(now_ms=state.now_ns // 1_000_000)
         self._turn.begin_service()
 
     def restart_service(self) -> None:

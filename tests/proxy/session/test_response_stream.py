@@ -199,3 +199,74 @@ def test_release_during_a_partial_response_holds_nothing_behind_it(enforcement: 
     assert len(wire.broker(response[12:])) == len(response)
     assert wire.to_broker() == produce_request(2)
     assert (wire.session.state.delayed_until_ms, wire.muted_for_ms, wire.session.state.is_blocked) == (0, 0, False)
+
+
+# -- a client that does not read --
+
+
+@pytest.mark.parametrize("is_full_before", [False, True])
+@pytest.mark.parametrize("full_for_ms", [1, 1_500, 2_000, 60_000])
+def test_throttle_time_begins_when_it_is_forwarded(is_full_before: bool, full_for_ms: int) -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    if is_full_before:
+        wire.session.pause_answers()
+    assert wire.broker(produce_response(1)) == produce_response(1, throttle_time_ms=2_000)
+    if not is_full_before:
+        wire.session.pause_answers()
+    wire.client(other_request(2))
+    wire.wait(full_for_ms)
+    assert wire.to_broker() == b""
+
+    wire.session.state.now_ns = wire.now_ms * 1_000_000
+    wire.session.resume_answers()
+
+    assert wire.resume() == b""
+    assert wire.muted_for_ms == 2_000
+    wire.wait(1_999)
+    assert wire.to_broker() == b""
+    wire.wait(1)
+    assert wire.to_broker() == other_request(2)
+
+
+def test_throttle_time_that_has_begun_ends_later_by_the_time_for_which_nothing_was_read() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.broker(produce_response(1))
+    for _ in range(2):
+        wire.wait(500)
+        wire.session.state.now_ns = wire.now_ms * 1_000_000
+        wire.session.pause_answers()
+        wire.wait(700)
+        wire.session.state.now_ns = wire.now_ms * 1_000_000
+        wire.session.resume_answers()
+
+    assert wire.muted_for_ms == 1_000
+
+
+def test_client_that_is_not_throttled_is_not_muted_by_a_full_buffer() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.broker(produce_response(1))
+    wire.wait(2_000)
+
+    wire.session.state.now_ns = wire.now_ms * 1_000_000
+    wire.session.pause_answers()
+    assert wire.client(other_request(2)) == other_request(2)
+    wire.session.resume_answers()
+
+    assert wire.client(other_request(3)) == other_request(3)
+
+
+def test_release_ends_a_throttle_time_that_has_not_begun() -> None:
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(produce_request(1, size_bytes=6_000))
+    wire.session.pause_answers()
+    wire.broker(produce_response(1))
+    wire.client(other_request(2))
+
+    wire.session.release(now_ms=wire.now_ms)
+
+    assert wire.to_broker() == other_request(2)
+    wire.session.resume_answers()
+    assert wire.muted_for_ms == 0
