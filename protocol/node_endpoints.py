@@ -61,7 +61,8 @@ _NEWEST_PRODUCE: Final = HIGHEST_VERSION[_PRODUCE]
 # partitions of the first topic, aborted transactions of the first partition), and then the first three of up to five
 # bytes that hold the length of the records.
 _FETCH_FRONT: Final = Struct(">8x B 10x B 16x B 30x B 4x 3B").unpack_from
-_FETCH_FRONT_BYTES: Final = 77
+# The length of this front. From so many bytes on, ``has_no_endpoints`` can judge an incomplete response.
+FRONT_BYTES: Final = 77
 _ENDPOINTS_TAG: Final = 0
 _UNKNOWN_TAG: Final = 0x7F  # unknown in these responses; takes one byte, as tag 0 does
 _FIRST_PRODUCE_TOPIC_ID: Final = 13
@@ -96,7 +97,7 @@ def has_no_endpoints(data: bytes, position: int, frame_bytes: int, api_key: int,
 
 def _leaves_no_room(data: bytes, position: int, end: int) -> bool:
     """Whether an incomplete Fetch response has one partition only, and records up to the end, so no node_endpoints."""
-    if len(data) < position + _FETCH_FRONT_BYTES:
+    if len(data) < position + FRONT_BYTES:
         return False
     header_tags, topics, partitions, aborted, low, middle, high = _FETCH_FRONT(data, position)
     # A compact count of 2 says one element. 0 and 1 say none.

@@ -14,6 +14,9 @@ from kafka_quota_proxy.protocol.api_versions import CEILINGS
 from kafka_quota_proxy.protocol.broker_list import Broker, replace_front
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES, Edit
 
+# A response without records is rarely longer. It is collected, so that its clients get the addresses of new leaders.
+_MAX_HELD_BYTES: Final = 1024
+
 # Is called before a response is forwarded. The arguments are the brokers in the response, whether these are all live
 # brokers of the cluster, and the id of the cluster if the response has it.
 See = Callable[[Mapping[int, Address], bool, str | None], None]
@@ -106,10 +109,13 @@ def may_name_leaders(api_key: int, api_version: int) -> bool:
     return api_version >= node_endpoints.FIRST_VERSION.get(api_key, NEVER)
 
 
-def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool:
+def streams(api_key: int, frame_bytes: int, come_bytes: int) -> bool | None:
     """Return whether the addresses in a response are edited piece by piece, as the response arrives.
 
-    False for a response that has already arrived as a whole, and for a short Produce response, which is collected
-    before it is edited.
+    False for a response that has already arrived as a whole, and for a short response, which is collected before it is
+    edited. None if more bytes are needed to decide.
     """
-    return come_bytes < frame_bytes and (api_key != ApiKey.PRODUCE or frame_bytes > MAX_HELD_RESPONSE_BYTES)
+    most_bytes = MAX_HELD_RESPONSE_BYTES if api_key == ApiKey.PRODUCE else _MAX_HELD_BYTES
+    if come_bytes >= frame_bytes or frame_bytes <= most_bytes:
+        return False
+    return True if come_bytes >= node_endpoints.FRONT_BYTES else None

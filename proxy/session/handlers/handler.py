@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead
-from kafka_quota_proxy.protocol.node_endpoints import EndpointHider
+from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
 from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, may_name_leaders, streams
@@ -128,10 +128,12 @@ class Handler:
         come_bytes = len(data) - position
         if not may_name_leaders(api_key, api_version):
             return edit
-        if streams(api_key, frame_bytes, come_bytes):
-            self._state.responses.hidden = EndpointHider(api_key, api_version)
+        is_streamed = streams(api_key, frame_bytes, come_bytes)
+        if is_streamed:
+            if not has_no_endpoints(data, position, frame_bytes, api_key, api_version):
+                self._state.responses.hidden = EndpointHider(api_key, api_version)
             return edit
-        if come_bytes < frame_bytes:
+        if is_streamed is None or come_bytes < frame_bytes:
             return None
         return addresses.moved(data, position, frame_bytes, api_key, api_version, edit)
 

@@ -14,6 +14,7 @@ from kio.serial import entity_reader
 from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.protocol.node_endpoints import has_no_endpoints
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, READABLE, Addresses
 from tests.protocol.support import kio_messages
 from tests.protocol.support.kio_messages import Untyped
@@ -117,6 +118,37 @@ def test_responses_in_pieces_contain_no_broker_address(api_key: int, version: in
         assert b"\x7f" in first
         assert len(first) == len(_response(api_key, version))
     assert wire.session.is_idle
+
+
+@pytest.mark.parametrize(("api_key", "version"), APIS)
+def test_short_response_is_edited_alike_for_each_cut(api_key: int, version: int) -> None:
+    data = _response(api_key, version)
+    whole = Wire(addresses=Told().addresses)
+    _asked(whole, api_key, version)
+    edited = whole.broker(data)
+
+    for cut in range(1, len(data)):
+        wire = Wire(addresses=Told().addresses)
+        _asked(wire, api_key, version)
+
+        assert wire.broker(data[:cut], data[cut:]) == edited, cut
+
+
+@pytest.mark.parametrize("rule", [None, QuotaRule(client_id=DEFAULT, consumer_byte_rate=1_000.0)])
+def test_front_of_a_fetch_response_decides_alike_for_each_cut(rule: QuotaRule | None) -> None:
+    front = (1).to_bytes(4) + bytes(11) + b"\2" + bytes(16) + b"\2" + bytes(30) + b"\1" + bytes(4)
+    records_bytes = 19_927  # the compact length, one more than the length
+    length = bytes([records_bytes & 0x7F | 0x80, records_bytes >> 7 & 0x7F | 0x80, records_bytes >> 14])
+    data = framed(front + length + bytes(records_bytes - 1) + bytes(3))  # one topic with one partition
+    assert has_no_endpoints(data[:100], 0, len(data), FETCH, 16)
+
+    for cut in range(1, 100):
+        wire = Wire(*filter(None, [rule]), addresses=Told().addresses)
+        wire.client(framed(request_header(FETCH, 16, 1, "etl", is_flexible=True) + bytes(60)))
+        passed = wire.broker(data[:cut], data[cut:100])
+
+        assert wire.session.state.responses.hidden is None, cut
+        assert len(passed) == 100
 
 
 def _frames(data: bytes) -> list[bytes]:
