@@ -94,6 +94,11 @@ class BrokerQueue:
             self._is_waking = True
             asyncio.get_running_loop().call_soon(self._wake)
 
+    def close(self) -> None:
+        """Stop looking for requests that are past their deadline."""
+        if self._timer is not None:
+            self._timer.cancel()
+
     @repeated
     def _wake(self) -> None:
         self._is_waking = False

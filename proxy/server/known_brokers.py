@@ -114,8 +114,11 @@ class KnownBrokers:
         await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
-        """Cancel the queries by which the proxy finds out which brokers it is connected to."""
+        """Cancel the timers of the queues, and the queries which find out which brokers the proxy is connected to."""
         self._finder.close()
+        for broker in self.registry:
+            if broker.queue is not None:
+                broker.queue.close()
 
     def _on_moved(self, upstream: Upstream) -> None:
         for entrance in self.entrances.values():
