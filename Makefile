@@ -5,10 +5,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
+SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-kafka test-long test-pipeline test-pipeline-large test-rebalance fuzz soak bench bench-pipeline docs lint format java promtool clean
+.PHONY: help demo test test-kafka test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -33,6 +34,12 @@ test-pipeline: java .venv/dev.installed ## run the pipeline on logs of millions 
 
 test-pipeline-large: java .venv/dev.installed ## check the bounds of time, memory and spilling with 10^8 records too
 	PIPELINE_ROWS=1e6,1e7,1e8 $(BIN)/pytest -m pipeline tests/pipeline/test_scale.py $(ARGS)
+
+simulate: .venv/dev.installed ## run the proxy in simulated worlds until Ctrl-C or a finding (for a minute: make simulate SECONDS=60; ARGS=--help)
+	$(BIN)/python -m tests.simulation $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
+
+bites: .venv/dev.installed ## break the proxy in many ways, see that the simulation finds each, write tests/simulation/BITES.md
+	$(BIN)/python -m tests.simulation.bites $(ARGS)
 
 fuzz: .venv/dev.installed ## feed ten million valid and damaged frames to sessions and readers, write tests/fuzz/RECORD.md
 	$(BIN)/python -m tests.fuzz $(ARGS)

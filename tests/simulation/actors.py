@@ -1,0 +1,158 @@
+"""Makes the actors of a world by their kinds."""
+
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Final, Protocol
+
+from tests.simulation import configuration
+from tests.simulation.clients.admin import ALTER, CREATE, DELETE, DESCRIBE, GROW, Admin, QuotaChoice
+from tests.simulation.clients.connection import Login, Setting
+from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.group_member import GroupMember
+from tests.simulation.clients.producer import Load, Producer
+from tests.simulation.clients.profiles import BROKEN, CLUMSY, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.share_member import ShareMember
+from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
+from tests.simulation.ledger import Entity
+
+if TYPE_CHECKING:
+    from tests.simulation.scenario import Scenario
+
+_HOSTS: Final = 3
+_SIZES: Final = ((200,), (1_000, 4_000), (16_384,), (16_384, 100_000), (500, 60_000, 300_000), (1_000_000,))
+
+
+class Actor(Protocol):
+    """Whoever lives in a world and leaves at its end."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self) -> None:
+        """Begin an orderly end."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to do after ``stop``."""
+
+
+def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool = False) -> Setting:
+    setup = scenario.setup
+    user = configuration.ADMIN if is_admin else random.choice(configuration.USERS)
+    host = f"10.0.2.{random.randint(1, _HOSTS)}"
+    is_rude = not is_admin and random.random() < 0.1
+    profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
+    habits = random.choices((HEALTHY, CLUMSY, BROKEN), (6, 2, 1 if not is_admin else 0))[0]
+    entity = Entity(user if setup.has_login else "ANONYMOUS", random.choice(configuration.CLIENT_IDS), host)
+    return Setting(
+        name=name,
+        profile=OLD if random.random() < 0.1 else profile,
+        entity=entity,
+        source_host="10.0.3.1" if setup.proxy_header else host,
+        bootstrap=setup.bootstrap,
+        habits=habits,
+        login=Login(user, configuration.PASSWORD) if setup.has_login else None,
+        proxy_header=setup.proxy_header,
+    )
+
+
+def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
+    most = random.choice((5, 20, 60))
+    every_ms = random.choice((5.0, 100.0, 400.0, scenario.plan.horizon_ms / most))
+    return Producer(
+        scenario.world,
+        _setting(scenario, name, random),
+        [random.choice(configuration.TOPICS)],
+        Load(random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
+        acks=random.choice((-1, -1, 1, 0)),
+        is_idempotent=random.random() < 0.5,
+    )
+
+
+def _consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
+    return Consumer(
+        scenario.world,
+        _setting(scenario, name, random),
+        [random.choice(configuration.TOPICS)],
+        max_wait_ms=random.choice((-1, 500, 5_000)),
+        pause_ms=random.choice((50.0, 500.0, 3_000.0)),
+    )
+
+
+def _group_member(scenario: "Scenario", name: str, random: Random) -> GroupMember:
+    return GroupMember(
+        scenario.world,
+        _setting(scenario, name, random),
+        [random.choice(configuration.TOPICS)],
+        "group",
+        pause_ms=random.choice((100.0, 1_000.0)),
+    )
+
+
+def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMember:
+    return ShareMember(
+        scenario.world,
+        _setting(scenario, name, random),
+        [random.choice(configuration.TOPICS)],
+        "share",
+        pause_ms=random.choice((100.0, 1_000.0)),
+    )
+
+
+def _topic_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
+    return Admin(
+        scenario.world,
+        _setting(scenario, name, random),
+        every_ms=random.choice((50.0, 500.0, 2_000.0)),
+        kinds=(CREATE, GROW, DELETE),
+        most_operations=random.choice((5, 20)),
+    )
+
+
+def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
+    choices = [
+        QuotaChoice((("client-id", f"spare-{number}"),), "producer_byte_rate", (1_000.0, 2_000.0, None))
+        for number in range(3)
+    ]
+    return Admin(
+        scenario.world,
+        _setting(scenario, name, random, is_admin=True),
+        every_ms=random.choice((50.0, 500.0)),
+        kinds=(ALTER, ALTER, DESCRIBE),
+        choices=choices,
+        most_operations=random.choice((5, 20)),
+    )
+
+
+def _stranger(scenario: "Scenario", name: str, random: Random) -> Stranger:
+    manner = random.choice(MANNERS)
+    return Stranger(
+        scenario.world,
+        _setting(scenario, name, random),
+        manner,
+        every_ms=random.choice((200.0, 2_000.0)),
+        stays_ms=random.choice((500.0, 20_000.0)),
+        at_once=random.choice((5, 40)) if manner == FLOOD else 1,
+    )
+
+
+KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
+    "producer": _producer,
+    "consumer": _consumer,
+    "group member": _group_member,
+    "share member": _share_member,
+    "topic admin": _topic_admin,
+    "quota admin": _quota_admin,
+    "stranger": _stranger,
+}
+# How often a kind is drawn.
+WEIGHTS: Final[dict[str, int]] = {
+    "producer": 8,
+    "consumer": 6,
+    "group member": 2,
+    "share member": 1,
+    "topic admin": 2,
+    "quota admin": 2,
+    "stranger": 1,
+}

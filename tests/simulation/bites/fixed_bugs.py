@@ -1,0 +1,189 @@
+"""Bugs of this project's history that come back: each break reverses what fixed one."""
+
+# ruff: noqa: E501 - whole lines of the product are quoted
+
+from typing import Final
+
+from tests.simulation.bites.model import Break
+
+FIXED_BUGS: Final = (
+    Break(
+        name="Thirty connections multiply a quota: the first request of each passes, whatever its bucket owes",
+        file="proxy/session/bucket_turn.py",
+        old="        first = None if line is None else line.first()\n",
+        new="        if not state.in_flight:\n            return True\n        first = None if line is None else line.first()\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="What a bucket owes beyond max_throttle_time is forgiven",
+        file="proxy/session/client_account.py",
+        old="        bucket.silence(wait_ms, now_ms=now_ms)\n        if enforcement is Enforcement.RESPOND and bucket.line:",
+        new="        bucket.silence(min(wait_ms, bucket.max_throttle_time_ms), now_ms=now_ms)\n"
+        "        if enforcement is Enforcement.RESPOND and bucket.line:",
+        origin="fixed bug",
+    ),
+    Break(
+        name="Concurrent fetches reserve nothing, so that each brings as much as all may",
+        file="proxy/session/handlers/fetch.py",
+        old="        bucket.reserve(reserved_bytes, now_ms=now_ms)\n",
+        new="        reserved_bytes = 0\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="One dial that fails unexpectedly ends the process",
+        file="proxy/server/broker_dialer.py",
+        old="self._tasks.create_task(alone(partial(self._dial, dial.connection, broker), fail=broker.fail))",
+        new="self._tasks.create_task(self._dial(dial.connection, broker))",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A dial that completes as its time-out fires is handed over within the time-out",
+        file="proxy/server/broker_dialer.py",
+        old="""                        lambda: broker, address.host, address.port, local_addr=self._local_addr
+                    )
+                else:
+""",
+        new="""                        lambda: broker, address.host, address.port, local_addr=self._local_addr
+                    )
+                    connection.broker_connected(transport)
+                    return
+                else:
+""",
+        origin="fixed bug",
+        why="It needs a callback between the end of the dial and the end of its time-out.",
+    ),
+    Break(
+        name="The dial of a client that has gone is handed to it all the same",
+        file="proxy/server/connection.py",
+        old="        if self.is_closed:\n            transport.abort()\n            return\n        self.transports.broker = transport\n",
+        new="        self.transports.broker = transport\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A broker that drops SYNs takes the others down, since one queue of dials serves all",
+        file="proxy/server/broker_dialer.py",
+        old="        queue = self._queues.setdefault(address, _DialQueue(address))\n",
+        new='        queue = self._queues.setdefault(Address("", 0), _DialQueue(address))\n',
+        origin="fixed bug",
+        why="More clients than 32 must dial a broker that drops SYNs.",
+    ),
+    Break(
+        name="Share groups are not charged",
+        file="proxy/session/handlers/table.py",
+        old="    int(ApiKey.SHARE_FETCH): FetchHandler,\n",
+        new="",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A fetch that is abandoned before its answer is free",
+        file="proxy/session/session.py",
+        old="        if has_passed and any(pending.is_charged_by_response for pending in whole):\n",
+        new="        if False:\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="One broker under two names has two quotas",
+        file="proxy/server/broker_registry.py",
+        old="            upstream.identity = identity\n            self._regroup()\n",
+        new="            upstream.identity = identity\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A client that calls an API between brokers is exempt from quotas on requests",
+        file="proxy/quota/request_time.py",
+        old="    return is_broker and api_key in _EXEMPT\n",
+        new="    return api_key in _EXEMPT\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A reload for a change is done again for the signal soon after it",
+        file="proxy/server/config_reloader.py",
+        old="                self._requested.clear()\n                await self.reload()\n",
+        new="                await self.reload()\n                self._requested.clear()\n",
+        origin="fixed bug",
+        why="A second reload of the same file changes nothing that a client or an operator could see.",
+    ),
+    Break(
+        name="A client whose first request waits in the line is closed by the login time-out",
+        file="proxy/server/connection.py",
+        old=" or self._dial is not None or self._state.has_waited\n",
+        new="\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A client gets the reservation of a login that cannot be read",
+        file="proxy/session/handlers/login.py",
+        old="        claim = state.context.policy.oauthbearer_claim\n        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)\n"
+        "        if charge is not None:\n            charge.begin()\n",
+        new="        claim = state.context.policy.oauthbearer_claim\n        if charge is not None:\n            charge.begin()\n"
+        "        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="While requests wait in line, a fetch asks for more than one batch and gets one cut off",
+        file="proxy/quota/bucket.py",
+        old="        if self.line:\n            return 1  # Brokers send",
+        new="        if False:\n            return 1  # Brokers send",
+        origin="fixed bug",
+        why="It wastes bytes of the network, and keeps each promise.",
+    ),
+    Break(
+        name="A stalled request blocks its bucket for ever",
+        file="proxy/quota/bucket.py",
+        old="        return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)\n",
+        new="        return not self.in_flight or self.has_room(amount, now_ms=now_ms)\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A rule's change that could not be reported is forgotten",
+        file="proxy/client_quotas/rule_applier.py",
+        old="            self._on_changes(*merge_changes(*self._unreported))\n            self._unreported = []\n",
+        new="            changes, self._unreported = self._unreported, []\n            self._on_changes(*merge_changes(*changes))\n",
+        origin="fixed bug",
+        why="Reporting a change raises nothing in a simulated world.",
+    ),
+    Break(
+        name="Waits of an observed bucket are counted as they overlap",
+        file="proxy/quota/bucket.py",
+        old="            waits_ms = shadow.charge(amount, limit=self.limit, took_ms=took_ms, now_ms=now_ms)\n",
+        new="            waits_ms = [wait_ms]\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="The slot of the queue is kept while the broker is not read",
+        file="proxy/session/session.py",
+        old="        self.state.is_client_full = True\n        self._turn.stop_service()\n",
+        new="        self.state.is_client_full = True\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A user is not charged in the queue for requests that are never answered",
+        file="proxy/session/session.py",
+        old="                if has_passed:\n                    self._turn.charge_turn(charge, service)\n",
+        new="",
+        origin="fixed bug",
+        why="The cost only decides the order of the queue, which decays.",
+    ),
+    Break(
+        name="A bytewise request is parsed again after each byte",
+        file="protocol/partial_frame.py",
+        old="    return max(1, left if most_bytes is None else min(left, arrived, most_bytes + 1 - arrived))\n",
+        new="    return 1\n",
+        origin="fixed bug",
+        why="It costs processor time, which a simulated world does not measure.",
+    ),
+    Break(
+        name="A bucket with a new set of rules keeps the sum of what its predecessor was charged",
+        file="proxy/session/client_account.py",
+        old="        if client_id == self._client_id and generation == self._generation:\n",
+        new="        if client_id == self._client_id and self._generation >= 0:\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A throttled partition into which no batch fits asks for the same bytes again",
+        file="proxy/session/replica/response_trimming.py",
+        old="                state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)\n",
+        new="                pass\n",
+        origin="fixed bug",
+    ),
+)

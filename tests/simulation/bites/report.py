@@ -1,0 +1,55 @@
+"""Writes BITES.md: which breaks the simulation has found, by which promise, and after how long."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from tests.simulation.bites.bite import Bite
+from tests.simulation.bites.model import Break
+from tests.simulation.record import cpu_model
+
+BITES: Final = Path(__file__).parents[1] / "BITES.md"
+
+_PREFACE: Final = """# Does the simulation bite?
+
+Written by `make bites`. Each line is one break of the proxy, in a copy of its own. The simulation ran with it from seed
+1 until a promise was broken, {steps:,} steps at most, in one process on {machine}. Without a break it found nothing.
+*Fixed bug*: a bug of this project's history that came back. *Room*: drawn by hand from a room. *Mutation*: drawn by
+`bites/mutate.py`.
+"""
+
+
+def report(breaks: Sequence[Break], bites: Mapping[str, Bite], *, steps: int) -> str:
+    """Return the text of the report. ``bites`` has each break's outcome by its name."""
+    found = [one for one in breaks if bites[one.name].check]
+    missed = [one for one in breaks if not bites[one.name].check]
+    lines = [_PREFACE.format(steps=steps, machine=cpu_model())]
+    lines += [f"**{len(found)} of {len(breaks)} were found.**", ""]
+    lines += _counts("origin", breaks, {one.name: one.origin for one in breaks}, bites)
+    lines += _counts("room", breaks, {one.name: one.room for one in breaks}, bites)
+    if missed:
+        lines += ["## Not found", "", "| break | room | why |", "|---|---|---|"]
+        lines += [f"| {_cell(one.name)} | {one.room} | {_cell(one.why or '?')} |" for one in missed]
+        lines.append("")
+    lines += ["## Found", "", "| break | room | origin | the broken promise | steps | seconds |"]
+    lines.append("|---|---|---|---|---:|---:|")
+    for one in sorted(found, key=lambda one: bites[one.name].steps):
+        bite = bites[one.name]
+        lines.append(
+            f"| {_cell(one.name)} | {one.room} | {one.origin} | {_cell(bite.check)} "
+            f"| {bite.steps:,} | {bite.seconds:,.1f} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _counts(title: str, breaks: Sequence[Break], keys: Mapping[str, str], bites: Mapping[str, Bite]) -> list[str]:
+    """Return a table of how many breaks of each kind were found."""
+    lines = [f"| {title} | breaks | found |", "|---|---:|---:|"]
+    for key in sorted(set(keys.values())):
+        members = [one for one in breaks if keys[one.name] == key]
+        lines.append(f"| {key} | {len(members)} | {sum(bool(bites[one.name].check) for one in members)} |")
+    return [*lines, ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

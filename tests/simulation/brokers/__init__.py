@@ -1,0 +1,1 @@
+"""Brokers of the simulated world, which behave as Apache Kafka's."""

@@ -1,0 +1,198 @@
+"""Fetch: long polls that read logs from an offset, for consumers and for followers."""
+
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.brokers import fetch_sessions
+from tests.simulation.brokers.fetch_sessions import Plan, Wanted
+from tests.simulation.brokers.log import Batch, joined
+from tests.simulation.brokers.partition import (
+    FENCED_LEADER_EPOCH,
+    NOT_LEADER,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_LEADER_EPOCH,
+    UNKNOWN_TOPIC_ID,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
+from tests.simulation.wire import fetch, fetch_response
+from tests.simulation.wire.common import NodeEndpoint, RequestHeader
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.connection import Connection
+    from tests.simulation.brokers.partition import Partition
+    from tests.simulation.scheduler import Event
+
+_FIRST_TOPIC_ID: Final = 13
+
+
+class _Read:
+    """What was read of one partition."""
+
+    __slots__ = ("batches", "error", "partition", "wanted")
+
+    def __init__(self, wanted: Wanted, partition: "Partition | None", error: int, batches: list[Batch]) -> None:
+        self.wanted = wanted
+        self.partition = partition
+        self.error = error
+        self.batches = batches
+
+
+def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
+    """Answer a fetch when it has enough bytes, or after its longest wait."""
+    request = fetch.parse_request(frame)
+    broker = connection.broker
+    planned = fetch_sessions.plan(broker, request, by_id=header.api_version >= _FIRST_TOPIC_ID)
+    throttle_ms = broker.draw_throttle() if request.replica_id < 0 else 0
+    session_id = planned.session.session_id if planned.session is not None else 0
+    if planned.error or throttle_ms:
+        # Like Kafka, answer a fetch that the broker throttles with nothing in it.
+        response = fetch_response.response(
+            header.correlation_id, header.api_version, (), throttle_ms=throttle_ms, error_code=planned.error,
+            session_id=session_id,
+        )  # fmt: skip
+        connection.respond(header, response, throttle_ms=throttle_ms)
+        return
+    _Fetch(connection, request, planned).begin()
+
+
+class _Fetch:
+    """A fetch, until it is answered."""
+
+    __slots__ = ("_connection", "_parts", "_planned", "_request", "_timer")
+
+    def __init__(self, connection: "Connection", request: fetch.FetchRequest, planned: Plan) -> None:
+        self._connection = connection
+        self._request = request
+        self._planned = planned
+        self._parts: list[Partition] = []
+        self._timer: Event | None = None
+
+    def begin(self) -> None:
+        """Answer if enough can be read, and wait for more otherwise."""
+        if self._request.replica_id >= 0:
+            self._note_replica(self._request.replica_id)
+        reads, size, has_error = self._read()
+        request = self._request
+        if size >= request.min_bytes or has_error or request.max_wait_ms <= 0 or not reads:
+            self._answer(reads)
+            return
+        self._parts = [read.partition for read in reads if read.partition is not None]
+        for partition in self._parts:
+            partition.waiters[self] = None
+        self._connection.parked = self
+        self._timer = self._connection.broker.world.call_later(request.max_wait_ms, self._time_out)
+
+    def _note_replica(self, node_id: int) -> None:
+        cluster = self._connection.broker.cluster
+        for wanted in self._planned.partitions:
+            partition, error = self._find(wanted)
+            if partition is not None and not error:
+                cluster.replica_fetched(partition, node_id, wanted.offset)
+
+    def woken(self) -> None:
+        """Answer if enough can be read now."""
+        reads, size, has_error = self._read()
+        if size >= self._request.min_bytes or has_error:
+            self.cancel()
+            self._answer(reads)
+
+    def _time_out(self) -> None:
+        self.cancel()
+        self._answer(self._read()[0])
+
+    def cancel(self) -> None:
+        """Wait no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for partition in self._parts:
+            partition.waiters.pop(self, None)
+        self._parts = []
+
+    def _read(self) -> tuple[list[_Read], int, bool]:
+        """Read each partition, and return what was read, its bytes, and whether a partition has an error."""
+        request = self._request
+        room, size, has_error = request.max_bytes, 0, False
+        reads = []
+        for wanted in self._planned.partitions:
+            partition, error = self._find(wanted)
+            batches: list[Batch] = []
+            if partition is not None and not error:
+                log = partition.log
+                limit = log.end_offset if request.replica_id >= 0 else partition.high_watermark
+                if wanted.offset < limit:
+                    batches, found_bytes = log.read(
+                        wanted.offset, limit, min(wanted.max_bytes, room), at_least_one=not size
+                    )
+                    size += found_bytes
+                    room = max(0, room - found_bytes)
+            has_error = has_error or error != 0
+            reads.append(_Read(wanted, partition, error, batches))
+        return reads, size, has_error
+
+    def _find(self, wanted: Wanted) -> "tuple[Partition | None, int]":
+        broker = self._connection.broker
+        cluster = broker.cluster
+        topic = wanted.topic
+        if isinstance(topic, bytes):
+            found = cluster.topics_by_id.get(topic)
+            if found is None:
+                return None, UNKNOWN_TOPIC_ID
+            topic = found.name
+        partition = cluster.partitions.get((topic, wanted.index))
+        if partition is None:
+            return None, UNKNOWN_TOPIC_OR_PARTITION
+        if partition.leader != broker.node_id:
+            return partition, NOT_LEADER
+        if wanted.leader_epoch >= 0 and wanted.leader_epoch != partition.leader_epoch:
+            is_old = wanted.leader_epoch < partition.leader_epoch
+            return partition, FENCED_LEADER_EPOCH if is_old else UNKNOWN_LEADER_EPOCH
+        replica_id = self._request.replica_id
+        if replica_id >= 0 and replica_id not in partition.states:
+            return partition, UNKNOWN_TOPIC_OR_PARTITION
+        log = partition.log
+        if not log.start_offset <= wanted.offset <= log.end_offset:
+            return partition, OFFSET_OUT_OF_RANGE
+        return partition, 0
+
+    def _answer(self, reads: list[_Read]) -> None:
+        connection, planned, request = self._connection, self._planned, self._request
+        header = request.header
+        topics: dict[str | bytes, list[fetch_response.FetchedPartition]] = {}
+        endpoints: dict[int, NodeEndpoint] = {}
+        served: list[Wanted] = []
+        for read in reads:
+            wanted = read.wanted
+            answer = self._answer_of(read, endpoints)
+            if planned.session is not None:
+                is_news = bool(read.batches or read.error) or (
+                    answer.high_watermark != wanted.high_watermark or answer.log_start_offset != wanted.log_start
+                )
+                wanted.high_watermark, wanted.log_start = answer.high_watermark, answer.log_start_offset
+                if is_news:
+                    served.append(wanted)
+                elif planned.is_incremental:
+                    continue
+            topics.setdefault(wanted.topic, []).append(answer)
+        session_id = 0
+        if planned.session is not None:
+            session_id = planned.session.session_id
+            if planned.is_incremental:
+                planned.session.move_back(served)
+        response = fetch_response.response(
+            header.correlation_id, header.api_version,
+            [fetch_response.FetchedTopic(topic, of_topic) for topic, of_topic in topics.items()],
+            session_id=session_id, endpoints=list(endpoints.values()),
+        )  # fmt: skip
+        connection.respond(header, response)
+
+    def _answer_of(self, read: _Read, endpoints: dict[int, NodeEndpoint]) -> fetch_response.FetchedPartition:
+        partition, index = read.partition, read.wanted.index
+        if partition is None or read.error:
+            leader = None
+            if partition is not None and read.error in (NOT_LEADER, FENCED_LEADER_EPOCH):
+                connection = self._connection
+                leader, nodes = connection.broker.leader_of(partition, connection.listener)
+                endpoints.update((node.node_id, node) for node in nodes)
+            return fetch_response.FetchedPartition(index, b"", read.error, leader=leader)
+        mark = partition.high_watermark
+        return fetch_response.FetchedPartition(index, joined(read.batches), 0, mark, mark, partition.log.start_offset)

@@ -1,0 +1,90 @@
+"""What clients ask first: the versions that a broker supports, and where topics live."""
+
+from typing import TYPE_CHECKING, Final
+
+from tests.simulation.brokers.partition import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from tests.simulation.wire import api_versions, metadata
+from tests.simulation.wire.common import NO_TOPIC_ID, NodeEndpoint, RequestHeader
+
+if TYPE_CHECKING:
+    from tests.simulation.brokers.cluster import Cluster, Topic
+    from tests.simulation.brokers.connection import Connection
+    from tests.simulation.brokers.partition import Partition
+
+_API_VERSIONS: Final = 18
+
+
+def answer_api_versions(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
+    """Answer with all versions; in v0 and with an error if the version of the request is unknown."""
+    cluster = connection.broker.cluster
+    lowest, highest = cluster.versions[_API_VERSIONS]
+    if lowest <= header.api_version <= highest:
+        api_versions.parse_request(frame)
+        response = api_versions.response(header.correlation_id, header.api_version, cluster.versions)
+    else:
+        response = api_versions.response(
+            header.correlation_id,
+            0,
+            {_API_VERSIONS: (lowest, highest)},
+            error_code=api_versions.UNSUPPORTED_VERSION,
+        )
+    connection.respond(header, response)
+
+
+def answer_metadata(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
+    """Answer with the live brokers and the topics that were asked for. A topic may be created by the way."""
+    request = metadata.parse_request(frame)
+    cluster = connection.broker.cluster
+    if request.topics is None:
+        topics = [_describe(cluster, topic) for topic in cluster.topics.values()]
+    else:
+        creates = request.allow_auto_creation and cluster.is_creating_topics
+        topics = [_find(cluster, asked, creates=creates) for asked in request.topics]
+    response = metadata.response(
+        header.correlation_id,
+        header.api_version,
+        live_brokers(cluster, connection.listener),
+        topics,
+        controller_id=cluster.controller,
+        cluster_id=cluster.cluster_id,
+    )
+    connection.respond(header, response)
+
+
+def live_brokers(cluster: "Cluster", listener: str) -> list[NodeEndpoint]:
+    """Return the brokers that run, with the addresses that they give to clients of a listener."""
+    return [NodeEndpoint(node_id, *cluster.advertised[node_id, listener]) for node_id in cluster.live_nodes()]
+
+
+def _find(cluster: "Cluster", asked: metadata.AskedTopic, *, creates: bool) -> metadata.Topic:
+    name, topic_id = asked
+    if topic_id != NO_TOPIC_ID:
+        topic = cluster.topics_by_id.get(topic_id)
+        if topic is None:
+            return metadata.Topic(None, (), topic_id, UNKNOWN_TOPIC_ID)
+        return _describe(cluster, topic)
+    topic = cluster.topics.get(name or "")
+    if topic is None:
+        if creates and name:
+            cluster.create_topic(name, cluster.default_partitions)
+            return metadata.Topic(name, (), NO_TOPIC_ID, LEADER_NOT_AVAILABLE)
+        return metadata.Topic(name, (), NO_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION)
+    return _describe(cluster, topic)
+
+
+def _describe(cluster: "Cluster", topic: "Topic") -> metadata.Topic:
+    return metadata.Topic(
+        topic.name, [_describe_partition(cluster, partition) for partition in topic.partitions], topic.topic_id
+    )
+
+
+def _describe_partition(cluster: "Cluster", partition: "Partition") -> metadata.Partition:
+    return metadata.Partition(
+        partition.index,
+        partition.leader,
+        partition.replicas,
+        partition.isr,
+        partition.leader_epoch,
+        0 if partition.leader >= 0 else LEADER_NOT_AVAILABLE,
+        [node_id for node_id in partition.replicas if not cluster.brokers[node_id].is_up],
+    )

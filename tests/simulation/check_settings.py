@@ -1,0 +1,38 @@
+"""Tells the checks what the configuration file says, as plain numbers."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.simulation.checks.settings import Settings
+
+_UNITS: Final = {"ms": 1.0, "s": 1_000.0, "m": 60_000.0, "h": 3_600_000.0}
+_MIB: Final = 1 << 20
+
+
+def _ms(text: str | None, default: float | None) -> float | None:
+    if text is None:
+        return default
+    number = text.rstrip("msh")
+    return float(number) * _UNITS[text[len(number) :]]
+
+
+def check_settings(settings: Mapping[str, Any]) -> Settings:
+    """Return the numbers of a configuration file."""
+    listener = settings["listeners"][0]
+    limits = ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
+    has_limits = any(key in listener for key in limits)
+    has_limits = has_limits or any("connections" in rule or "ip" in rule for rule in settings["quotas"])
+    return Settings(
+        shaping=settings.get("shaping", "sampled"),
+        enforcement=settings.get("enforcement", "respond"),
+        max_throttle_ms=_ms(settings.get("max_throttle_time"), 25_000.0),
+        max_buckets=settings.get("max_buckets", 100_000),
+        max_buffered=int(settings.get("max_buffered", "512MiB").removesuffix("MiB")) * _MIB,
+        login_ms=_ms(listener.get("login_timeout"), 30_000.0) or 0.0,
+        idle_ms=_ms(listener.get("idle_timeout"), None),
+        age_ms=_ms(listener.get("max_connection_age"), None),
+        limits_connections=has_limits,
+        has_queue="fair_call_queue" in settings,
+        hides_addresses="bootstrap_servers" in listener,
+        administers_quotas=True,
+    )

@@ -1,0 +1,13 @@
+"""All checks of a world."""
+
+from typing import Final
+
+from tests.simulation.checks.answers import Answers
+from tests.simulation.checks.check import Check
+from tests.simulation.checks.durability import Durability
+from tests.simulation.checks.isolation import Isolation
+from tests.simulation.checks.liveness import Liveness
+from tests.simulation.checks.quota_bounds import QuotaBounds
+from tests.simulation.checks.throttle_times import ThrottleTimes
+
+ALL: Final[tuple[type[Check], ...]] = (QuotaBounds, Answers, ThrottleTimes, Liveness, Isolation, Durability)

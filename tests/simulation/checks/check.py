@@ -1,0 +1,70 @@
+"""The base of all checks: a method for each event, which does nothing."""
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.simulation.ledger import Entity, Exchange
+    from tests.simulation.world import World
+
+
+class Check:
+    """Watches one promise. A method calls ``world.fail(self.name, text)`` when it is broken.
+
+    ``step`` is called after each step of the event loop, so it must cost next to nothing. ``end`` is called once, after
+    the clients have gone and the proxy has drained and stopped.
+    """
+
+    name: ClassVar[str] = ""
+
+    def __init__(self, world: "World") -> None:
+        self.world = world
+
+    def sent(self, exchange: "Exchange") -> None:
+        """A client has written a request."""
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """The proxy has written the first byte of a request to a broker."""
+
+    def forwarded(self, exchange: "Exchange") -> None:
+        """The proxy has written the last byte of a request to a broker."""
+
+    def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
+        """A whole request has arrived at a broker, as ``frame`` with its size."""
+
+    def answered(self, exchange: "Exchange") -> None:
+        """A broker has written a response."""
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """The proxy has written the last byte of a response to a client."""
+
+    def received(self, exchange: "Exchange") -> None:
+        """A client has a whole response."""
+
+    def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
+        """A client's connection to the proxy is open."""
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """A client's connection is gone."""
+
+    def proxy_started(self, number: int) -> None:
+        """A process of the proxy serves. ``number`` counts them from 1."""
+
+    def proxy_stopping(self, number: int) -> None:
+        """A process of the proxy was asked to stop. It throttles nothing from now on."""
+
+    def proxy_ended(self, number: int, *, is_crash: bool) -> None:
+        """A process of the proxy has stopped in order, or was killed."""
+
+    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+        """These quotas, as in the file's section ``quotas``, are in force for all requests from now on.
+
+        Those of before may hold for another ``Check.SETTLE_MS`` ms.
+        """
+
+    def step(self) -> None:
+        """One step of the event loop is done."""
+
+    def end(self) -> None:
+        """The world has ended."""

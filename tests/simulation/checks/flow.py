@@ -1,0 +1,125 @@
+"""The exact oracle of one bucket: what has passed, and what the quota has given by now.
+
+The oracle keeps a *credit*, the bytes that may still pass. It grows at the rate in force up to a burst, and each byte
+that passes takes from it. A request may begin whenever the credit is not negative, because a bucket out of debt serves
+one request of any size. So "no request begins in debt" bounds the bytes of all windows at once: in any window of W
+seconds at most rate * W + burst + one request pass.
+"""
+
+from typing import Final
+
+from tests.simulation.checks.entities import Limit
+from tests.simulation.checks.settings import Settings
+
+# What the rounding of times to whole ms may be worth, in ms of the quota.
+TOLERANCE_MS: Final = 3.0
+
+
+class Flow:
+    """The credit of one bucket.
+
+    Sampled windows forget. The bytes of one window, N samples, are forgotten together, and with them by how much the
+    last request of the window went over the limit. So each window may bring one such request more. For requests that
+    are small next to the quota that is nothing, and for large ones it is what Kafka's own formula gives.
+
+    Attributes:
+        credit: How many bytes may pass now.
+        rate: The rate in force, or the larger of two during a change.
+        burst: The most credit.
+        largest: The largest request so far.
+        at_ms: The time of ``credit``.
+    """
+
+    __slots__ = (
+        "_forgets",
+        "_settings",
+        "_soft_until_ms",
+        "at_ms",
+        "burst",
+        "credit",
+        "is_fetch",
+        "largest",
+        "limit",
+        "rate",
+    )
+
+    def __init__(self, limit: Limit, settings: Settings, now_ms: float, *, is_fetch: bool) -> None:
+        self._settings = settings
+        self._soft_until_ms = 0.0
+        self._forgets = False
+        self.limit = limit
+        self.is_fetch = is_fetch
+        self.largest = 0
+        self.rate = limit.rate
+        self.burst = self._burst_of(limit)
+        self.credit = self.burst
+        self.at_ms = now_ms
+
+    def _burst_of(self, limit: Limit) -> float:
+        settings = self._settings
+        if limit.shaping == "paced":
+            return limit.rate * settings.burst_ms / 1_000
+        # The samples that count, and the one that may be on its way out. Fetches are spread over half a window.
+        samples = settings.window_num + 1
+        return limit.rate * settings.window_ms / 1_000 * (samples / 2 if self.is_fetch else samples)
+
+    def change(self, limit: Limit, settings: Settings, now_ms: float, settle_ms: float) -> None:
+        """Apply another limit from now on. Until it has settled, the larger of the two holds."""
+        self.advance(now_ms)
+        self._settings = settings
+        before, burst = self.limit, self._burst_of(limit)
+        # Sampled windows forget what was over a limit that is no more, and a higher limit gives its whole window.
+        self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
+        self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)
+        self.limit = limit
+        self._soft_until_ms = now_ms + settle_ms
+
+    def advance(self, now_ms: float) -> None:
+        """Add what the quota has given since the last call."""
+        if self._soft_until_ms and now_ms >= self._soft_until_ms:
+            self._add(self._soft_until_ms)
+            self._soft_until_ms = 0.0
+            self.rate, self.burst = self.limit.rate, self._burst_of(self.limit)
+            if self._forgets:
+                self._forgets, self.credit = False, self.burst
+        self._add(now_ms)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the credit says something. While windows change it does not."""
+        return not (self._forgets and self._soft_until_ms)
+
+    def _add(self, now_ms: float) -> None:
+        rate = self.rate
+        if self.limit.shaping == "sampled":
+            rate += self.largest * 1_000 / (self._settings.window_num * self._settings.window_ms)
+        self.credit = min(self.burst, self.credit + rate * max(0.0, now_ms - self.at_ms) / 1_000)
+        self.at_ms = now_ms
+
+    def take(self, amount: int, now_ms: float) -> None:
+        """Let ``amount`` bytes pass now."""
+        self.advance(now_ms)
+        self.credit -= amount
+        self.largest = max(self.largest, amount)
+
+    def give_back(self, amount: int, now_ms: float) -> None:
+        """Take back bytes that were never charged."""
+        self.advance(now_ms)
+        self.credit = min(self.burst, self.credit + amount)
+
+    @property
+    def tolerance(self) -> float:
+        """The bytes by which rounding may be wrong."""
+        slack = self.largest if self.limit.shaping == "sampled" else 0
+        return self.rate * TOLERANCE_MS / 1_000 + 2 + slack
+
+    def debt(self, now_ms: float) -> float:
+        """Return by how many bytes the bucket is over its limit now, at least 0."""
+        self.advance(now_ms)
+        return max(0.0, -self.credit - self.tolerance) if self.is_known else 0.0
+
+    def debt_ms(self, now_ms: float) -> float:
+        """Return an upper bound of the time until the bucket owes nothing."""
+        self.advance(now_ms)
+        worst = self.burst - self.credit + self.largest
+        return worst * 1_000 / self.limit.rate

@@ -1,0 +1,91 @@
+"""Nobody's failure touches another: the proxy closes a connection only for a cause that is known.
+
+A client that behaves, whose broker and network work, keeps its connection whatever others do, and whatever the operator
+changes in the file.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.simulation.checks.check import Check
+from tests.simulation.checks.disturbance import Disturbances
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Entity, Exchange
+    from tests.simulation.world import World
+
+# For how long a fault may still be the cause: brokers come back, and time-outs pass.
+_AFTERMATH_MS: Final = 60_000.0
+_SMALL_MEMORY: Final = 64 << 20
+# Time limits may end a connection somewhat early.
+_EARLY: Final = 0.7
+
+
+class _Open:
+    """An open connection."""
+
+    __slots__ = ("active_ms", "is_excused", "opened_ms")
+
+    def __init__(self, now_ms: float) -> None:
+        self.opened_ms = self.active_ms = now_ms
+        self.is_excused = True  # until it has sent a request to a broker
+
+
+class Isolation(Check):
+    """Judges each connection that the proxy closes."""
+
+    name: ClassVar[str] = "isolation"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._disturbances = Disturbances(world)
+        self._open: dict[int, _Open] = {}
+        self._had_limits = False
+
+    def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
+        """Remember since when it is open."""
+        self._disturbances.last_ms()
+        self._open[connection] = _Open(self.world.clock.now_ms)
+
+    def sent(self, exchange: "Exchange") -> None:
+        """Note what a connection is used for."""
+        one = self._open.get(exchange.connection)
+        if one is None:
+            return
+        one.active_ms = exchange.sent_ms
+        self._disturbances.last_ms()
+        # A broker closes connections of those that it cannot tell of an error, and the proxy closes those to its
+        # bootstrap port when it learns more of the cluster.
+        one.is_excused = exchange.broker is None or not exchange.expects_response or exchange.is_inter_broker
+
+    def received(self, exchange: "Exchange") -> None:
+        """A response counts as activity."""
+        one = self._open.get(exchange.connection)
+        if one is not None:
+            one.active_ms = exchange.received_ms
+
+    def proxy_stopping(self, number: int) -> None:
+        """All connections end."""
+        self._disturbances.happened_now()
+
+    def proxy_ended(self, number: int, *, is_crash: bool) -> None:
+        """All connections end."""
+        self._disturbances.happened_now()
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Judge the end of a connection."""
+        one = self._open.pop(connection, None)
+        last_ms = self._disturbances.last_ms()
+        settings = self.world.settings
+        self._had_limits |= settings.limits_connections
+        if by_client or one is None or one.is_excused or last_ms >= one.opened_ms - _AFTERMATH_MS:
+            return
+        now_ms = self.world.clock.now_ms
+        is_old = settings.age_ms is not None and now_ms - one.opened_ms >= _EARLY * settings.age_ms
+        was_idle = settings.idle_ms is not None and now_ms - one.active_ms >= _EARLY * settings.idle_ms
+        if is_old or was_idle or self._had_limits or settings.max_buffered < _SMALL_MEMORY:
+            return
+        if not self._disturbances.is_well_behaved(client):
+            return
+        open_ms = now_ms - one.opened_ms
+        text = f"the connection {connection} of {client} is closed after {open_ms:.0f} ms, and nothing explains it"
+        self.world.fail(self.name, text)

@@ -1,0 +1,131 @@
+"""No connection waits for ever that could go on.
+
+A healthy client's oldest request, with brokers and network at peace, is answered within a time that follows from what
+its buckets owe, from the requests that wait before it, and from the time that brokers themselves take.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.simulation.checks import frames
+from tests.simulation.checks.check import Check
+from tests.simulation.checks.disturbance import Disturbances
+from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, RuleBook
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+_SCAN_MS: Final = 1_000.0
+# What brokers, the network, a login and rounding may take, with nothing wrong.
+_GRACE_MS: Final = 15_000.0
+_WINDOWS_MS: Final = 24_000.0  # a sampled quota may stretch over two windows
+_MANY_BYTES: Final = 1 << 20
+_IN_LINE: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
+
+
+class Liveness(Check):
+    """Scans the open exchanges once a simulated second."""
+
+    name: ClassVar[str] = "liveness"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._disturbances = Disturbances(world)
+        self._book = RuleBook(world.settings)
+        # The exchanges of each connection that have no response, oldest first.
+        self._open: dict[int, dict[int, Exchange]] = {}
+        self._told_until_ms: dict[int, float] = {}
+        self._largest = _MANY_BYTES
+        self._next_ms = 0.0
+
+    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+        """Note the rules, and begin to count anew: waits of before were computed with other limits."""
+        self._book.change(quotas, self.world.settings, self.world.clock.now_ms)
+        self._disturbances.happened_now()
+
+    def proxy_started(self, number: int) -> None:
+        """Begin to count anew."""
+        self._disturbances.happened_now()
+
+    def proxy_ended(self, number: int, *, is_crash: bool) -> None:
+        """Begin to count anew."""
+        self._disturbances.happened_now()
+
+    def sent(self, exchange: "Exchange") -> None:
+        """Wait for its end."""
+        self._open.setdefault(exchange.connection, {})[exchange.correlation_id] = exchange
+        self._largest = max(self._largest, len(exchange.request))
+        if exchange.sent_ms >= self._next_ms:
+            self._scan(exchange.sent_ms)
+
+    def forwarded(self, exchange: "Exchange") -> None:
+        """A request without a response has ended."""
+        if not exchange.expects_response:
+            self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """It has ended for the proxy."""
+        self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+        self._largest = max(self._largest, frame_bytes)
+        now_ms = self.world.clock.now_ms
+        if now_ms >= self._next_ms:
+            self._scan(now_ms)
+
+    def received(self, exchange: "Exchange") -> None:
+        """Remember for how long the client was told to wait."""
+        if exchange.throttle_ms > 0:
+            until_ms = exchange.received_ms + exchange.throttle_ms
+            self._told_until_ms[exchange.connection] = max(until_ms, self._told_until_ms.get(exchange.connection, 0.0))
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """A client that gives up has waited for too long."""
+        self._scan(self.world.clock.now_ms)
+        self._open.pop(connection, None)
+        self._told_until_ms.pop(connection, None)
+
+    def end(self) -> None:
+        """Nobody waits at the end."""
+        self._open.clear()
+
+    def _scan(self, now_ms: float) -> None:
+        self._next_ms = now_ms + _SCAN_MS
+        quiet_since_ms = self._disturbances.last_ms()
+        for connection, exchanges in self._open.items():
+            if not exchanges:
+                continue
+            exchange = next(iter(exchanges.values()))
+            since_ms = max(exchange.sent_ms, quiet_since_ms, self._told_until_ms.get(connection, 0.0))
+            if now_ms - since_ms <= _GRACE_MS or exchange.is_inter_broker:
+                continue
+            self._judge(exchange, now_ms, now_ms - since_ms)
+
+    def _judge(self, exchange: "Exchange", now_ms: float, waited_ms: float) -> None:
+        """Fail unless something explains the wait. ``Disturbances`` remembers faults only as long as they last."""
+        settings = self.world.settings
+        if sum(self.world.scenario.fired.values()) or settings.has_queue:
+            return  # an unanswered request may be the broker's or the network's doing, or wait for a slot
+        if not self._disturbances.is_well_behaved(exchange.client):
+            return
+        if exchange.forwarded_ms >= 0 and exchange.answered_ms < 0:
+            return  # the broker has it
+        most_ms = _GRACE_MS + self._owed_ms(exchange)
+        if waited_ms > most_ms:
+            state = "answered by its broker" if exchange.answered_ms >= 0 else "not forwarded"
+            text = f"{exchange} waits for {waited_ms:.0f} ms, is {state}, and {most_ms:.0f} ms is the most"
+            self.world.fail(self.name, text)
+
+    def _owed_ms(self, exchange: "Exchange") -> float:
+        """Return how long the bucket of an exchange may need for its debt and for all that waits in its line."""
+        user, client_id, _ = exchange.entity
+        owed_ms = 0.0
+        waiting = sum(len(exchanges) for exchanges in self._open.values()) + 1
+        for kind in KINDS:
+            limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)
+            for limit in limits:
+                if kind == _IN_LINE.get(exchange.api_key):
+                    owed_ms = max(owed_ms, _WINDOWS_MS + 1_000 * 2 * waiting * self._largest / limit.rate)
+                else:
+                    owed_ms = max(owed_ms, 25_000.0 + 1_000 * 2 * waiting / limit.rate)
+        return owed_ms

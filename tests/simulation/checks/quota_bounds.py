@@ -1,0 +1,278 @@
+"""The bytes of each bucket, over any window, are within the bound of its quota.
+
+Produce is counted when the proxy begins to forward it, and a fetch when the broker answers it. Both are at least as
+early as the proxy's own charge, and an earlier charge never leaves less credit later. What the proxy may not have
+charged yet, because an answer is still on its way, is left out of the verdict until it is known.
+"""
+
+from collections.abc import Iterator, Mapping
+from math import log
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from tests.simulation.checks import frames
+from tests.simulation.checks.check import Check
+from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, Rules, Tags
+from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.settings import SETTLE_MS, Settings
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Entity, Exchange
+    from tests.simulation.world import World
+
+_KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
+# A fetch may always ask for what its quota gives in this time.
+_LEAST_FETCH_MS: Final = 50
+
+
+class BucketKey(NamedTuple):
+    """A bucket: a broker, a kind of quota, and whose bytes are counted."""
+
+    node_id: int
+    kind: str
+    tags: Tags
+
+
+class _Charge:
+    """The bytes of one exchange in one bucket."""
+
+    __slots__ = ("asked", "flow", "is_begun", "key", "unsure")
+
+    def __init__(self, key: BucketKey, flow: Flow) -> None:
+        self.key = key
+        self.flow = flow
+        self.unsure = 0  # bytes that are taken from the flow, and that the proxy may not have charged yet
+        self.asked = 0  # what a fetch asks for while it is at the broker
+        self.is_begun = False
+
+
+class _Suspicion:
+    """A request that began in debt, unless enough of what was on its way then is never charged."""
+
+    __slots__ = ("excess", "text", "waits_for")
+
+    def __init__(self, excess: float, text: str, waits_for: set[int]) -> None:
+        self.excess = excess
+        self.text = text
+        self.waits_for = waits_for
+
+
+class QuotaBounds(Check):
+    """Keeps a ``Flow`` for each bucket that has a limit."""
+
+    name: ClassVar[str] = "quota bounds"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._settings: Settings = world.settings
+        self._rules: dict[str, Rules] = {kind: Rules((), kind, self._settings) for kind in KINDS}
+        self._resolved: dict[tuple[str, str, str], tuple[Tags, Limit | None]] = {}
+        # The rules of before, until the new ones have settled.
+        self._rules_before: dict[str, Rules] | None = None
+        self._settled_ms = 0.0
+        self._has_rules = False
+        self.flows: dict[BucketKey, Flow] = {}
+        # The charges in flight of each bucket, by correlation id.
+        self._in_flight: dict[BucketKey, dict[int, _Charge]] = {}
+        self._charges: dict[int, _Charge] = {}
+        self._of_connection: dict[int, dict[int, None]] = {}
+        self._dialled: set[int] = set()
+        self._suspicions: list[_Suspicion] = []
+        self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
+        self._is_stopping = False
+
+    # -- which bucket --
+
+    def limit_of(self, kind: str, entity: "Entity") -> tuple[Tags, Limit | None]:
+        """Return the tags of an entity's bucket, and its limit if one is enforced."""
+        found = self._resolved.get((kind, entity.user, entity.client_id))
+        if found is None:
+            rules = self._rules[kind]
+            tags = rules.tags(entity.user, entity.client_id)
+            limit = None if entity.user in self._settings.exempt else rules.limit(tags)
+            if limit is not None and limit.enforcement == "observe":
+                limit = None
+            found = self._resolved[kind, entity.user, entity.client_id] = tags, limit
+        return found
+
+    def _has_other_bucket(self, kind: str, entity: "Entity", tags: Tags) -> bool:
+        """Return whether a client may still be charged to another bucket, or to none, by the rules of before."""
+        if self._rules_before is None:
+            return True
+        rules = self._rules_before[kind]
+        limit = rules.limit(tags)
+        is_enforced = limit is not None and limit.enforcement != "observe"
+        return not is_enforced or rules.tags(entity.user, entity.client_id) != tags
+
+    def flow_of(self, exchange: "Exchange") -> Flow | None:
+        """Return the oracle of the bucket that an exchange waits for, or None."""
+        kind = _KIND_OF.get(exchange.api_key)
+        node_id = exchange.broker if exchange.forwarded_to is None else exchange.forwarded_to
+        if kind is None or node_id is None or exchange.is_inter_broker:
+            return None
+        return self.flows.get(BucketKey(node_id, kind, self.limit_of(kind, exchange.entity)[0]))
+
+    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+        """Apply new limits to all buckets."""
+        before, settings = self._settings, self.world.settings
+        self._settings = settings
+        now_ms = self.world.clock.now_ms
+        self._rules_before = self._rules if now_ms >= self._settled_ms else None
+        self._settled_ms = now_ms + SETTLE_MS if self._has_rules else 0.0
+        self._has_rules = True
+        self._rules = {kind: Rules(quotas, kind, settings) for kind in KINDS}
+        self._resolved.clear()
+        for key in list(self.flows):
+            limit = self._rules[key.kind].limit(key.tags)
+            if limit is None or limit.enforcement == "observe":
+                del self.flows[key]
+            elif limit != self.flows[key].limit or settings != before:
+                self.flows[key].change(limit, settings, now_ms, SETTLE_MS)
+
+    def proxy_started(self, number: int) -> None:
+        """Begin anew: a new process knows nothing of the bytes of before, and reads the rules as they are now."""
+        self._forget()
+        self._has_rules = False
+
+    def proxy_ended(self, number: int, *, is_crash: bool) -> None:
+        """Begin anew."""
+        self._forget()
+
+    def proxy_stopping(self, number: int) -> None:
+        """A proxy that drains lets everything pass."""
+        self._is_stopping = True
+
+    def _forget(self) -> None:
+        self.flows.clear()
+        self._in_flight.clear()
+        self._charges.clear()
+        self._of_connection.clear()
+        self._suspicions.clear()
+        self._buckets_seen.clear()
+        self._is_stopping = False
+
+    # -- what passes --
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """Judge whether the bucket was out of debt, and take the bytes of a Produce from it."""
+        connection = exchange.connection
+        is_first = connection not in self._dialled
+        if is_first:
+            self._dialled.add(connection)
+        kind = _KIND_OF.get(exchange.api_key)
+        if kind is None or exchange.is_inter_broker or exchange.forwarded_to is None:
+            return
+        tags, limit = self.limit_of(kind, exchange.entity)
+        now_ms = self.world.clock.now_ms
+        if limit is None or (now_ms < self._settled_ms and self._has_other_bucket(kind, exchange.entity, tags)):
+            return
+        key = BucketKey(exchange.forwarded_to, kind, tags)
+        flow = self.flows.get(key)
+        if flow is None:
+            flow = self.flows[key] = Flow(limit, self._settings, now_ms, is_fetch=kind is FETCH)
+            self._buckets_seen.setdefault((key.node_id, kind), set()).add(tags)
+        charge = self._charges[exchange.correlation_id] = _Charge(key, flow)
+        self._in_flight.setdefault(key, {})[exchange.correlation_id] = charge
+        self._of_connection.setdefault(connection, {})[exchange.correlation_id] = None
+        waited_ms = now_ms - exchange.sent_ms
+        if is_first and waited_ms > 0:
+            # The request may have been let through long ago, and have waited since for the broker to be dialled. The
+            # time that its bytes are worth has then passed for others.
+            amount = len(exchange.request) - 4 if kind is PRODUCE else 0
+            flow.advance(now_ms)
+            flow.credit += min(amount, flow.rate * waited_ms / 1_000)
+        elif not self._is_stopping and exchange.api_key != frames.SHARE_FETCH:
+            self._judge(exchange, charge, now_ms)
+        if kind is PRODUCE:
+            charge.unsure = len(exchange.request) - 4
+            flow.take(charge.unsure, now_ms)
+
+    def _judge(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
+        flow, key = charge.flow, charge.key
+        debt = flow.debt(now_ms)
+        if debt <= 0 or len(self._buckets_seen.get((key.node_id, key.kind), ())) >= self._settings.max_buckets:
+            return
+        waits_for: set[int] = set()
+        for correlation_id, other in self._in_flight[key].items():
+            if not other.unsure:
+                continue
+            if key.kind is PRODUCE:
+                waits_for.add(correlation_id)
+            else:
+                debt -= other.unsure
+        if debt <= 0:
+            return
+        text = (
+            f"{exchange} begins at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
+            f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
+        )
+        if not waits_for:
+            self.world.fail(self.name, text)
+        self._suspicions.append(_Suspicion(debt, text, waits_for))
+
+    def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
+        """Judge what a fetch asks for."""
+        charge = self._charges.get(exchange.correlation_id)
+        if charge is None or exchange.api_key != frames.FETCH or exchange.answered_ms >= 0 or self._is_stopping:
+            return
+        asked = frames.asked_bytes(frame)
+        if asked is None:
+            return  # the first versions cannot say how much they want
+        charge.asked = asked
+        flow = charge.flow
+        others = list(self._in_flight.get(charge.key, {}).values())
+        least = max(1.0, flow.rate * _LEAST_FETCH_MS / 1_000)
+        # Each asks for its share of those that are there. So the first may have asked for all, the second for a half...
+        most = flow.burst * (1 + log(len(others) or 1)) + least * len(others) + flow.tolerance
+        total = sum(other.asked for other in others)
+        if total > most and asked > least + 1:
+            text = f"{exchange} asks for {asked:,} B, with others for {total:,} B, and the quota allows {most:,.0f} B"
+            self.world.fail(self.name, text)
+
+    def forwarded(self, exchange: "Exchange") -> None:
+        """A Produce without an answer is charged when it is forwarded as a whole."""
+        if not exchange.expects_response:
+            self._settle(exchange, is_charged=True)
+
+    def answered(self, exchange: "Exchange") -> None:
+        """Take the bytes of a fetched response from its bucket."""
+        charge = self._charges.get(exchange.correlation_id)
+        if charge is None or exchange.api_key == frames.PRODUCE or exchange.response_of_broker is None:
+            return
+        charge.asked = 0
+        charge.unsure = max(0, len(exchange.response_of_broker) - 5)
+        charge.flow.take(charge.unsure, self.world.clock.now_ms)
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """The proxy has surely charged this exchange."""
+        self._settle(exchange, is_charged=True)
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
+        for correlation_id in list(self._of_connection.pop(connection, ())):
+            exchange = self.world.ledger.exchanges[correlation_id]
+            self._settle(exchange, is_charged=False)
+
+    def _settle(self, exchange: "Exchange", *, is_charged: bool) -> None:
+        correlation_id = exchange.correlation_id
+        charge = self._charges.pop(correlation_id, None)
+        if charge is None:
+            return
+        self._in_flight.get(charge.key, {}).pop(correlation_id, None)
+        self._of_connection.get(exchange.connection, {}).pop(correlation_id, None)
+        if not is_charged and charge.unsure:
+            charge.flow.give_back(charge.unsure, self.world.clock.now_ms)
+        for suspicion in self._suspicions:
+            if correlation_id in suspicion.waits_for:
+                suspicion.waits_for.discard(correlation_id)
+                if not is_charged:
+                    suspicion.excess -= charge.unsure
+        if self._suspicions:
+            self._suspicions = list(self._still_open())
+
+    def _still_open(self) -> Iterator[_Suspicion]:
+        for suspicion in self._suspicions:
+            if suspicion.excess <= 0:
+                continue
+            if not suspicion.waits_for:
+                self.world.fail(self.name, suspicion.text)
+            yield suspicion

@@ -1,0 +1,69 @@
+"""What the checks have to know of the proxy's configuration, as plain numbers. The world fills it in."""
+
+from dataclasses import dataclass
+from typing import Final
+
+# After a change of rules, requests of before may still pass under the rules of before for so long.
+SETTLE_MS: Final = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings in force. The defaults are those of ``docs/reference/configuration.md``.
+
+    Attributes:
+        shaping: ``sampled`` or ``paced``, for rules without a shaping of their own.
+        enforcement: ``respond``, ``delay`` or ``observe``, for rules without an enforcement of their own.
+        burst_ms: What an idle client saves up under paced shaping, in ms of its quota.
+        max_throttle_ms: The longest wait that one response announces. None: no bound.
+        window_num, window_ms: Kafka's ``quota.window.num`` and ``quota.window.size.seconds``.
+        exempt: The users in ``principals.exempt``.
+        max_buckets: The most buckets of one kind at one broker. Beyond it clients share buckets.
+        max_buffered: The most bytes that the proxy holds.
+        max_frame_bytes: The largest request.
+        login_ms: ``login_timeout``.
+        idle_ms: ``idle_timeout``. None: no bound.
+        age_ms: ``max_connection_age``. None: no bound.
+        limits_connections: Whether a limit on the number or the rate of connections is set.
+        dial_ms: After this time a connection to a broker has failed.
+        has_queue: Whether the fair call queue is on.
+        queue_wait_ms: How long a request may wait in the fair call queue before it is refused or forwarded.
+        hides_addresses: Whether the proxy replaces the addresses of brokers in responses.
+        administers_quotas: Whether the proxy itself answers requests about client quotas.
+    """
+
+    shaping: str = "sampled"
+    enforcement: str = "respond"
+    burst_ms: float = 1_000.0
+    max_throttle_ms: float | None = 25_000.0
+    window_num: int = 11
+    window_ms: float = 1_000.0
+    exempt: frozenset[str] = frozenset()
+    max_buckets: int = 10_000
+    max_buffered: int = 512 << 20
+    max_frame_bytes: int = 100 << 20
+    login_ms: float = 30_000.0
+    idle_ms: float | None = None
+    age_ms: float | None = None
+    limits_connections: bool = False
+    dial_ms: float = 10_000.0
+    has_queue: bool = False
+    queue_wait_ms: float = 60_000.0
+    hides_addresses: bool = True
+    administers_quotas: bool = False
+
+
+_SIZES: Final = {
+    "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "B": 1,
+}  # fmt: skip
+
+
+def number(value: object) -> float:
+    """Return a number of the file, such as 10MiB or 5, without its unit."""
+    if isinstance(value, int | float):
+        return float(value)
+    text = str(value).strip()
+    for unit, factor in _SIZES.items():
+        if text.endswith(unit):
+            return float(text[: -len(unit)]) * factor
+    return float(text)

@@ -1,0 +1,48 @@
+"""Tests that a connection that the proxy closes needs a reason."""
+
+import pytest
+
+from tests.simulation.checks.isolation import Isolation
+from tests.simulation.checks.settings import Settings
+from tests.simulation.checks.support import ETL, StandIn
+from tests.simulation.violation import Violation
+
+
+def a_world(settings: Settings | None = None) -> StandIn:
+    world = StandIn(settings)
+    world.watch(Isolation)
+    world.ledger.connected("producer-1", 1, ETL)
+    world.exchange()
+    return world
+
+
+def test_a_connection_that_is_closed_for_nothing_is_found() -> None:
+    world = a_world()
+    with pytest.raises(Violation, match="nothing explains it"):
+        world.ledger.disconnected("producer-1", 1, by_client=False)
+
+
+def test_a_client_may_close() -> None:
+    a_world().ledger.disconnected("producer-1", 1, by_client=True)
+
+
+def test_a_fault_explains_it() -> None:
+    world = a_world()
+    world.scenario.fired["broker crash"] += 1
+    world.ledger.disconnected("producer-1", 1, by_client=False)
+
+
+def test_other_quotas_do_not_explain_it() -> None:
+    world = a_world()
+    world.scenario.fired["quotas changed"] = 1
+    with pytest.raises(Violation):
+        world.ledger.disconnected("producer-1", 1, by_client=False)
+
+
+def test_time_limits_and_the_end_of_the_proxy_explain_it() -> None:
+    world = a_world(Settings(idle_ms=4_000))
+    world.wait(4_000)
+    world.ledger.disconnected("producer-1", 1, by_client=False)
+    world = a_world()
+    world.ledger.checks[0].proxy_ended(1, is_crash=True)
+    world.ledger.disconnected("producer-1", 1, by_client=False)

@@ -1,0 +1,182 @@
+"""Tests that the oracle of quotas lets pass what a quota allows, and finds what it does not."""
+
+from collections.abc import Callable, Mapping
+from struct import pack
+
+import pytest
+
+from tests.simulation.checks.entities import PRODUCE, Rules
+from tests.simulation.checks.quota_bounds import QuotaBounds
+from tests.simulation.checks.settings import Settings
+from tests.simulation.checks.support import ETL, StandIn
+from tests.simulation.ledger import Entity
+from tests.simulation.violation import Violation
+
+RATE = 10_000.0
+PACED = Settings(shaping="paced")
+SAMPLED = Settings()
+RULES: list[Mapping[str, object]] = [{"client-id": "etl", "producer_byte_rate": RATE, "consumer_byte_rate": RATE}]
+FETCH_BODY = pack(">iiii", -1, 500, 1, 1_000) + bytes(20)
+
+
+def a_world(settings: Settings) -> StandIn:
+    world = StandIn(settings)
+    world.watch(QuotaBounds).rules_changed(RULES)
+    for connection in range(200):
+        world.exchange(18, connection=connection)  # so that the broker is dialled
+    return world
+
+
+def produce(world: StandIn, connection: int = 1) -> None:
+    world.exchange(size=1_004, connection=connection)
+
+
+def fetch(world: StandIn, connection: int = 1) -> None:
+    world.exchange(1, api_version=11, response=1_005, connection=connection, body=FETCH_BODY)
+
+
+def repeat(step: Callable[[int], object], times: int, world: StandIn, *, every_ms: float) -> None:
+    for number in range(times):
+        step(number)
+        world.wait(every_ms)
+
+
+ROLES = pytest.mark.parametrize("role", [produce, fetch])
+
+
+@ROLES
+@pytest.mark.parametrize("settings", [PACED, SAMPLED])
+def test_a_flow_at_the_rate_of_the_quota_passes(role: Callable[[StandIn], None], settings: Settings) -> None:
+    world = a_world(settings)
+
+    for _ in range(600):
+        role(world)
+        world.wait(100)
+
+
+@ROLES
+@pytest.mark.parametrize("settings", [PACED, SAMPLED])
+def test_a_flow_of_13_tenths_of_the_quota_is_found_within_a_minute(
+    role: Callable[[StandIn], None], settings: Settings
+) -> None:
+    world = a_world(settings)
+
+    with pytest.raises(Violation, match="over what the quota has given"):
+        repeat(lambda _: role(world), 780, world, every_ms=100 / 1.3)
+
+
+@ROLES
+@pytest.mark.parametrize("settings", [PACED, SAMPLED])
+def test_many_connections_that_each_pass_once_more_are_found(
+    role: Callable[[StandIn, int], None], settings: Settings
+) -> None:
+    world = a_world(settings)
+
+    with pytest.raises(Violation):
+        repeat(lambda connection: role(world, connection), 150, world, every_ms=1)
+
+
+def test_ten_seconds_worth_may_pass_at_once_in_sampled_windows() -> None:
+    world = a_world(SAMPLED)
+
+    for _ in range(10):
+        for _ in range(100):
+            produce(world)
+        world.wait(11_001)
+
+
+def test_one_large_request_may_go_over_and_is_paid() -> None:
+    world = a_world(PACED)
+
+    world.exchange(size=50_004)
+    world.wait(4_000)
+    world.exchange(size=50_004)
+    with pytest.raises(Violation):
+        world.exchange(size=104)
+
+
+def test_requests_in_flight_count_unless_they_are_lost() -> None:
+    world = a_world(PACED)
+    waiting = world.send(size=50_004, connection=2)
+    world.forward(waiting)
+    produce(world)  # in debt only if the first is charged
+
+    world.ledger.disconnected("producer-1", 2, by_client=False)
+
+    produce(world)
+
+
+def test_requests_side_by_side_over_the_quota_are_found_when_all_are_answered() -> None:
+    world = a_world(PACED)
+    crowd = [world.send(size=8_004, connection=connection) for connection in range(20)]
+    for exchange in crowd:
+        world.forward(exchange)
+
+    with pytest.raises(Violation):
+        repeat(lambda number: world.give(crowd[number], world.answer(crowd[number])), 20, world, every_ms=0)
+
+
+def test_fetches_that_together_ask_for_more_than_the_quota_are_found() -> None:
+    world = a_world(PACED)
+
+    body = pack(">iiii", -1, 500, 1, 10_000) + bytes(20)
+
+    def ask(connection: int) -> None:
+        world.forward(world.send(1, api_version=11, connection=connection, body=body))
+
+    with pytest.raises(Violation, match="asks for"):
+        repeat(ask, 100, world, every_ms=0)
+
+
+def test_a_raised_quota_holds_from_the_change_on() -> None:
+    world = a_world(PACED)
+    for _ in range(11):
+        produce(world)
+    (check,) = world.ledger.checks
+
+    check.rules_changed([{"client-id": "etl", "producer_byte_rate": 10 * RATE}])
+
+    for _ in range(100):
+        world.wait(10)
+        produce(world)
+
+
+def test_observed_and_exempt_clients_have_no_bound() -> None:
+    world = StandIn(Settings(shaping="paced", exempt=frozenset({"root"})))
+    world.watch(QuotaBounds).rules_changed([{**RULES[0], "enforcement": "observe"}, {"user": "root", **RULES[0]}])
+    for _ in range(100):
+        produce(world)
+        world.exchange(size=1_004, entity=Entity("root", "etl", "10.0.2.2"))
+
+
+EIGHT = [
+    ("alice", "etl"), ("alice", "<default>"), ("alice", None), ("<default>", "etl"), ("<default>", "<default>"),
+    ("<default>", None), (None, "etl"), (None, "<default>"),
+]  # fmt: skip
+
+
+def rules(entities: list[tuple[str | None, str | None]]) -> Rules:
+    quotas: list[Mapping[str, object]] = []
+    for rate, (user, client_id) in enumerate(entities, 1):
+        quotas.append({"user": user, "client-id": client_id, PRODUCE: rate})
+    return Rules(quotas, PRODUCE, SAMPLED)
+
+
+@pytest.mark.parametrize("first", range(8))
+def test_the_first_of_the_eight_levels_wins(first: int) -> None:
+    table = rules(EIGHT[first:])
+
+    tags = table.tags(ETL.user, ETL.client_id)
+    limit = table.limit(tags)
+
+    assert limit is not None
+    assert limit.rate == 1
+    assert tags[0] == ("alice" if first < 6 else "")
+
+
+def test_an_empty_client_id_has_only_the_limits_of_users() -> None:
+    assert rules([(None, "<default>")]).limit(("", "")) is None
+    table = rules([("<default>", "<default>"), ("<default>", None)])
+    limit = table.limit(table.tags("alice", ""))
+    assert limit is not None
+    assert limit.rate == 2

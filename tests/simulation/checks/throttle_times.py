@@ -1,0 +1,154 @@
+"""A throttle time that a client was told is kept: the proxy forwards nothing more of its connection before.
+
+Also, a throttle time has a reason and a bound. Without a limit for this client nobody is told to wait for longer than
+the broker itself says.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.simulation.checks import frames
+from tests.simulation.checks.check import Check
+from tests.simulation.checks.entities import FETCH, PRODUCE, RuleBook
+from tests.simulation.checks.settings import SETTLE_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+_ROUNDING_MS: Final = 2.0
+_OF_REQUESTS: Final = ("request_percentage", "request_rate")
+_KINDS: Final = {
+    frames.PRODUCE: (PRODUCE, *_OF_REQUESTS),
+    frames.FETCH: (FETCH, *_OF_REQUESTS),
+    frames.SHARE_FETCH: (FETCH, *_OF_REQUESTS),
+    frames.CREATE_TOPICS: ("controller_mutation_rate", *_OF_REQUESTS),
+    frames.DELETE_TOPICS: ("controller_mutation_rate", *_OF_REQUESTS),
+    frames.CREATE_PARTITIONS: ("controller_mutation_rate", *_OF_REQUESTS),
+}
+_QUOTA_APIS: Final = (frames.DESCRIBE_QUOTAS, frames.ALTER_QUOTAS)
+
+
+class _Mute:
+    """Until when nothing of a connection may be forwarded, and why."""
+
+    __slots__ = ("reason", "until_ms")
+
+    def __init__(self, until_ms: float, reason: str) -> None:
+        self.until_ms = until_ms
+        self.reason = reason
+
+
+class ThrottleTimes(Check):
+    """Remembers for each connection how long its client was told to wait."""
+
+    name: ClassVar[str] = "throttle times"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._book = RuleBook(world.settings)
+        self._mutes: dict[int, _Mute] = {}
+        # For each response that is on its way to its client: the first request that was forwarded after it passed.
+        self._on_the_way: dict[int, dict[int, Exchange | None]] = {}
+        self._most_ms = self._limit_ms()
+        self._most_before_ms = self._most_ms
+        self._changed_ms = 0.0
+        self._is_stopping = False
+
+    def _limit_ms(self) -> float:
+        longest = self.world.settings.max_throttle_ms
+        return float(2**31 - 1) if longest is None else longest
+
+    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+        """Note the limits, and how long a wait may be."""
+        now_ms = self.world.clock.now_ms
+        self._book.change(quotas, self.world.settings, now_ms)
+        self._most_before_ms, self._most_ms, self._changed_ms = self._most_ms, self._limit_ms(), now_ms
+
+    def proxy_started(self, number: int) -> None:
+        """A new process has told nobody anything."""
+        self._mutes.clear()
+        self._is_stopping = False
+
+    def proxy_stopping(self, number: int) -> None:
+        """A proxy that drains holds nobody back."""
+        self._is_stopping = True
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Forget a connection."""
+        self._mutes.pop(connection, None)
+        self._on_the_way.pop(connection, None)
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """From now on the connection is muted, if the response says so."""
+        self._on_the_way.setdefault(exchange.connection, {})[exchange.correlation_id] = None
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """Nothing of a muted connection is forwarded."""
+        if not self._is_stopping:
+            on_the_way = self._on_the_way.get(exchange.connection)
+            for correlation_id in on_the_way or ():
+                if on_the_way is not None and on_the_way[correlation_id] is None:
+                    on_the_way[correlation_id] = exchange
+        mute = self._mutes.get(exchange.connection)
+        if mute is None:
+            return
+        left_ms = mute.until_ms - self.world.clock.now_ms
+        if left_ms > _ROUNDING_MS and not self._is_stopping:
+            self.world.fail(self.name, f"{exchange} is forwarded {left_ms:.1f} ms too early, because {mute.reason}")
+        if left_ms <= 0:
+            del self._mutes[exchange.connection]
+
+    def received(self, exchange: "Exchange") -> None:
+        """Judge what the client was told, and remember it."""
+        response = exchange.response
+        next_one = self._on_the_way.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+        if response is None or exchange.is_inter_broker:
+            return
+        told_ms = frames.throttle_ms(response, exchange.api_key, exchange.api_version)
+        if told_ms is None:
+            told_ms = exchange.throttle_ms
+        if not told_ms:
+            return
+        if told_ms < 0:
+            self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms")
+        before = exchange.response_of_broker
+        of_broker_ms = 0
+        if before is not None:
+            of_broker_ms = frames.throttle_ms(before, exchange.api_key, exchange.api_version) or 0
+        if told_ms < of_broker_ms:
+            text = f"{exchange} is told to wait for {told_ms} ms, and the broker has said {of_broker_ms} ms"
+            self.world.fail(self.name, text)
+        if told_ms > of_broker_ms:
+            self._judge(exchange, told_ms, next_one)
+
+    def _judge(self, exchange: "Exchange", told_ms: int, next_one: "Exchange | None") -> None:
+        settings = self.world.settings
+        since_ms = exchange.sent_ms - SETTLE_MS
+        most_ms = self._most_ms
+        if self._changed_ms >= since_ms:
+            most_ms = max(most_ms, self._most_before_ms)
+        if told_ms > most_ms:
+            self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and {most_ms:.0f} ms is the most")
+        user, client_id, _ = exchange.entity
+        is_mutable = not settings.has_queue and exchange.api_key not in _QUOTA_APIS
+        limits = [
+            limit
+            for kind in _KINDS.get(exchange.api_key, _OF_REQUESTS)
+            for limit in self._book.limits(kind, user, client_id, since_ms=since_ms)
+        ]
+        if not limits and is_mutable:
+            self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and has no limit")
+        if any(limit.enforcement == "delay" for limit in limits) or (not limits and not is_mutable):
+            return  # the response itself was late, or the proxy says that it is busy
+        # The proxy counts from the moment at which the response reaches it.
+        from_ms = exchange.answered_ms if exchange.response_of_broker is not None else exchange.passed_ms
+        until_ms = from_ms + told_ms
+        if next_one is not None and next_one.forwarded_first_ms < until_ms - _ROUNDING_MS:
+            early_ms = until_ms - next_one.forwarded_first_ms
+            text = f"{next_one} is forwarded {early_ms:.1f} ms too early, after {exchange}, which is told {told_ms} ms"
+            self.world.fail(self.name, text)
+        mute = self._mutes.get(exchange.connection)
+        if mute is None or mute.until_ms < until_ms:
+            reason = f"the response to {exchange} says {told_ms} ms"
+            self._mutes[exchange.connection] = _Mute(until_ms, reason)

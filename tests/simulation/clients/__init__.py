@@ -1,0 +1,1 @@
+"""Clients of the simulated world, modelled on Java's, librdkafka, aiokafka and franz-go."""

@@ -1,0 +1,268 @@
+"""A simulated administrator: creates, grows and deletes topics of its own, and alters and describes client quotas."""
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from tests.simulation.clients.client import Client
+from tests.simulation.clients.profiles import (
+    ALTER_CLIENT_QUOTAS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_TOPICS,
+    DESCRIBE_CLIENT_QUOTAS,
+)
+from tests.simulation.wire import (
+    alter_client_quotas,
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_client_quotas,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from tests.simulation.clients.connection import Connection, Setting
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+# Java's default.api.timeout.ms.
+_OPERATION_TIMEOUT_MS: Final = 60_000.0
+_REQUEST_TIMED_OUT: Final = 7
+_NOT_CONTROLLER: Final = 41
+_THROTTLING_QUOTA_EXCEEDED: Final = 89
+_RETRIABLE: Final = frozenset((_REQUEST_TIMED_OUT, _NOT_CONTROLLER, _THROTTLING_QUOTA_EXCEEDED))
+UNKNOWN: Final = -1_000
+
+CREATE: Final = "create"
+GROW: Final = "grow"
+DELETE: Final = "delete"
+ALTER: Final = "alter"
+DESCRIBE: Final = "describe"
+
+EntityKey = tuple[tuple[str, str | None], ...]
+
+
+class QuotaChoice(NamedTuple):
+    """A quota that an administrator may set or remove: ``values`` None removes it."""
+
+    entity: EntityKey
+    key: str
+    values: tuple[float | None, ...]
+
+
+class Operation:
+    """One thing that the administrator wants, until it is done.
+
+    Attributes:
+        kind: CREATE, GROW, DELETE, ALTER or DESCRIBE.
+        topic: The topic.
+        partitions: How many partitions it is to have, or is to get.
+        quota: The entity, key and value of an alteration. The value None removes it.
+        begun_ms: When the first request was sent.
+        ended_ms: When the last response came, or when it was given up.
+        attempts: How many requests were sent.
+        refusals: The throttle time of each answer with THROTTLING_QUOTA_EXCEEDED.
+        error_code: How it ended: 0, an error, or UNKNOWN if nobody can say whether it was done.
+        entries: What a description has shown.
+    """
+
+    __slots__ = ("attempts", "begun_ms", "ended_ms", "entries", "error_code", "kind", "may_be_done", "not_before_ms",
+                 "partitions", "quota", "refusals", "topic")  # fmt: skip
+
+    def __init__(
+        self, kind: str, topic: str = "", partitions: int = 0, quota: tuple[EntityKey, str, float | None] | None = None
+    ) -> None:
+        self.kind = kind
+        self.topic = topic
+        self.partitions = partitions
+        self.quota = quota
+        self.begun_ms = self.ended_ms = -1.0
+        self.attempts = 0
+        self.refusals: list[int] = []
+        self.error_code = UNKNOWN
+        self.entries: Sequence[describe_client_quotas.Entry] = ()
+        self.may_be_done = False
+        self.not_before_ms = 0.0
+
+
+class Admin(Client):
+    """Does one operation after the other, each until it is done, refused for good, or too old.
+
+    Attributes:
+        operations: Those that have ended, in this order.
+        quotas: The value that a broker has acknowledged last, by entity and key; None is removed.
+        uncertain: The entities and keys of which nobody can say which value was set last.
+        partitions: How many partitions the topics have that this administrator has created.
+    """
+
+    def __init__(
+        self,
+        world: "World",
+        setting: "Setting",
+        *,
+        every_ms: float = 2_000.0,
+        kinds: "Sequence[str]" = (CREATE, GROW, DELETE, ALTER, DESCRIBE),
+        choices: "Sequence[QuotaChoice]" = (),
+        most_partitions: int = 8,
+        most_operations: int = 1 << 40,
+    ) -> None:
+        super().__init__(world, setting)
+        self.operations: list[Operation] = []
+        self.quotas: dict[tuple[EntityKey, str], float | None] = {}
+        self.uncertain: dict[tuple[EntityKey, str], None] = {}
+        self.partitions: dict[str, int] = {}
+        self._every_ms = every_ms
+        self._kinds = [kind for kind in kinds if kind != ALTER or choices]
+        self._choices = choices
+        self._most_partitions = most_partitions
+        self._left = most_operations
+        self._made = 0
+        self._next_ms = 0.0
+        self._current: Operation | None = None
+        self._is_waiting = False
+
+    def work(self) -> None:
+        """Begin the next operation when it is due, or go on with the current one."""
+        now_ms = self.world.clock.now_ms
+        if self._current is None:
+            if not self._left:
+                return
+            if now_ms < self._next_ms:
+                self.wake_in(self._next_ms - now_ms)
+                return
+            self._left -= 1
+            self._next_ms = now_ms + self._every_ms * self.random.uniform(0.2, 1.8)
+            self._current = self._draw()
+        operation = self._current
+        if self._is_waiting:
+            return
+        if operation.begun_ms >= 0 and now_ms - operation.begun_ms > _OPERATION_TIMEOUT_MS:
+            self._end(operation, UNKNOWN if operation.may_be_done else _REQUEST_TIMED_OUT)
+        elif now_ms < operation.not_before_ms:
+            self.wake_in(operation.not_before_ms - now_ms)
+        else:
+            connection = self._connection(operation)
+            if connection is not None:
+                self._send(connection, operation)
+
+    def stop(self, patience_ms: float = 5_000.0) -> None:
+        """Give the current operation up, unless its response is due."""
+        if self._current is not None and not self._is_waiting and not self.is_stopping:
+            self._end(self._current, UNKNOWN if self._current.may_be_done else _REQUEST_TIMED_OUT)
+        super().stop(patience_ms)
+
+    def _draw(self) -> Operation:
+        random = self.random
+        kind = random.choice(self._kinds)
+        if kind in (GROW, DELETE) and not self.partitions:
+            kind = CREATE
+        if kind == ALTER:
+            choice = random.choice(self._choices)
+            return Operation(ALTER, quota=(choice.entity, choice.key, random.choice(choice.values)))
+        if kind == DESCRIBE:
+            return Operation(DESCRIBE)
+        if kind == CREATE:
+            self._made += 1
+            return Operation(CREATE, f"{self.setting.name}-{self._made}", random.randint(1, self._most_partitions))
+        topic = random.choice(list(self.partitions))
+        return Operation(kind, topic, self.partitions[topic] + random.randint(1, self._most_partitions))
+
+    def _connection(self, operation: Operation) -> "Connection | None":
+        if operation.kind == DESCRIBE or self.controller < 0:
+            return self.any_connection()
+        return self.connection_to(self.controller)
+
+    # -- requests --
+
+    def _send(self, connection: "Connection", operation: Operation) -> None:
+        if operation.begun_ms < 0:
+            operation.begun_ms = self.world.clock.now_ms
+        operation.attempts += 1
+        self._is_waiting = True
+        client_id = self.setting.entity.client_id
+        correlation_id = self.world.ledger.next_id()
+        api_key, version, frame, parse = self._request(connection, operation, correlation_id, client_id)
+        self.call(connection, frame, api_key, version, correlation_id, parse,
+                  lambda result, exchange: self._answered(result, exchange, operation),
+                  lambda _exchange: self._unanswered(operation), detail=operation)  # fmt: skip
+
+    def _request(
+        self, connection: "Connection", operation: Operation, correlation_id: int, client_id: str
+    ) -> "tuple[int, int, bytes, Callable[[bytes, int], Any]]":
+        topic, number = operation.topic, operation.partitions
+        if operation.kind == CREATE:
+            version = self.version(connection, CREATE_TOPICS, create_topics.VERSIONS)
+            new = [create_topics.NewTopic(topic, number, 1)]
+            frame = create_topics.request(correlation_id, version, client_id, new)
+            return CREATE_TOPICS, version, frame, create_topics.parse_response
+        if operation.kind == GROW:
+            version = self.version(connection, CREATE_PARTITIONS, create_partitions.VERSIONS)
+            grown = [create_partitions.GrownTopic(topic, number)]
+            frame = create_partitions.request(correlation_id, version, client_id, grown)
+            return CREATE_PARTITIONS, version, frame, create_partitions.parse_response
+        if operation.kind == DELETE:
+            version = self.version(connection, DELETE_TOPICS, delete_topics.VERSIONS)
+            frame = delete_topics.request(correlation_id, version, client_id, [delete_topics.DoomedTopic(topic)])
+            return DELETE_TOPICS, version, frame, delete_topics.parse_response
+        if operation.kind == DESCRIBE or operation.quota is None:
+            version = self.version(connection, DESCRIBE_CLIENT_QUOTAS, describe_client_quotas.VERSIONS)
+            frame = describe_client_quotas.request(correlation_id, version, client_id)
+            return DESCRIBE_CLIENT_QUOTAS, version, frame, describe_client_quotas.parse_response
+        version = self.version(connection, ALTER_CLIENT_QUOTAS, alter_client_quotas.VERSIONS)
+        entity, key, value = operation.quota
+        alteration = alter_client_quotas.Alteration(
+            [alter_client_quotas.EntityPart(*part) for part in entity],
+            [alter_client_quotas.Operation(key, value or 0.0, remove=value is None)],
+        )
+        frame = alter_client_quotas.request(correlation_id, version, client_id, [alteration])
+        return ALTER_CLIENT_QUOTAS, version, frame, alter_client_quotas.parse_response
+
+    # -- responses --
+
+    def _unanswered(self, operation: Operation) -> None:
+        self._is_waiting = False
+        operation.may_be_done = True
+        if self.is_stopping:
+            self._end(operation, UNKNOWN)
+        else:
+            operation.not_before_ms = self.world.clock.now_ms + self.retry_backoff_ms(operation.attempts - 1)
+
+    def _answered(self, result: Any, exchange: "Exchange", operation: Operation) -> None:
+        self._is_waiting = False
+        if operation.kind == DESCRIBE:
+            operation.entries = result.entries or ()
+            error = result.error_code
+        else:
+            rows = result.entries if operation.kind == ALTER else result.topics
+            if len(rows) != 1:
+                self.world.fail("answers", f"{exchange!r} asks for one thing, and is answered for {len(rows)}")
+            error = rows[0].error_code
+        if error == _THROTTLING_QUOTA_EXCEEDED:
+            operation.refusals.append(result.throttle_ms)
+        if error in _RETRIABLE and not self.is_stopping:
+            is_refused = error == _THROTTLING_QUOTA_EXCEEDED
+            wait_ms = float(result.throttle_ms) if is_refused else self.retry_backoff_ms(operation.attempts - 1)
+            operation.not_before_ms = self.world.clock.now_ms + wait_ms
+            operation.may_be_done = operation.may_be_done or error == _REQUEST_TIMED_OUT
+            if not is_refused:
+                self.refresh_metadata()
+            return
+        is_unknown = operation.may_be_done and error != 0
+        self._end(operation, UNKNOWN if is_unknown else error)
+
+    def _end(self, operation: Operation, error_code: int) -> None:
+        self._current = None
+        operation.error_code = error_code
+        operation.ended_ms = self.world.clock.now_ms
+        self.operations.append(operation)
+        if operation.quota is not None:
+            entity, key, value = operation.quota
+            if error_code == 0:
+                self.quotas[entity, key] = value
+                self.uncertain.pop((entity, key), None)
+            elif error_code == UNKNOWN:
+                self.uncertain[entity, key] = None
+        elif operation.kind in (CREATE, GROW) and error_code in (0, UNKNOWN):
+            self.partitions[operation.topic] = operation.partitions
+        elif operation.kind == DELETE and error_code in (0, UNKNOWN):
+            self.partitions.pop(operation.topic, None)

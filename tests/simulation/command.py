@@ -1,0 +1,225 @@
+"""The command ``python -m tests.simulation``: its options, and what each does."""
+
+import argparse
+import itertools
+import json
+import math
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from tests.simulation import kept, record
+from tests.simulation.findings import COMMAND, finding_lines, shrunk_lines
+from tests.simulation.guarded import SEED_SECONDS, run_guarded
+from tests.simulation.outcome import Outcome, RunSeed
+from tests.simulation.progress import Progress, Totals, counted
+from tests.simulation.shrink import shrink
+from tests.simulation.workers import Workers
+
+_FIRST_SEEDS: Final = 1_000_000_000
+_TICK_SECONDS: Final = 0.5
+
+_ABOUT: Final = """Run the proxy in simulated worlds, one for each seed, until it is stopped or a promise is broken."""
+_EXAMPLES: Final = f"""examples:
+  {COMMAND} --seconds 60                   a minute of fresh seeds on all cores
+  {COMMAND} --seeds 1000 --from 1          the seeds 1 to 1000
+  {COMMAND} --steps 1e8 --from 1 --record  the long run, written to RECORD.md
+  {COMMAND} --seed 4711                    replay a seed and print its story
+  {COMMAND} --plan shrunk.json             replay a plan that a finding was shrunk to
+  {COMMAND} --keep 4711 "a response went to the wrong request"
+                                                              make a test of the seed (or of a plan's file)
+  {COMMAND} --seeds 200 --twice            run each seed twice: is it repeatable?
+
+The exit status is 1 if a promise was broken, and 2 if the options are wrong or the run cannot be recorded.
+"""
+
+
+class Simulation(NamedTuple):
+    """What runs a seed, and the kinds of faults that it knows, each with a short description."""
+
+    run: RunSeed
+    fault_kinds: Mapping[str, str]
+
+
+def main(simulation: Simulation, arguments: Sequence[str]) -> int:
+    """Run the command, and return its exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.list:
+        for kind, text in sorted(simulation.fault_kinds.items()):
+            _say(f"{kind}: {text}")
+        return 0
+    if options.keep:
+        return _keep(parser, *options.keep)
+    if options.seed is not None:
+        return _replay(simulation, kept.Kept(options.seed, None, ""), options)
+    if options.plan is not None:
+        return _replay(simulation, kept.read(options.plan), options)
+    return _Campaign(simulation, options, list(arguments)).run()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=COMMAND, description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    much = parser.add_argument_group("how much (default: until Ctrl-C)").add_argument
+    much("--seconds", type=float, metavar="S", help="stop after this time")
+    much("--seeds", type=_count, metavar="N", help="stop after N seeds")
+    much("--steps", type=_count, metavar="N", help="stop after N steps of the event loop, such as 1e8")
+    much("--from", type=int, metavar="S", dest="first", help="the first seed; the next is S+1 (default: at random)")
+    much("--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="processes (default: all cores)")
+    much("--twice", action="store_true", help="run each seed twice and compare their digests")
+    found = parser.add_argument_group("findings").add_argument
+    found("--findings", type=int, default=1, metavar="N", help="stop after N findings (default: 1)")
+    found("--shrink-seconds", type=float, default=60, metavar="S", help="time to shrink a finding (default: 60)")
+    found("--seed-seconds", type=float, default=SEED_SECONDS, metavar="S",
+          help="a seed that takes longer is a finding (default: %(default)s)")  # fmt: skip
+    found("--record", action="store_true", help="write tests/simulation/RECORD.md if nothing was found and all fired")
+    found("--json", action="store_true", help="print the sums and the findings as one line of JSON at the end")
+    one = parser.add_argument_group("instead of a run").add_mutually_exclusive_group().add_argument
+    one("--seed", type=int, metavar="S", help="replay one seed, print its story and digest")
+    one("--plan", type=Path, metavar="FILE", help="replay a plan or a kept seed")
+    one(
+        "--keep", nargs=2, metavar=("SEED", "FOUND"), help="keep a seed, or a plan's file, as a test; say what it found"
+    )
+    one("--list", "--faults", action="store_true", help="list the kinds of faults")
+    return parser
+
+
+def _count(text: str) -> int:
+    return int(float(text))
+
+
+def _keep(parser: argparse.ArgumentParser, seed: str, found: str) -> int:
+    given = kept.Kept(int(seed), None, "") if seed.isdecimal() else kept.read(Path(seed))
+    try:
+        _say(f"wrote {kept.write(given._replace(found=found))}")
+    except ValueError as error:
+        parser.error(str(error))
+    return 0
+
+
+def _replay(simulation: Simulation, given: kept.Kept, options: argparse.Namespace) -> int:
+    outcome = run_guarded(
+        simulation.run, given.seed, given.plan, is_twice=options.twice, most_seconds=options.seed_seconds
+    )
+    _say(str(outcome.plan), *outcome.story)
+    _say(f"{outcome.steps:,} steps, {outcome.simulated_ms / 1_000:.3f} s simulated, digest {outcome.digest}")
+    if outcome.violation is None:
+        return 0
+    _say(f"BROKEN: {outcome.violation.check}", outcome.violation.text)
+    return 1
+
+
+class _Campaign:
+    """A run of many seeds."""
+
+    def __init__(self, simulation: Simulation, options: argparse.Namespace, arguments: list[str]) -> None:
+        self._simulation = simulation
+        self._options = options
+        self._arguments = arguments
+        self._totals = Totals(simulation.fault_kinds)
+        is_terminal = sys.stdout.isatty()
+        self._progress = Progress(self._totals, is_terminal=is_terminal, now=time.monotonic, say=_say)
+        self._first: int = random.SystemRandom().randrange(_FIRST_SEEDS) if options.first is None else options.first
+        self._failed: list[Outcome] = []
+
+    def run(self) -> int:
+        options = self._options
+        try:
+            _say(f"seeds from {self._first}, {counted(options.jobs, 'job')}")
+            with Workers(
+                self._simulation.run,
+                self._seeds(),
+                jobs=options.jobs,
+                is_twice=options.twice,
+                seed_seconds=options.seed_seconds,
+            ) as workers:
+                self._collect(workers)
+        except KeyboardInterrupt:
+            _say("stopped")
+        seconds = self._progress.seconds
+        self._shrink_all()
+        _say("", *self._totals.fault_lines(self._simulation.fault_kinds), self._totals.line(seconds))
+        if self._totals.unfired:
+            _say(f"never fired: {', '.join(self._totals.unfired)}")
+        if options.json:
+            _say(self._as_json(seconds))
+        if self._failed:
+            return 1
+        return self._record(seconds) if options.record else 0
+
+    def _seeds(self) -> Iterator[int]:
+        """Give the seeds, until enough have been given or run."""
+        count = self._options.seeds
+        for seed in itertools.count(self._first) if count is None else range(self._first, self._first + count):
+            if self._is_over():
+                return
+            yield seed
+
+    def _is_over(self) -> bool:
+        options = self._options
+        most_seconds = math.inf if options.seconds is None else options.seconds
+        most_steps = math.inf if options.steps is None else options.steps
+        return bool(self._progress.seconds >= most_seconds or self._totals.steps >= most_steps)
+
+    def _collect(self, workers: Workers) -> None:
+        while (outcomes := workers.outcomes(_TICK_SECONDS)) is not None:
+            for outcome in outcomes:
+                self._totals.add(outcome)
+                if outcome.violation is not None:
+                    self._failed.append(outcome)
+                    _say(*finding_lines(outcome))
+            if len(self._failed) >= self._options.findings:
+                return
+            self._progress.tick()
+
+    def _shrink_all(self) -> None:
+        seconds = self._options.shrink_seconds
+        for failed in self._failed if seconds > 0 else ():
+            if not failed.plan.actors:
+                continue  # it was not told what it was
+            limits = {"is_twice": self._options.twice, "most_seconds": self._options.seed_seconds}
+            run = partial(run_guarded, self._simulation.run, failed.seed, **limits)
+            _say("", f"shrinking seed {failed.seed} for {seconds:g} s")
+            try:
+                shrunk = shrink(failed, run, seconds=seconds)
+            except KeyboardInterrupt:
+                _say("stopped")
+                return
+            with tempfile.NamedTemporaryFile("w", prefix=f"seed-{failed.seed}-", suffix=".json", delete=False) as file:
+                json.dump(shrunk.plan.to_json(), file)
+            _say(*shrunk_lines(shrunk, file.name))
+
+    def _as_json(self, seconds: float) -> str:
+        findings = [
+            {"seed": failed.seed, "check": failed.violation.check, "text": failed.violation.text}
+            for failed in self._failed
+            if failed.violation is not None
+        ]
+        totals = {"seeds": self._totals.seeds, "steps": self._totals.steps, "seconds": round(seconds, 3)}
+        return json.dumps({**totals, "findings": findings})
+
+    def _record(self, seconds: float) -> int:
+        command = " ".join([COMMAND, *self._arguments])
+        if self._options.first is None:
+            command += f" --from {self._first}"
+        try:
+            text = record.recorded(self._totals, self._simulation.fault_kinds, command=command, seconds=seconds)
+        except record.CannotRecordError as error:
+            _say(f"not recorded: {error}")
+            return 2
+        record.RECORD.write_text(text, encoding="utf-8")
+        _say(f"wrote {record.RECORD}")
+        return 0
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        print(line, flush=True)  # noqa: T201 - a program that shows its progress

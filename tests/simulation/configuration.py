@@ -1,0 +1,213 @@
+"""Draws what the operator of a world has set up: the brokers, the proxy's listeners and its file."""
+
+from pathlib import Path
+from random import Random
+from typing import Any, Final, NamedTuple
+
+PROXY_HOST: Final = "10.0.0.1"
+USERS: Final = ("alice", "bob", "carol")
+CLIENT_IDS: Final = ("etl", "web", "audit", "")
+PASSWORD: Final = "secret"  # noqa: S105 - of users that exist in a simulated world only
+ADMIN: Final = "admin"
+TOPICS: Final = ("orders", "clicks")
+_KIB: Final = 1024
+_RATES: Final = (20 * _KIB, 60 * _KIB, 200 * _KIB, 1024 * _KIB)
+_FIRST_PORT: Final = 9192
+_FIRST_INTERNAL_PORT: Final = 9292
+
+
+class Setup(NamedTuple):
+    """What a world consists of, besides its actors.
+
+    Attributes:
+        brokers: How many brokers there are. Their node ids begin at 1.
+        is_cluster: Whether one listener serves all brokers and rewrites their addresses. Otherwise each broker has a
+            listener of its own, whose address it advertises.
+        has_login: Whether clients log in with SASL/PLAIN.
+        proxy_header: The version of the PROXY protocol header that clients begin with; 0 is none.
+        replication: How many replicas a partition has. If it is more than 1, followers fetch through the proxy.
+        settings: The proxy's configuration file.
+    """
+
+    brokers: int
+    is_cluster: bool
+    has_login: bool
+    proxy_header: int
+    replication: int
+    broker_version: int
+    settings: dict[str, Any]
+
+    @property
+    def has_store(self) -> bool:
+        """Whether quotas can be changed through the proxy."""
+        return "store" in self.settings
+
+    @property
+    def has_usage_log(self) -> bool:
+        """Whether the proxy writes a usage log."""
+        return "usage_log" in self.settings
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether requests are queued in front of a broker."""
+        return "fair_call_queue" in self.settings
+
+    @property
+    def bootstrap(self) -> tuple[tuple[str, int], ...]:
+        """The addresses that clients know at their start."""
+        if self.is_cluster:
+            return ((PROXY_HOST, _FIRST_PORT),)
+        return tuple((PROXY_HOST, _FIRST_PORT + node_id) for node_id in range(1, self.brokers + 1))
+
+    def advertised(self, node_id: int) -> tuple[str, int]:
+        """Return the address that a broker advertises to clients."""
+        return (f"10.0.1.{node_id}", 9092) if self.is_cluster else (PROXY_HOST, _FIRST_PORT + node_id)
+
+    def inter_broker_route(self, _: int, leader: int) -> tuple[str, int]:
+        """Return where a follower finds a leader."""
+        return PROXY_HOST, _FIRST_INTERNAL_PORT + leader
+
+
+def draw(random: Random, folder: Path) -> Setup:
+    """Draw a setup. The proxy keeps its files below ``folder``."""
+    brokers = random.choice((1, 1, 2, 3))
+    is_cluster = random.random() < 0.4
+    has_login = random.random() < 0.4
+    proxy_header = random.choice((1, 2)) if random.random() < 0.15 else 0
+    replication = min(brokers, 2) if random.random() < 0.6 else 1
+    settings: dict[str, Any] = {"listeners": _listeners(random, brokers, is_cluster, proxy_header, replication)}
+    settings |= draw_throttling(random)
+    settings["quotas"] = draw_quotas(random, has_login=has_login)
+    settings["principals"] = {"admins": [ADMIN if has_login else "ANONYMOUS"]}
+    if random.random() < 0.35:
+        settings["fair_call_queue"] = draw_queue(random)
+    if random.random() < 0.4:
+        settings["store"] = {"directory": str(folder / "quotas.d")}
+        if random.random() < 0.3:
+            settings["store"]["changes_per_second"] = random.choice((1, 10))
+        if random.random() < 0.5:
+            settings["store"]["audit_log"] = str(folder / "audit.jsonl")
+    if random.random() < 0.5:
+        settings["usage_log"] = {"directory": str(folder), "interval": random.choice(("1s", "5s")), "proxy": "sim"}
+    if replication > 1 and random.random() < 0.7:
+        settings["replication"] = {"leader.replication.throttled.rate": random.choice(_RATES)}
+    return Setup(brokers, is_cluster, has_login, proxy_header, replication, random.choice((0, 0, 1, 2)), settings)
+
+
+def _listeners(
+    random: Random, brokers: int, is_cluster: bool, proxy_header: int, replication: int
+) -> list[dict[str, Any]]:
+    limits = _limits(random)
+    if proxy_header:
+        limits["proxy_protocol"] = True
+    found: list[dict[str, Any]] = []
+    if is_cluster:
+        servers = ",".join(f"10.0.1.{node_id}:9092" for node_id in range(1, brokers + 1))
+        found.append(
+            {
+                "name": "cluster",
+                "bind": f"{PROXY_HOST}:{_FIRST_PORT}",
+                "bootstrap_servers": servers,
+                "broker_ports": f"{_FIRST_PORT + 1}-{_FIRST_PORT + 10}",
+                **limits,
+            }
+        )
+    else:
+        found += (
+            {
+                "name": f"b{node_id}",
+                "bind": f"{PROXY_HOST}:{_FIRST_PORT + node_id}",
+                "upstream": f"10.0.1.{node_id}:9092",
+                "node_id": node_id,
+                **limits,
+            }
+            for node_id in range(1, brokers + 1)
+        )
+    if replication > 1:
+        found += (
+            {
+                "name": f"internal{node_id}",
+                "bind": f"{PROXY_HOST}:{_FIRST_INTERNAL_PORT + node_id}",
+                "upstream": f"10.0.1.{node_id}:9093",
+                "node_id": node_id,
+                "inter_broker": True,
+            }
+            for node_id in range(1, brokers + 1)
+        )
+    return found
+
+
+def _limits(random: Random) -> dict[str, Any]:
+    limits: dict[str, Any] = {}
+    if random.random() < 0.15:
+        limits["idle_timeout"] = random.choice(("4s", "20s"))
+    if random.random() < 0.15:
+        limits["login_timeout"] = random.choice(("1s", "5s"))
+    if random.random() < 0.15:
+        limits["max_connection_age"] = random.choice(("5s", "20s"))
+    if random.random() < 0.1:
+        limits["max_connections"] = random.choice((3, 8))
+    if random.random() < 0.1:
+        limits["max_connections_per_ip"] = random.choice((2, 5))
+    if random.random() < 0.1:
+        limits["max_connection_creation_rate"] = random.choice((2, 10))
+    return limits
+
+
+def draw_throttling(random: Random) -> dict[str, Any]:
+    """Draw how clients over their quota are slowed."""
+    settings: dict[str, Any] = {
+        "enforcement": random.choices(("respond", "delay", "observe"), (7, 2, 1))[0],
+        "shaping": random.choice(("sampled", "paced")),
+    }
+    if random.random() < 0.3:
+        settings["max_throttle_time"] = random.choice(("500ms", "3s"))
+    if random.random() < 0.4:
+        settings["drain_timeout"] = random.choice(("1s", "5s"))
+    if random.random() < 0.1:
+        settings["max_buffered"] = random.choice(("16MiB", "20MiB"))
+    if random.random() < 0.1:
+        settings["max_buckets"] = random.choice((2, 5))
+    return settings
+
+
+def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
+    """Draw the section ``quotas`` of the file."""
+    users = (*USERS, "<default>") if has_login else ("ANONYMOUS", "<default>")
+    found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    for _ in range(random.choice((0, 1, 2, 3, 5))):
+        user = random.choice(users) if random.random() < 0.6 else None
+        client_id = random.choice((*CLIENT_IDS[:3], "<default>")) if user is None or random.random() < 0.5 else None
+        rule: dict[str, Any] = {"user": user} if user is not None else {}
+        if client_id is not None:
+            rule["client-id"] = client_id
+        found[user, client_id] = rule | _rates(random)
+    rules = list(found.values())
+    if random.random() < 0.1:
+        rules.append({"ip": "<default>", "connection_creation_rate": random.choice((1, 5))})
+    return rules
+
+
+def _rates(random: Random) -> dict[str, Any]:
+    rates: dict[str, Any] = {}
+    if random.random() < 0.7:
+        rates["producer_byte_rate"] = random.choice(_RATES)
+    if random.random() < 0.7 or not rates:
+        rates["consumer_byte_rate"] = random.choice(_RATES)
+    if random.random() < 0.15:
+        rates["request_rate"] = random.choice((2, 10, 50))
+    if random.random() < 0.2:
+        rates["controller_mutation_rate"] = random.choice((0.5, 2, 10))
+    if random.random() < 0.1:
+        rates["connections"] = random.choice((1, 3))
+    return rates
+
+
+def draw_queue(random: Random) -> dict[str, Any]:
+    """Draw the section ``fair_call_queue``."""
+    settings: dict[str, Any] = {"max_in_flight": random.choice((1, 2, "adaptive"))}
+    if random.random() < 0.5:
+        settings |= {"callqueue.capacity": random.choice((4, 16)), "backoff.enable": True}
+    if random.random() < 0.3:
+        settings["identity-provider.impl"] = "user-client-id"
+    return settings

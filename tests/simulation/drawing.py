@@ -1,0 +1,29 @@
+"""Draws the plan of a seed: who is there, what goes wrong and when, and how long it lasts."""
+
+from typing import Final
+
+from tests.simulation.actors import WEIGHTS
+from tests.simulation.faults import KINDS
+from tests.simulation.plan import Plan, PlannedActor, PlannedFault, derived_random
+
+# Most worlds are short, because many short ones find more than few long ones.
+_HORIZONS_MS: Final = {1_500.0: 30, 4_000.0: 30, 10_000.0: 25, 25_000.0: 12, 90_000.0: 3}
+
+
+def draw_plan(seed: int) -> Plan:
+    """Return what happens under a seed."""
+    random = derived_random(seed, "plan")
+    horizon_ms = random.choices(list(_HORIZONS_MS), list(_HORIZONS_MS.values()))[0]
+    counts: dict[str, int] = {}
+    actors: list[PlannedActor] = []
+    for kind in random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.randint(1, 7)):
+        counts[kind] = counts.get(kind, 0) + 1
+        actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))
+    faults: list[PlannedFault] = []
+    # A third of the worlds is calm, so that what holds without faults is checked too.
+    number = 0 if random.random() < 0.33 else random.choice((1, 2, 4, 8))
+    for at_ms in sorted(random.uniform(0.0, horizon_ms) for _ in range(number)):
+        kind = random.choice(list(KINDS))
+        counts[kind] = counts.get(kind, 0) + 1
+        faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))
+    return Plan(seed, tuple(actors), tuple(faults), horizon_ms)

@@ -1,0 +1,193 @@
+"""What happened to each request of the simulated world, as clients, brokers and the wire report it.
+
+Correlation ids are unique in a world. So a frame that the proxy forwards, delays or answers is found by its id, and
+nothing of the proxy is asked.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from tests.simulation.checks.check import Check
+    from tests.simulation.clock import Clock
+
+FIRST_ID: Final = 1_000_000
+NEVER: Final = -1.0
+
+
+class Entity(NamedTuple):
+    """Who a client is to the quotas: the user's name, the client-id, and the address that it connects from."""
+
+    user: str
+    client_id: str
+    host: str
+
+
+class Exchange:
+    """A request of a simulated client and what became of it. Times are ms of the monotonic clock, or ``NEVER``.
+
+    Attributes:
+        client: The name of the actor that sent it.
+        connection: The number of the client's TCP connection, unique in a world.
+        broker: The node id of the broker that the client meant to reach; None at a bootstrap port.
+        request: The whole frame as the client sent it, with its size.
+        expects_response: Whether the client waits for a response. False for Produce with acks=0.
+        detail: What the builder of the request keeps for itself and for the checks.
+        sent_ms: When the client wrote the last byte.
+        forwarded_first_ms: When the proxy wrote the first byte to the broker.
+        forwarded_ms: When the proxy wrote the last byte to the broker.
+        forwarded_to: The node id of the broker that the proxy wrote it to.
+        at_broker_ms: When the last byte arrived at the broker.
+        answered_ms: When the broker wrote its response.
+        passed_ms: When the proxy wrote the last byte of a response to the client.
+        received_ms: When the client had the whole response.
+        throttle_ms: The throttle time in the response, as the client read it.
+    """
+
+    __slots__ = (
+        "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "client", "connection", "correlation_id",
+        "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
+        "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_of_broker", "sent_ms",
+        "throttle_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        correlation_id: int,
+        request: bytes,
+        *,
+        api_key: int,
+        api_version: int,
+        client: str,
+        connection: int,
+        entity: Entity,
+        broker: int | None = None,
+        expects_response: bool = True,
+        is_inter_broker: bool = False,
+        detail: Any = None,
+    ) -> None:
+        self.correlation_id = correlation_id
+        self.request = request
+        self.api_key = api_key
+        self.api_version = api_version
+        self.client = client
+        self.connection = connection
+        self.entity = entity
+        self.broker = broker
+        self.expects_response = expects_response
+        self.is_inter_broker = is_inter_broker
+        self.detail = detail
+        self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
+        self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
+        self.forwarded_to: int | None = None
+        self.response_of_broker: bytes | None = None
+        self.response: bytes | None = None
+        self.throttle_ms = 0
+
+    def __repr__(self) -> str:
+        return f"{self.client}#{self.correlation_id} (api {self.api_key} v{self.api_version}, {len(self.request)} B)"
+
+
+class Ledger:
+    """All exchanges of a world by correlation id. It tells each event to ``checks``, in their order."""
+
+    def __init__(self, clock: "Clock") -> None:
+        self._clock = clock
+        self._next_id = FIRST_ID
+        self._next_connection = 0
+        self.exchanges: dict[int, Exchange] = {}
+        self._own: dict[int, None] = {}  # requests of the proxy itself, at a broker, with the id of a client's request
+        self.checks: Sequence[Check] = ()
+
+    def next_id(self) -> int:
+        """Return a correlation id that nobody has used."""
+        self._next_id += 1
+        return self._next_id
+
+    def next_connection(self) -> int:
+        """Return the number of a new connection of a client."""
+        self._next_connection += 1
+        return self._next_connection
+
+    # -- called by clients --
+
+    def sent(self, exchange: Exchange) -> Exchange:
+        """Record that a client writes this request now."""
+        exchange.sent_ms = self._clock.now_ms
+        self.exchanges[exchange.correlation_id] = exchange
+        for check in self.checks:
+            check.sent(exchange)
+        return exchange
+
+    def received(self, exchange: Exchange, response: bytes, *, throttle_ms: int) -> None:
+        """Record that a client has the whole response to its request. ``response`` includes its size."""
+        exchange.received_ms = self._clock.now_ms
+        exchange.response = response
+        exchange.throttle_ms = throttle_ms
+        for check in self.checks:
+            check.received(exchange)
+
+    def connected(self, client: str, connection: int, entity: Entity) -> None:
+        """Record that a client's connection to the proxy is open."""
+        for check in self.checks:
+            check.connection_opened(client, connection, entity)
+
+    def disconnected(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Record that a client's connection is gone. ``by_client`` says that the client itself ended it."""
+        for check in self.checks:
+            check.connection_closed(client, connection, by_client=by_client)
+
+    # -- called by the tap on the proxy's side of each connection --
+
+    def forwarding(self, correlation_id: int, node_id: int, api_key: int) -> Exchange | None:
+        """Record the first byte of a request that the proxy writes to a broker. None: a request of the proxy itself.
+
+        To charge a DeleteTopics, the proxy asks for the topics' partitions first, with the id of that request.
+        """
+        exchange = self.exchanges.get(correlation_id)
+        if exchange is not None and exchange.api_key != api_key:
+            return None
+        if exchange is not None:
+            exchange.forwarded_first_ms = self._clock.now_ms
+            exchange.forwarded_to = node_id
+            for check in self.checks:
+                check.forwarding(exchange)
+        return exchange
+
+    def forwarded(self, exchange: Exchange) -> None:
+        """Record the last byte of a request that the proxy writes to a broker."""
+        exchange.forwarded_ms = self._clock.now_ms
+        for check in self.checks:
+            check.forwarded(exchange)
+
+    def passed(self, correlation_id: int, frame_bytes: int) -> None:
+        """Record the last byte of a response of ``frame_bytes`` bytes that the proxy writes to a client."""
+        exchange = self.exchanges[correlation_id]
+        exchange.passed_ms = self._clock.now_ms
+        for check in self.checks:
+            check.passed(exchange, frame_bytes)
+
+    # -- called by brokers --
+
+    def at_broker(self, node_id: int, frame: bytes, correlation_id: int) -> Exchange | None:
+        """Record a whole request, with its size, that has arrived at a broker. None: a request of the proxy itself."""
+        exchange = self.exchanges.get(correlation_id)
+        if exchange is not None and exchange.api_key != int.from_bytes(frame[4:6]):
+            self._own[correlation_id] = None
+            return None
+        if exchange is not None:
+            exchange.at_broker_ms = self._clock.now_ms
+            for check in self.checks:
+                check.at_broker(exchange, node_id, frame)
+        return exchange
+
+    def answered(self, correlation_id: int, response: bytes) -> None:
+        """Record the response, with its size, that a broker writes."""
+        exchange = self.exchanges.get(correlation_id)
+        if correlation_id in self._own:
+            del self._own[correlation_id]
+        elif exchange is not None:
+            exchange.answered_ms = self._clock.now_ms
+            exchange.response_of_broker = response
+            for check in self.checks:
+                check.answered(exchange)

@@ -1,0 +1,217 @@
+"""One run of the simulated world, from its plan: brokers, a proxy, actors and faults, and their orderly end."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from kafka_quota_proxy.proxy.background import isolation
+from tests.simulation import actors, configuration
+from tests.simulation.brokers.cluster import Cluster
+from tests.simulation.brokers.profiles import LISTENERS, LISTENERS_WITH_LOGIN, PROFILES
+from tests.simulation.check_settings import check_settings
+from tests.simulation.checks.all_checks import ALL
+from tests.simulation.checks.check import Check
+from tests.simulation.faults import KINDS
+from tests.simulation.install import current
+from tests.simulation.plan import Plan
+from tests.simulation.proxy import Proxy
+from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from tests.simulation.actors import Actor
+
+_NS_PER_MS: Final = 1_000_000
+_BEGIN_MS: Final = 1_000.0  # brokers and the proxy start before the clients
+# How long clients may take to end after a run, and the proxy to stop.
+_CLIENTS_END_MS: Final = 400_000.0
+_PROXY_ENDS_MS: Final = 90_000.0
+_LINGER_MS: Final = 35_000.0
+_STEP_MS: Final = 500.0
+_SLICE_MS: Final = 100.0
+_MOST_STEPS: Final = 4_000
+_APPLY_MS: Final = 2_500.0  # a changed file is in force after this
+
+
+class Scenario:
+    """The world of one plan.
+
+    Attributes:
+        fired: How often each kind of fault happened.
+        states: What the world has been through, for the coverage.
+    """
+
+    def __init__(self, plan: Plan, folder: Path) -> None:
+        self.plan = plan
+        self.world = world = World(plan.seed)
+        current.enter(world)
+        self.fired = dict.fromkeys(KINDS, 0)
+        self.states: set[str] = set()
+        self.setup = setup = configuration.draw(world.random_of("configuration"), folder)
+        world.settings = check_settings(setup.settings)
+        self.cluster = self._make_cluster()
+        self.proxy = Proxy(world, configuration.PROXY_HOST, folder, setup.settings)
+        world.scenario = self
+        self.actors: dict[str, Actor] = {
+            actor.name: actors.KINDS[actor.kind](self, actor.name, world.random_of(f"make {actor.name}"))
+            for actor in plan.actors
+        }
+        world.ledger.checks = tuple(check(world) for check in ALL)
+        world.scheduler.on_step = self._after_step
+        self._steppers = [check.step for check in world.ledger.checks if type(check).step is not Check.step]
+        isolation.internal_errors.clear()
+        isolation._logged.clear()
+
+    def _make_cluster(self) -> Cluster:
+        setup = self.setup
+        cluster = Cluster(
+            self.world,
+            range(1, setup.brokers + 1),
+            listeners=LISTENERS_WITH_LOGIN if setup.has_login else LISTENERS,
+            versions=PROFILES[setup.broker_version],
+        )
+        cluster.users = dict.fromkeys((*configuration.USERS, configuration.ADMIN), configuration.PASSWORD)
+        for node_id in cluster.brokers:
+            cluster.advertised[node_id, "client"] = setup.advertised(node_id)
+        if setup.replication > 1:
+            cluster.route = setup.inter_broker_route
+        cluster.start()
+        for name in configuration.TOPICS:
+            cluster.create_topic(name, self.world.random.randint(1, 3), replication=setup.replication)
+        return cluster
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic that a fault has deleted."""
+        if name not in self.cluster.topics:
+            self.cluster.create_topic(name, partitions, replication=self.setup.replication)
+
+    def tell(self, line: str) -> None:
+        """Add a line to the story."""
+        self.world.story.tell(line)
+
+    def write_settings(self, settings: Mapping[str, Any], what: str) -> None:
+        """Replace the proxy's file. The proxy finds that by itself."""
+        self.tell(f"the file is changed: {what}")
+        self.proxy.write(settings)
+
+    def _applied(self, settings: Mapping[str, Any]) -> None:
+        self.tell("a file is in force")
+        self.world.settings = check_settings(settings)
+        for check in self.world.ledger.checks:
+            check.rules_changed(list(settings["quotas"]))
+
+    # -- the run --
+
+    def run(self) -> None:
+        """Run the world from its start to its end.
+
+        Raises:
+            Violation: If a promise was broken.
+        """
+        world, plan = self.world, self.plan
+        self.tell(f"{self.setup}")
+        self.proxy.on_applied = self._applied
+        self.proxy.start()
+        start_ns = world.clock.now_ns
+        for name, actor in self.actors.items():
+            random = world.random_of(f"start {name}")
+            world.call_later(_BEGIN_MS + random.uniform(0, plan.horizon_ms / 4), self._begin, name, actor)
+        for fault in plan.faults:
+            world.call_later(_BEGIN_MS + fault.at_ms, self._happen, fault.name, fault.kind)
+        end_ns = start_ns + int((_BEGIN_MS + plan.horizon_ms) * _NS_PER_MS)
+        # A busy world ends early: more of the same finds less than another world.
+        while world.clock.now_ns < end_ns and world.scheduler.steps < _MOST_STEPS:
+            world.scheduler.run_until(min(end_ns, world.clock.now_ns + int(_SLICE_MS * _NS_PER_MS)))
+        self._end()
+
+    def _begin(self, name: str, actor: "Actor") -> None:
+        self.tell(f"{name} starts")
+        actor.start()
+
+    def _happen(self, name: str, kind: str) -> None:
+        self.fired[kind] += 1  # before it happens, because the checks look at it meanwhile
+        if not KINDS[kind](self, self.world.random_of(name)):
+            self.fired[kind] -= 1
+
+    def _end(self) -> None:
+        """Let the clients go, stop the proxy, and see that nothing is left."""
+        world = self.world
+        self.tell("the end begins")
+        self._heal()
+        for actor in self.actors.values():
+            actor.stop()
+        self._wait(lambda: all(actor.is_done for actor in self.actors.values()), _CLIENTS_END_MS, "clients")
+        self.cluster.stop_followers()
+        self.proxy.start()
+        self._wait(lambda: self.proxy.server is not None and self.proxy.server.is_listening, _PROXY_ENDS_MS, "start")
+        world.scheduler.run_until(world.clock.now_ns + int(_APPLY_MS * _NS_PER_MS))
+        self.tell("the proxy stops")
+        self.proxy.stop()
+        self._wait(lambda: not self.proxy.is_running, _PROXY_ENDS_MS, "stop")
+        # What was written to slow peers is still sent. The proxy gives it up after 30 s (TCP_USER_TIMEOUT).
+        world.scheduler.run_until(world.clock.now_ns + int(_LINGER_MS * _NS_PER_MS))
+        self._check_nothing_is_left()
+        self._note_states()
+        for check in world.ledger.checks:
+            check.end()
+
+    def _heal(self) -> None:
+        self.world.network.unreachable.clear()
+        self.proxy.disk.is_full = self.proxy.disk.fails_to_sync = False
+        self.cluster.heal()
+
+    def _wait(self, is_so: Any, most_ms: float, what: str) -> None:
+        world = self.world
+        until_ns = world.clock.now_ns + int(most_ms * _NS_PER_MS)
+        while not is_so():
+            if world.clock.now_ns >= until_ns:
+                late = [name for name, actor in self.actors.items() if not actor.is_done]
+                world.fail("everything ends", f"{what}: not within {most_ms:.0f} ms; {late}")
+            world.scheduler.run_until(world.clock.now_ns + int(_STEP_MS * _NS_PER_MS))
+
+    def _note_states(self) -> None:
+        """Note what the world has been through, as a measure of what the seeds reach."""
+        server = self.proxy.server
+        if server is not None:
+            for listener in server.listeners:
+                self.states.update(f"disconnect: {cause}" for cause in listener.counters.disconnects)
+                self.states.update(f"protocol error: {reason}" for reason in listener.counters.protocol_errors)
+        for exchange in self.world.ledger.exchanges.values():
+            self.states.add(f"api {exchange.api_key} v{exchange.api_version}")
+            if exchange.throttle_ms:
+                self.states.add(f"api {exchange.api_key} throttled")
+
+    def _check_nothing_is_left(self) -> None:
+        leftovers = self.leftovers()
+        if leftovers:
+            self.world.fail("everything is given back", "; ".join(leftovers))
+
+    def leftovers(self) -> list[str]:
+        """Return what the stopped proxy still has: tasks, timers, descriptors."""
+        process = self.proxy.process
+        found = [f"descriptor {number}" for number in process.descriptors]
+        found += [f"transport to {transport.end.remote}" for transport in process.transports]
+        found += [f"timer {timer}" for timer in process.loop.open_timers]
+        found += [f"thread {thread.name}" for thread in process.threads if thread.is_alive()]
+        server = self.proxy.server
+        if server is not None:
+            for listener in server.listeners:
+                if listener.open_count.total or listener.connections or listener.broker_count:
+                    found.append(f"listener {listener.name}: {listener.open_count.total} connections")
+        return found
+
+    def _after_step(self) -> None:
+        if isolation.internal_errors and self.world.scheduler.violation is None:
+            self.world.fail("no internal error", f"{isolation.internal_errors}")
+        for step in self._steppers:
+            step()
+
+
+class StoryHandler(logging.Handler):
+    """Adds the warnings of the proxy to the story of the world that runs."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Add a record, with its traceback if it has one."""
+        if current.world is not None:
+            text = self.format(record)
+            current.world.story.tell(f"proxy: {text}")

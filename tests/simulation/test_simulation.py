@@ -1,0 +1,57 @@
+"""A short run of the simulation: every kind of fault fires, no promise is broken, and a seed is repeatable."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import Final
+
+import pytest
+
+from tests.simulation.findings import finding_lines
+from tests.simulation.guarded import run_guarded
+from tests.simulation.progress import Totals
+from tests.simulation.run_seed import run_seed
+from tests.simulation.simulation import FAULT_KINDS
+
+FIRST_SEED: Final = 1_000
+STEPS: Final = 100_000
+SECONDS: Final = 30
+TWICE: Final = (1, 2, 3)
+
+_DIGESTS: Final = """
+import json
+from tests.simulation.run_seed import run_seed
+print(json.dumps([run_seed(seed).digest for seed in {seeds}]))
+"""
+
+
+@pytest.mark.timeout(4 * SECONDS)
+def test_promises_hold_for_100_000_steps() -> None:
+    totals = Totals(FAULT_KINDS)
+    started = time.process_time()
+    seed = FIRST_SEED
+    while totals.steps < STEPS:
+        outcome = run_guarded(run_seed, seed)
+        assert outcome.violation is None, "\n".join(finding_lines(outcome))
+        totals.add(outcome)
+        seed += 1
+    assert not totals.unfired, "these kinds of faults never fired"
+    assert time.process_time() - started < SECONDS
+
+
+def test_seed_has_one_digest_in_any_process() -> None:
+    digests = [run_seed(seed).digest for seed in TWICE]
+    assert [run_seed(seed).digest for seed in TWICE] == digests
+    assert len(set(digests)) == len(TWICE)
+    # Another order of sets and dictionaries of text.
+    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
+    command = [sys.executable, "-c", _DIGESTS.format(seeds=TWICE)]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert json.loads(output) == digests
+
+
+def test_replay_of_a_drawn_plan_is_the_same_run() -> None:
+    drawn = run_seed(TWICE[0])
+    assert run_seed(TWICE[0], drawn.plan).digest == drawn.digest

@@ -1,0 +1,372 @@
+"""What all messages of Kafka's wire protocol share: frames, headers, primitive types, tagged fields.
+
+A frame is a message with its size in front. Each parser takes a whole frame and refuses a byte too many or too few.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError  # noqa: N812 - the name is in lower case in the standard library
+from typing import Final, NamedTuple
+
+
+class WireError(ValueError):
+    """The bytes are not a message of this API and version."""
+
+
+# What the reading of a damaged frame may raise, before it becomes a WireError.
+DAMAGES: Final = (StructError, IndexError, UnicodeDecodeError)
+
+NO_TOPIC_ID: Final = bytes(16)
+
+_NEVER: Final = 1 << 15
+# The first flexible version of each API. "flexibleVersions" in Apache Kafka's message files.
+_FIRST_FLEXIBLE: Final = {
+    0: 9, 1: 12, 2: 6, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 17: _NEVER, 18: 3, 19: 5,
+    20: 4, 21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2,
+    36: 2, 37: 2, 38: 2, 39: 2, 40: 2, 41: 2, 42: 2, 43: 2, 44: 1, 47: _NEVER, 48: 1, 49: 1, 53: 1, 54: 1,
+}  # fmt: skip
+
+_I16: Final = Struct(">h")
+_I32: Final = Struct(">i")
+_SIZE_AND_HEADER: Final = Struct(">ihhih")
+_HEADER: Final = Struct(">hhi")
+_TWO_I32: Final = Struct(">ii")
+pack_i16: Final = _I16.pack
+pack_i32: Final = _I32.pack
+get_i16: Final = _I16.unpack_from
+get_i32: Final = _I32.unpack_from
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Return whether a version of an API has compact types and tagged fields."""
+    return version >= _FIRST_FLEXIBLE.get(api_key, 0)
+
+
+# -- primitive types, written --
+
+
+def _long_varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+_VARINTS: Final = tuple(_long_varint(value) for value in range(1 << 14))
+
+
+def varint(value: int) -> bytes:
+    """Return an unsigned varint."""
+    return _VARINTS[value] if value < 1 << 14 else _long_varint(value)
+
+
+@lru_cache(4_096)
+def string(value: str) -> bytes:
+    """Return a STRING."""
+    encoded = value.encode()
+    return pack_i16(len(encoded)) + encoded
+
+
+@lru_cache(4_096)
+def compact_string(value: str) -> bytes:
+    """Return a COMPACT_STRING."""
+    encoded = value.encode()
+    return varint(len(encoded) + 1) + encoded
+
+
+def nullable_string(value: str | None) -> bytes:
+    """Return a NULLABLE_STRING."""
+    return b"\xff\xff" if value is None else string(value)
+
+
+def compact_nullable_string(value: str | None) -> bytes:
+    """Return a COMPACT_NULLABLE_STRING."""
+    return b"\0" if value is None else compact_string(value)
+
+
+def tagged_fields(fields: dict[int, bytes]) -> bytes:
+    """Return a tag section: the number of fields, then each with its tag and size, in the order of the tags."""
+    if not fields:
+        return b"\0"
+    parts = [varint(len(fields))]
+    for tag in sorted(fields):
+        parts += varint(tag), varint(len(fields[tag])), fields[tag]
+    return b"".join(parts)
+
+
+# -- primitive types, read: each returns the value and where the next field begins --
+
+
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Read an unsigned varint of at most 32 bits."""
+    byte = data[at]
+    if byte < 0x80:
+        return byte, at + 1
+    value = byte & 0x7F
+    for shift in range(7, 35, 7):
+        at += 1
+        byte = data[at]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+    else:
+        raise WireError("a varint of more than five bytes")
+    return value, at + 1
+
+
+def read_string(data: bytes, at: int) -> tuple[str | None, int]:
+    """Read a NULLABLE_STRING."""
+    (length,) = get_i16(data, at)
+    at += 2
+    if length < 0:
+        if length == -1:
+            return None, at
+        raise WireError(f"a string of {length} bytes")
+    return _text(data, at, at + length)
+
+
+def read_compact_string(data: bytes, at: int) -> tuple[str | None, int]:
+    """Read a COMPACT_NULLABLE_STRING."""
+    length, at = read_varint(data, at)
+    if not length:
+        return None, at
+    return _text(data, at, at + length - 1)
+
+
+def _text(data: bytes, at: int, end: int) -> tuple[str, int]:
+    if end > len(data):
+        raise WireError(f"a string ends at {end}, the frame at {len(data)}")
+    return data[at:end].decode(), end
+
+
+def read_tagged_fields(data: bytes, at: int) -> tuple[dict[int, bytes], int]:
+    """Read a tag section. Tags have to be in order."""
+    if not data[at]:
+        return {}, at + 1
+    count, at = read_varint(data, at)
+    fields: dict[int, bytes] = {}
+    last = -1
+    for _ in range(count):
+        tag, at = read_varint(data, at)
+        size, at = read_varint(data, at)
+        if tag <= last or at + size > len(data):
+            raise WireError(f"tag {tag} of {size} bytes after tag {last}")
+        fields[tag] = data[at : at + size]
+        at += size
+        last = tag
+    return fields, at
+
+
+# -- arrays and bytes: the same, for the messages that are written and read by hand --
+
+
+def count(length: int, *, flexible: bool) -> bytes:
+    """Return the number of elements in front of an array."""
+    return varint(length + 1) if flexible else pack_i32(length)
+
+
+def read_count(data: bytes, at: int, *, flexible: bool) -> tuple[int, int]:
+    """Read the number of elements of an array that must not be null."""
+    if flexible:
+        length, at = read_varint(data, at)
+        length -= 1
+    else:
+        (length,) = get_i32(data, at)
+        at += 4
+    if length < 0:
+        raise WireError("an array is null")
+    return length, at
+
+
+def read_bytes(data: bytes, at: int, *, flexible: bool) -> tuple[bytes | None, int]:
+    """Read NULLABLE_BYTES, or the compact form. This is the one copy that is made of them."""
+    if flexible:
+        length, at = read_varint(data, at)
+        length -= 1
+    else:
+        (length,) = get_i32(data, at)
+        at += 4
+    if length < 0:
+        if length == -1:
+            return None, at
+        raise WireError(f"{length} bytes")
+    end = at + length
+    if end > len(data):
+        raise WireError(f"bytes end at {end}, the frame at {len(data)}")
+    return data[at:end], end
+
+
+# -- topics: by name, or from the versions of KIP-516 on by the 16 bytes of their ids --
+
+Topic = str | bytes
+
+
+def topic_field(topic: Topic, *, flexible: bool, by_id: bool) -> bytes:
+    """Return the field that says which topic it is."""
+    if isinstance(topic, bytes):
+        if not by_id or len(topic) != 16:
+            raise WireError(f"a topic's name was expected, not {topic!r}")
+        return topic
+    if by_id:
+        raise WireError(f"a topic's id was expected, not {topic!r}")
+    return compact_string(topic) if flexible else string(topic)
+
+
+def read_topic(data: bytes, at: int, *, flexible: bool, by_id: bool) -> tuple[Topic, int]:
+    """Read the field that says which topic it is."""
+    if by_id:
+        return data[at : at + 16], at + 16
+    name, at = read_compact_string(data, at) if flexible else read_string(data, at)
+    if name is None:
+        raise WireError("a topic's name is null")
+    return name, at
+
+
+# -- KIP-951: the leader and its address, in tagged fields --
+
+
+class NodeEndpoint(NamedTuple):
+    """The address of a broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+
+class Leader(NamedTuple):
+    """The leader of a partition, in an answer that refuses because it is another broker."""
+
+    node_id: int
+    epoch: int
+
+
+def leader_field(leader: Leader) -> bytes:
+    """Return the tagged field of a leader."""
+    return pack_i32(leader.node_id) + pack_i32(leader.epoch) + b"\0"
+
+
+def read_leader(field: bytes) -> Leader:
+    """Read the tagged field of a leader."""
+    if len(field) != 9 or field[8]:
+        raise WireError(f"no leader: {field!r}")
+    return Leader(*_TWO_I32.unpack_from(field))
+
+
+def endpoints_field(endpoints: Sequence[NodeEndpoint]) -> bytes:
+    """Return the tagged field of the addresses of brokers."""
+    parts = [varint(len(endpoints) + 1)]
+    for node_id, host, port, rack in endpoints:
+        parts += pack_i32(node_id), compact_string(host), pack_i32(port), compact_nullable_string(rack), b"\0"
+    return b"".join(parts)
+
+
+def read_endpoints(field: bytes) -> tuple[NodeEndpoint, ...]:
+    """Read the tagged field of the addresses of brokers."""
+    endpoints = []
+    number, at = read_count(field, 0, flexible=True)
+    for _ in range(number):
+        (node_id,) = get_i32(field, at)
+        host, at = read_compact_string(field, at + 4)
+        (port,) = get_i32(field, at)
+        rack, at = read_compact_string(field, at + 4)
+        at = no_tags(field, at)
+        if host is None:
+            raise WireError("a host is null")
+        endpoints.append(NodeEndpoint(node_id, host, port, rack))
+    check_end(field, at)
+    return tuple(endpoints)
+
+
+def no_tags(data: bytes, at: int) -> int:
+    """Return the end of a tag section that has to be empty."""
+    if data[at]:
+        raise WireError("a tagged field that nobody knows")
+    return at + 1
+
+
+# -- frames and headers --
+
+
+class RequestHeader(NamedTuple):
+    """The header of a request. The body begins at ``body_at`` of the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    body_at: int
+
+
+def framed(parts: list[bytes]) -> bytes:
+    """Join the parts of a message with its size in front. This is the one copy that is made of them."""
+    parts.insert(0, pack_i32(sum(map(len, parts))))
+    return b"".join(parts)
+
+
+def request_header(api_key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Return the header of a request, without the size before it."""
+    header = _HEADER.pack(api_key, version, correlation_id) + nullable_string(client_id)
+    return header + b"\0" if version >= _FIRST_FLEXIBLE.get(api_key, 0) else header
+
+
+def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
+    """Return the header of a response, without the size before it. That of ApiVersions never has tagged fields."""
+    if version >= _FIRST_FLEXIBLE.get(api_key, 0) and api_key != 18:
+        return pack_i32(correlation_id) + b"\0"
+    return pack_i32(correlation_id)
+
+
+def parse_header(frame: bytes) -> RequestHeader:
+    """Read the header of a request, of any API."""
+    try:
+        size, api_key, version, correlation_id, length = _SIZE_AND_HEADER.unpack_from(frame)
+        if size != len(frame) - 4:
+            raise WireError(f"a frame of {len(frame)} bytes says that {size} follow its size")
+        if length > 0:
+            client_id: str | None
+            client_id, at = _text(frame, 14, 14 + length)
+        elif length >= -1:
+            client_id, at = None if length else "", 14
+        else:
+            raise WireError(f"a client-id of {length} bytes")
+        if version >= _FIRST_FLEXIBLE.get(api_key, 0):
+            at = at + 1 if not frame[at] else read_tagged_fields(frame, at)[1]
+    except DAMAGES as error:
+        raise WireError(f"no header of a request: {frame[:40]!r}") from error
+    return RequestHeader(api_key, version, correlation_id, client_id, at)
+
+
+def correlation_id_of(frame: bytes) -> int:
+    """Return the correlation id of a response."""
+    correlation_id: int = get_i32(frame, 4)[0]
+    return correlation_id
+
+
+def check_request(header: RequestHeader, api_key: int, versions: range) -> None:
+    """Refuse a request of another API, or of a version that a module does not know."""
+    if header.api_key != api_key or header.api_version not in versions:
+        raise WireError(f"API {header.api_key} v{header.api_version} where API {api_key} was expected")
+
+
+def open_response(frame: bytes, api_key: int, version: int) -> tuple[int, int]:
+    """Return the correlation id of a response, and where its body begins."""
+    try:
+        (size,) = get_i32(frame)
+        (correlation_id,) = get_i32(frame, 4)
+        if size != len(frame) - 4:
+            raise WireError(f"a frame of {len(frame)} bytes says that {size} follow its size")
+        if version >= _FIRST_FLEXIBLE.get(api_key, 0) and api_key != 18:
+            return correlation_id, 9 if not frame[8] else read_tagged_fields(frame, 8)[1]
+    except DAMAGES as error:
+        raise WireError(f"no header of a response: {frame[:40]!r}") from error
+    return correlation_id, 8
+
+
+def check_end(frame: bytes, at: int) -> None:
+    """Refuse a frame whose last field does not end where the frame ends."""
+    if at != len(frame):
+        raise WireError(f"the last field ends at {at}, the frame at {len(frame)}")
