@@ -40,6 +40,8 @@ class Isolation(Check):
         self._disturbances = Disturbances(world)
         self._open: dict[int, _Open] = {}
         self._had_limits = False
+        # When a connection was closed, and opened, and what to say if no fault explains it.
+        self._suspicions: list[tuple[float, float, str]] = []
 
     def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
         """Remember since when it is open."""
@@ -48,6 +50,8 @@ class Isolation(Check):
 
     def sent(self, exchange: "Exchange") -> None:
         """Note what a connection is used for."""
+        if self._suspicions:
+            self._judge_earlier()
         one = self._open.get(exchange.connection)
         if one is None:
             return
@@ -72,7 +76,8 @@ class Isolation(Check):
         self._disturbances.happened_now()
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """Judge the end of a connection."""
+        """Judge the end of a connection, a moment later: a fault is only known when it is over."""
+        self._judge_earlier()
         one = self._open.pop(connection, None)
         last_ms = self._disturbances.last_ms()
         settings = self.world.settings
@@ -88,4 +93,16 @@ class Isolation(Check):
             return
         open_ms = now_ms - one.opened_ms
         text = f"the connection {connection} of {client} is closed after {open_ms:.0f} ms, and nothing explains it"
-        self.world.fail(self.name, text)
+        self._suspicions.append((now_ms, one.opened_ms, text))
+
+    def _judge_earlier(self) -> None:
+        """Judge the connections that have ended before now."""
+        now_ms = self.world.clock.now_ms
+        while self._suspicions and self._suspicions[0][0] < now_ms:
+            _, opened_ms, text = self._suspicions.pop(0)
+            if self._disturbances.last_ms() < opened_ms - _AFTERMATH_MS:
+                self.world.fail(self.name, text)
+
+    def end(self) -> None:
+        """Judge the rest."""
+        self._judge_earlier()

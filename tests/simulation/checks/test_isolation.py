@@ -16,10 +16,17 @@ def a_world(settings: Settings | None = None) -> StandIn:
     return world
 
 
+def close(world: StandIn) -> None:
+    """Let the proxy close, and some time pass."""
+    world.ledger.disconnected("producer-1", 1, by_client=False)
+    world.wait(1)
+    world.ledger.checks[0].end()
+
+
 def test_a_connection_that_is_closed_for_nothing_is_found() -> None:
     world = a_world()
     with pytest.raises(Violation, match="nothing explains it"):
-        world.ledger.disconnected("producer-1", 1, by_client=False)
+        close(world)
 
 
 def test_a_client_may_close() -> None:
@@ -28,21 +35,23 @@ def test_a_client_may_close() -> None:
 
 def test_a_fault_explains_it() -> None:
     world = a_world()
-    world.scenario.fired["broker crash"] += 1
     world.ledger.disconnected("producer-1", 1, by_client=False)
+    world.scenario.fired["broker crash"] += 1
+    world.wait(1)
+    world.ledger.checks[0].end()
 
 
 def test_other_quotas_do_not_explain_it() -> None:
     world = a_world()
     world.scenario.fired["quotas changed"] = 1
     with pytest.raises(Violation):
-        world.ledger.disconnected("producer-1", 1, by_client=False)
+        close(world)
 
 
 def test_time_limits_and_the_end_of_the_proxy_explain_it() -> None:
     world = a_world(Settings(idle_ms=4_000))
     world.wait(4_000)
-    world.ledger.disconnected("producer-1", 1, by_client=False)
+    close(world)
     world = a_world()
     world.ledger.checks[0].proxy_ended(1, is_crash=True)
-    world.ledger.disconnected("producer-1", 1, by_client=False)
+    close(world)
