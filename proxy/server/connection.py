@@ -54,7 +54,7 @@ class ClientConnection(asyncio.Protocol):
         self._dial: PendingDial | None = None  # None unless the broker is being dialled
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when the timer fires
-        self.request_ns = 0  # time spent on the last read from the client
+        self.request_ns = 0  # time spent on the last read from the client; negative once ``TimeChecks`` has seen it
         self._has_client_ended = False
         self.drain_cause = ""  # why the connection is drained; empty if it is not
         self._half_closed: HalfClosedClient | None = None
@@ -195,7 +195,7 @@ class ClientConnection(asyncio.Protocol):
         api_key = state.answered
         if api_key >= 0:
             state.answered = -1
-            self.listener.latency.observe(api_key, monotonic_ns() - started_ns + self.request_ns)
+            self.listener.latency.observe(api_key, monotonic_ns() - started_ns + abs(self.request_ns))
 
     def broker_full(self, is_full: bool) -> None:
         """Stop reading the client while the write buffer to the broker ``is_full``."""

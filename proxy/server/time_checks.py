@@ -25,14 +25,13 @@ class TimeChecks:
     The listener's timer wheel calls ``check`` at the time that the previous check has set, until ``cancel`` is called.
     """
 
-    __slots__ = ("_is_waiting", "_last_read_ns", "_owner", "_slot", "_unread_bytes", "has_read", "limits")
+    __slots__ = ("_is_waiting", "_owner", "_slot", "_unread_bytes", "has_read", "limits")
 
     def __init__(self, owner: "ClientConnection") -> None:
         self._owner = owner
         self.limits = TimeLimits(next(owner.listener.spread))
         self.has_read = False  # whether the client has emptied a full write buffer since the last check
         self._is_waiting = False  # whether the last check found that the client waits for the proxy or the broker
-        self._last_read_ns = 0
         self._unread_bytes = 0
         self._slot = 0
 
@@ -67,11 +66,12 @@ class TimeChecks:
 
     def _has_progressed(self, unread_bytes: int) -> bool:
         """Return whether the client has sent or read any bytes since the last check."""
-        # Each read from the client takes another time, so that the hot path need not store when it happened.
-        last_read_ns = self._owner.request_ns
-        has_sent = last_read_ns != self._last_read_ns
+        owner = self._owner
+        has_sent = owner.request_ns > 0
+        if has_sent:
+            owner.request_ns = -owner.request_ns
         has_read = self.has_read or unread_bytes != self._unread_bytes
-        self._last_read_ns, self._unread_bytes, self.has_read = last_read_ns, unread_bytes, False
+        self._unread_bytes, self.has_read = unread_bytes, False
         return has_sent or has_read
 
     def cancel(self) -> None:
