@@ -90,7 +90,9 @@ def _group_member(scenario: "Scenario", name: str, random: Random) -> GroupMembe
     )
 
 
-def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMember:
+def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMember | Consumer:
+    if scenario.setup.broker_version:  # older brokers have no share groups
+        return _consumer(scenario, name, random)
     return ShareMember(
         scenario.world,
         _setting(scenario, name, random),

@@ -6,7 +6,7 @@ does the same for the same seed.
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from greenlet import getcurrent, greenlet
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from tests.simulation.process import Process
     from tests.simulation.scheduler import Event
+
+
+_WAKE_MS: Final = 0.05
 
 
 class SimulatedThread:
@@ -42,7 +45,7 @@ class SimulatedThread:
         """Begin soon."""
         self.ident = id(self)
         self._process.threads.append(self)
-        self.resume_later(0.05)
+        self.resume_later(_WAKE_MS)
 
     def is_alive(self) -> bool:
         """Return whether the thread has begun and not ended."""
@@ -106,7 +109,8 @@ class Condition:
         thread = self._process.world.thread
         assert thread is not None, "only a thread waits"
         self._waiting.append(thread)
-        alarm = None if timeout is None else thread.resume_later(timeout * 1_000)
+        # No system wakes a thread at once.
+        alarm = None if timeout is None else thread.resume_later(max(_WAKE_MS, timeout * 1_000))
         thread.pause()
         if alarm is not None:
             alarm.cancel()

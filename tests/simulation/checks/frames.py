@@ -86,6 +86,11 @@ _THROTTLE_IN_FRONT: Final = {
 }  # fmt: skip
 
 
+_PRODUCE_WITH_TOPIC_IDS: Final = 13
+# Of a partition in a Produce response: index, error code, base offset, append time and log start offset.
+_PRODUCED_BYTES: Final = 4 + 2 + 8 + 8 + 8
+
+
 def throttle_at(frame: bytes, api_key: int, version: int) -> int | None:
     """Return where throttle_time_ms stands in a response, or None if it has none or it is not easily found."""
     first = _THROTTLE_IN_FRONT.get(api_key)
@@ -94,9 +99,7 @@ def throttle_at(frame: bytes, api_key: int, version: int) -> int | None:
             return None
         return skip_tags(frame, 8) if is_flexible(api_key, version) else 8
     if api_key == PRODUCE and version >= 1:
-        if not is_flexible(PRODUCE, version):
-            return len(frame) - 4
-        return len(frame) - 5 if frame[-1] == 0 and frame[-6] == 0 else None
+        return _produce_throttle_at(frame, version) if is_flexible(PRODUCE, version) else len(frame) - 4
     if api_key == API_VERSIONS and version >= 1:
         at = 10
         if version >= 3:
@@ -108,6 +111,27 @@ def throttle_at(frame: bytes, api_key: int, version: int) -> int | None:
     if api_key == OFFSET_DELETE:
         return 10
     return None
+
+
+def _produce_throttle_at(frame: bytes, version: int) -> int:
+    """Find the field behind the topics of a flexible response. Tags with the addresses of leaders may follow it."""
+    topics, at = varint(frame, skip_tags(frame, 8))
+    for _ in range(topics - 1):
+        if version >= _PRODUCE_WITH_TOPIC_IDS:
+            at += 16
+        else:
+            length, at = varint(frame, at)
+            at += length - 1
+        partitions, at = varint(frame, at)
+        for _ in range(partitions - 1):
+            errors, at = varint(frame, at + _PRODUCED_BYTES)
+            for _ in range(errors - 1):
+                length, at = varint(frame, at + 4)
+                at = skip_tags(frame, at + max(0, length - 1))
+            length, at = varint(frame, at)
+            at = skip_tags(frame, at + max(0, length - 1))
+        at = skip_tags(frame, at)
+    return at
 
 
 def throttle_ms(frame: bytes, api_key: int, version: int) -> int | None:

@@ -63,7 +63,7 @@ def test_a_request_that_overtakes_is_found() -> None:
 
 
 def test_a_request_at_another_broker_is_found() -> None:
-    world = a_world()
+    world = a_world(hides_addresses=False)
     with pytest.raises(Violation, match="is at broker 2"):
         world.forward(world.send(), node_id=2)
 
