@@ -106,8 +106,8 @@ FIXED_BUGS: Final = (
     Break(
         name="A client whose first request waits in the line is closed by the login time-out",
         file="proxy/server/connection.py",
-        old=" or self._dial is not None or self._state.has_waited\n",
-        new="\n",
+        old="        has_requested = has_dialled or self._state.account.is_counted or self._state.is_blocked\n",
+        new="        has_requested = has_dialled\n",
         origin="fixed bug",
     ),
     Break(
@@ -130,7 +130,7 @@ FIXED_BUGS: Final = (
     Break(
         name="A stalled request blocks its bucket for ever",
         file="proxy/quota/bucket.py",
-        old="        return not self.in_flight or now_ms >= self._reserved_until_ms or self.has_room(amount, now_ms=now_ms)\n",
+        old="        return not self.in_flight or now_ms >= self.held_until_ms or self.has_room(amount, now_ms=now_ms)\n",
         new="        return not self.in_flight or self.has_room(amount, now_ms=now_ms)\n",
         origin="fixed bug",
     ),
@@ -152,8 +152,8 @@ FIXED_BUGS: Final = (
     Break(
         name="The slot of the queue is kept while the broker is not read",
         file="proxy/session/session.py",
-        old="        self.state.is_client_full = True\n        self._turn.stop_service()\n",
-        new="        self.state.is_client_full = True\n",
+        old="        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)\n        self._turn.stop_service()\n",
+        new="        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)\n",
         origin="fixed bug",
     ),
     Break(
@@ -184,6 +184,62 @@ FIXED_BUGS: Final = (
         file="proxy/session/replica/response_trimming.py",
         old="                state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)\n",
         new="                pass\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A stalled request blocks its bucket for as long as its amount takes, however large",
+        file="proxy/quota/reserved_usage.py",
+        old="        return min(amount * 1_000 / self.limit, LONGEST_MS)\n",
+        new="        return amount * 1_000 / self.limit\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A broker that stalls answers more fetches at once than the quota allows",
+        file="proxy/quota/reserved_usage.py",
+        old="        return self._reserved_until_ms + LONGEST_MS if is_late else self._reserved_until_ms\n",
+        new="        return self._reserved_until_ms\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A drained connection forwards requests that nobody will answer",
+        file="proxy/server/connection.py",
+        old="        self.session.drain()\n",
+        new="        if not self.session.awaits_no_answers:\n            self.session.take_no_more()\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="Connections that are closing hold any amount of memory",
+        file="proxy/server/sweeps.py",
+        old="            held += (*listener.closing.holders(), *listener.orphans.holders())\n",
+        new="",
+        origin="fixed bug",
+    ),
+    Break(
+        name="The port of an unknown broker leads to one bootstrap server, reachable or not",
+        file="proxy/server/cluster_listeners.py",
+        old="        return routes[(node_id + turn) % len(routes)]\n",
+        new="        return self._stand_in_routes[node_id % len(self._stand_in_routes)]\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A later batch of an idempotent producer overtakes a refused one",
+        file="proxy/session/handlers/produce.py",
+        old="            and not turn.keeps_order(charge, data, position, size_bytes, now_ms)\n",
+        new="            and False\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="Topic changes that were never sent stay charged",
+        file="proxy/session/handlers/topic_mutations.py",
+        old="            mutation.take_back(decision, bucket, now_ms=self._state.now_ns // 1_000_000)\n",
+        new="            pass\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="Old clients change topics whatever their bucket owes",
+        file="proxy/session/handlers/topic_mutations.py",
+        old="        if is_throttled and (debt_ms := bucket.debt_ms(now_ms=now_ms)):\n",
+        new="        if False and (debt_ms := bucket.debt_ms(now_ms=now_ms)):\n",
         origin="fixed bug",
     ),
 )

@@ -31,7 +31,7 @@ QUOTA: Final = (
     ),
     Break(
         "A reservation is not taken back",
-        _BUCKET,
+        "proxy/quota/reserved_usage.py",
         "        self.in_flight -= amount\n        if self.in_flight and self.is_limited:\n",
         "        if self.in_flight and self.is_limited:\n",
     ),

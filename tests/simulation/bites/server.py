@@ -68,7 +68,7 @@ SERVER: Final = (
     Break(
         "A broker that is lost leaves the client waiting",
         _CONNECTION,
-        '        self._forget_broker()\n        self.close(_cause("upstream", exc))\n',
+        '        self._forget_broker()\n        self.close(cause_of_loss("upstream", exc))\n',
         "        self._forget_broker()\n",
     ),
     Break(
@@ -80,13 +80,13 @@ SERVER: Final = (
     Break(
         "A client that leaves counts on as open",
         _CONNECTION,
-        '        if self.counted is not None:\n            self.counted.leave()\n        self.close(_cause("client", exc))\n',
-        '        self.close(_cause("client", exc))\n',
+        '        if self.counted is not None:\n            self.counted.leave()\n        self.close(cause_of_loss("client", exc))\n',
+        '        self.close(cause_of_loss("client", exc))\n',
     ),
     Break(
         "A drain closes connections in the middle of a request",
         _CONNECTION,
-        "        if not self.session.awaits_no_answers:\n            self.session.take_no_more()\n        self.flush(now_ms)\n",
+        "        self.session.drain()\n        self.flush(now_ms)\n",
         "        self.close(cause)\n",
     ),
     Break(
