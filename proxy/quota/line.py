@@ -43,15 +43,15 @@ class BrokerLines:
     def __init__(self) -> None:
         self.woken: list[Waiter] = []
         self.wake: Callable[[Waiter], None] = self.woken.append
-        self._lines: set[Line] = set()
+        self._lines: dict[Line, None] = {}
 
     def add(self, line: "Line") -> None:
         """Add the line of a bucket, because a request has begun to wait in it."""
-        self._lines.add(line)
+        self._lines[line] = None
 
     def discard(self, line: "Line") -> None:
         """Remove the line of a bucket, because no request waits in it any longer."""
-        self._lines.discard(line)
+        self._lines.pop(line, None)
 
     def wake_all(self) -> None:
         """Make all waiting requests of all lines check again whether they may be forwarded. Limits may have changed."""

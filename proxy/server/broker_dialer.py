@@ -102,11 +102,11 @@ class BrokerDialer:
             broker = BrokerConnection(dial.connection)
             dial.task = self._tasks.create_task(alone(partial(self._dial, dial.connection, broker), fail=broker.fail))
             dial.task.add_done_callback(partial(self._end, queue, dial))
-            queue.running.add(dial)
+            queue.running[dial] = None
 
     @repeated
     def _end(self, queue: "_DialQueue", dial: "PendingDial", _: asyncio.Task[None]) -> None:
-        queue.running.discard(dial)
+        queue.running.pop(dial, None)
         self._start_queued(queue)
         if not queue.running and self._queues.get(queue.address) is queue:
             del self._queues[queue.address]
@@ -176,7 +176,7 @@ class _DialQueue:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.running: set[PendingDial] = set()
+        self.running: dict[PendingDial, None] = {}
         self.waiting: OrderedDict[PendingDial, None] = OrderedDict()
 
 

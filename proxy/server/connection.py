@@ -97,7 +97,7 @@ class ClientConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start serving a client. The broker is dialled when the first request arrives."""
         self.transports.connect_client(transport)
-        self.listener.connections.add(self)
+        self.listener.connections[self] = None
         if self.counted is not None and self.counted.source is not None:
             self._state.peer_host = self.counted.source[0]
         self.time_checks.start(monotonic_ns() // 1_000_000)
@@ -379,7 +379,7 @@ class ClientConnection(asyncio.Protocol):
     def _detach(self) -> None:
         """Cancel every timer, check and dial that could call this connection later. May be called again."""
         self._flow_to_broker = self._flow_to_client = None
-        self.listener.connections.discard(self)
+        self.listener.connections.pop(self, None)
         self.time_checks.cancel()
         if self._timer is not None:
             self._timer.cancel()

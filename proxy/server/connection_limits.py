@@ -153,20 +153,20 @@ class TimerWheel(Generic[_T]):
     __slots__ = ("_due", "_next")
 
     def __init__(self, *, now_ms: int) -> None:
-        self._due: dict[int, set[_T]] = {}  # by slot
+        self._due: dict[int, dict[_T, None]] = {}  # by slot
         self._next = now_ms // _SLOT_MS
 
     def add(self, item: _T, at_ms: int) -> int:
         """Make ``item`` due at ``at_ms`` or up to a second later. Return its slot, which ``discard`` needs."""
         slot = max(-(-at_ms // _SLOT_MS), self._next)
-        self._due.setdefault(slot, set()).add(item)
+        self._due.setdefault(slot, {})[item] = None
         return slot
 
     def discard(self, item: _T, slot: int) -> None:
         """Remove ``item`` from a slot, if it is in that slot."""
         due = self._due.get(slot)
         if due is not None:
-            due.discard(item)
+            due.pop(item, None)
 
     def take(self, *, now_ms: int) -> list[_T]:
         """Remove and return all items whose time has come."""

@@ -52,7 +52,7 @@ class ListenerState:
         self.priorities: ListenerPriorities | None = None
         self.update(settings)
         self.latency = Latency()
-        self.connections: set[ClientConnection] = set()
+        self.connections: dict[ClientConnection, None] = {}  # in order of arrival
         self.open_count = ConnectionCount()
         self.refused_sockets = RefusedSockets()
         self.closing = ClosingTransports()

@@ -354,7 +354,7 @@ def test_open_and_muted_connections_are_counted_by_listener() -> None:
     server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
     first, second = server.listeners
     free, muted, was_muted = (server.brokers.entrances[first].accept() for _ in range(3))
-    first.connections |= {free, muted, was_muted}
+    first.connections |= dict.fromkeys((free, muted, was_muted))
     muted.session.account.muted_until_ms = NOW_MS + 60_000
     was_muted.session.account.muted_until_ms = NOW_MS - 1
     second.counters.disconnect("upstream_refused")

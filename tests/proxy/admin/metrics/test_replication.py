@@ -67,7 +67,7 @@ def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
         leader=server.replication.throttle.leaders[0],
     )
     follower = move.add(Follower(3, version, logs))
-    server.listeners[0].connections.add(connection_of(move))
+    server.listeners[0].connections[connection_of(move)] = None
     move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
     move.run(30_000)
     found = scraped(server, move.now_ms)
@@ -121,7 +121,7 @@ def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
     throttle = server.replication.throttle
     move = Move(17, logs, None, throttle=throttle, leader=throttle.leaders[0])
     move.add(Follower(3, 17, logs))
-    server.listeners[0].connections.add(connection_of(move))
+    server.listeners[0].connections[connection_of(move)] = None
     move.run(1_000)
     names = {labels[0][1] for name, labels in scraped(server, move.now_ms) if name.endswith("bytes_in_rate")}
     assert names == {b"moving".ljust(16, b".").hex()}
