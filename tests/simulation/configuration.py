@@ -48,6 +48,11 @@ class Setup(NamedTuple):
         return "usage_log" in self.settings
 
     @property
+    def has_replication(self) -> bool:
+        """Whether followers that lag are throttled."""
+        return "replication" in self.settings
+
+    @property
     def has_queue(self) -> bool:
         """Whether requests are queued in front of a broker."""
         return "fair_call_queue" in self.settings

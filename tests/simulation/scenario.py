@@ -47,6 +47,7 @@ class Scenario:
         current.enter(world)
         self.fired = dict.fromkeys(KINDS, 0)
         self.states: set[str] = set()
+        self._is_ending = False
         self.setup = setup = configuration.draw(world.random_of("configuration"), folder)
         world.settings = check_settings(setup.settings)
         self.cluster = self._make_cluster()
@@ -125,8 +126,9 @@ class Scenario:
         self._end()
 
     def _begin(self, name: str, actor: "Actor") -> None:
-        self.tell(f"{name} starts")
-        actor.start()
+        if not self._is_ending:  # a busy world ends before everybody has come
+            self.tell(f"{name} starts")
+            actor.start()
 
     def _happen(self, name: str, kind: str) -> None:
         self.fired[kind] += 1  # before it happens, because the checks look at it meanwhile
@@ -136,6 +138,7 @@ class Scenario:
     def _end(self) -> None:
         """Let the clients go, stop the proxy, and see that nothing is left."""
         world = self.world
+        self._is_ending = True
         self.tell("the end begins")
         self._heal()
         for actor in self.actors.values():

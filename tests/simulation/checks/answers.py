@@ -148,8 +148,9 @@ class Answers(Check):
         elif api_key == frames.PRODUCE:
             is_known = settings.has_queue and _refuses_all(response, exchange.api_version)
         elif exchange.is_inter_broker:
-            # A follower begins a new session if the proxy does not know the one of its fetch.
-            is_known = _FETCH_SESSION_ID_NOT_FOUND in response[8:20]
+            # A follower begins a new session if the proxy does not know the one of its fetch. A fetch of throttled
+            # partitions alone is answered empty.
+            is_known = _FETCH_SESSION_ID_NOT_FOUND in response[8:20] or self.world.scenario.setup.has_replication
         elif api_key == frames.FETCH:
             is_known = self._may_be_empty(exchange) and _is_empty(response, exchange.api_version)
         else:

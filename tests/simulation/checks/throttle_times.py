@@ -122,7 +122,9 @@ class ThrottleTimes(Check):
 
     def _judge(self, exchange: "Exchange", told_ms: int, next_one: "Exchange | None") -> None:
         settings = self.world.settings
-        since_ms = exchange.sent_ms - SETTLE_MS
+        # A request whose first part was forwarded before a change is charged by the limit of before.
+        begun_ms = exchange.sent_ms if exchange.forwarded_first_ms < 0 else exchange.forwarded_first_ms
+        since_ms = min(begun_ms, exchange.sent_ms) - SETTLE_MS
         most_ms = self._most_ms
         if self._changed_ms >= since_ms:
             most_ms = max(most_ms, self._most_before_ms)
