@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
 # A fetch may always ask for what its quota gives in this time.
 _LEAST_FETCH_MS: Final = 50
+# A request that its broker does not answer delays others for no longer than this, however large it is.
+_LONGEST_DELAY_MS: Final = 25_000
 
 
 class BucketKey(NamedTuple):
@@ -195,7 +197,8 @@ class QuotaBounds(Check):
         for correlation_id, other in self._in_flight[key].items():
             if not other.unsure:
                 continue
-            if key.kind is PRODUCE:
+            began_ms = self.world.ledger.exchanges[correlation_id].forwarded_first_ms
+            if key.kind is PRODUCE and now_ms - began_ms < _LONGEST_DELAY_MS:
                 waits_for.add(correlation_id)
             else:
                 debt -= other.unsure

@@ -106,6 +106,14 @@ def test_requests_in_flight_count_unless_they_are_lost() -> None:
     produce(world)
 
 
+def test_a_large_request_that_is_never_answered_does_not_block_for_ever() -> None:
+    world = a_world(PACED)
+    world.forward(world.send(size=1_000_004, connection=2))
+    world.wait(25_000)
+
+    produce(world)
+
+
 def test_requests_side_by_side_over_the_quota_are_found_when_all_are_answered() -> None:
     world = a_world(PACED)
     crowd = [world.send(size=8_004, connection=connection) for connection in range(20)]
