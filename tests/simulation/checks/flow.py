@@ -34,6 +34,7 @@ class Flow:
         "_forgets",
         "_settings",
         "_soft_until_ms",
+        "_taken_ms",
         "at_ms",
         "burst",
         "credit",
@@ -53,7 +54,7 @@ class Flow:
         self.rate = limit.rate
         self.burst = self._burst_of(limit)
         self.credit = self.burst
-        self.at_ms = now_ms
+        self.at_ms = self._taken_ms = now_ms
 
     def _burst_of(self, limit: Limit) -> float:
         settings = self._settings
@@ -68,6 +69,9 @@ class Flow:
         self.advance(now_ms)
         self._settings = settings
         before, burst = self.limit, self._burst_of(limit)
+        # Kafka's token bucket gives what the limit of now is worth for all the time since the last bytes.
+        if limit.shaping == "paced" and limit.rate > self.rate:
+            self.credit += (limit.rate - self.rate) * (now_ms - self._taken_ms) / 1_000
         # Sampled windows forget what was over a limit that is no more, and a higher limit gives its whole window.
         self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)
@@ -99,6 +103,7 @@ class Flow:
     def take(self, amount: int, now_ms: float) -> None:
         """Let ``amount`` bytes pass now."""
         self.advance(now_ms)
+        self._taken_ms = now_ms
         self.credit -= amount
         self.largest = max(self.largest, amount)
 
