@@ -120,8 +120,6 @@ class ShareMember(Client):
                 for topic, number in session.known
                 if (topic, number) not in partitions
             ]
-        else:
-            session.due.clear()  # a first request must not acknowledge
         session.known = partitions
         session.is_busy = True
         correlation_id = self.world.ledger.next_id()
@@ -151,7 +149,7 @@ class ShareMember(Client):
     # -- responses --
 
     def _restart(self, session: _Session) -> None:
-        """Begin another session. What was not acknowledged comes again, here or elsewhere."""
+        """Begin another session. What was not acknowledged comes again: a first request must not acknowledge."""
         session.is_busy = False
         session.epoch = 0
         session.due.clear()

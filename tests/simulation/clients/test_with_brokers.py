@@ -15,11 +15,12 @@ from tests.simulation.clients.profiles import Habits, Profile
 from tests.simulation.clients.setting import Login, Setting
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.ledger import Entity
-from tests.simulation.wire import create_topics
+from tests.simulation.wire import create_topics, fetch, produce, share_fetch
 from tests.simulation.wire.common import RequestHeader
 from tests.simulation.world import World
 
 _RESETS = Habits(resets=0.05, splits=0.3)
+_OUT_OF_ORDER_SEQUENCE = 45
 
 
 def _setting(
@@ -47,6 +48,16 @@ def cluster(world: World) -> Cluster:
     return cluster
 
 
+def _produce_errors(world: World) -> set[int]:
+    return {
+        answer.error_code
+        for exchange in world.ledger.exchanges.values()
+        if exchange.api_key == profiles.PRODUCE and exchange.response is not None
+        for topic in produce.parse_response(exchange.response, exchange.api_version).topics
+        for answer in topic.partitions
+    }
+
+
 def _tokens(cluster: Cluster) -> list[str]:
     return [token for index in range(3) for token in cluster.tokens_of("t", index)]
 
@@ -56,7 +67,10 @@ def test_idempotent_producer_writes_each_batch_once_and_in_order(
     world: World, cluster: Cluster, profile: Profile
 ) -> None:
     """Its connections are reset and brokers crash, and yet no batch comes twice or out of order."""
-    producer = Producer(world, _setting("p", profile, _RESETS), ["t"], Load((300,), 30.0, 2, 1_000), is_idempotent=True)
+    world.network.latency_ms = (5.0, 30.0)  # so that several requests are in flight
+    producer = Producer(
+        world, _setting("p", profile, _RESETS), ["t"], Load((300,), 180.0, 12, 1_000), is_idempotent=True
+    )
     producer.start()
     for node in (1, 2, 3):
         _run(world, 4)
@@ -66,11 +80,13 @@ def test_idempotent_producer_writes_each_batch_once_and_in_order(
     _run(world, 60)
     assert len(producer.acknowledged) == 1_000
     assert not producer.failed
-    tokens = [token for token in _tokens(cluster) if token not in producer.may_repeat]
-    assert len(tokens) == len(set(tokens)) > 900
+    assert not producer.may_repeat
+    tokens = _tokens(cluster)
+    assert len(tokens) == len(set(tokens)) == 1_000
     for index in range(3):
-        numbers = [int(token.split("-")[1]) for token in cluster.log_of("t", index)]
-        assert len(producer.may_repeat) > 0 or numbers == sorted(numbers)
+        numbers = [int(token.split("-")[1]) for token in cluster.tokens_of("t", index)]
+        assert numbers == sorted(numbers)
+    assert _OUT_OF_ORDER_SEQUENCE not in _produce_errors(world)
     exchanges = [each for each in world.ledger.exchanges.values() if each.api_key == profiles.PRODUCE]
     assert len(exchanges) > 300
     assert any(each.received_ms < 0 for each in exchanges)
@@ -101,6 +117,11 @@ def test_acknowledged_offsets_are_those_in_the_log(world: World, cluster: Cluste
     producer.stop()
     _run(world, 20)
     assert all(client.is_done for client in (producer, *readers))
+    # Each reader with sessions opens one with each of the three brokers, and keeps it.
+    fetches = [each for each in world.ledger.exchanges.values() if each.api_key == profiles.FETCH]
+    epochs = [fetch.parse_request(each.request).session_epoch for each in fetches if each.client == "cJava"]
+    assert epochs.count(0) == 3
+    assert max(epochs) > 10
 
 
 def test_group_member_keeps_its_session(world: World, cluster: Cluster) -> None:
@@ -159,6 +180,35 @@ def test_share_members_accept_each_batch_once(world: World, cluster: Cluster) ->
     assert all(member.read and member.settled > 10 and member.is_done for member in members)
     assert len(accepted) == len(set(accepted)) > 150
     assert len(read) > len(set(read)) == 200
+
+
+def test_share_member_begins_anew_after_a_reset(world: World, cluster: Cluster) -> None:
+    """Its first request of a session acknowledges nothing: the broker would refuse it."""
+    Producer(world, _setting("p"), ["t"], Load((300,), 20.0, 2, 200)).start()
+    member = ShareMember(world, _setting("m", habits=_RESETS), ["t"], "g", pause_ms=10.0)
+    member.start()
+    _run(world, 60)
+    assert len({row[3] for row in member.read}) == 200
+    requests = [each.request for each in world.ledger.exchanges.values() if each.api_key == profiles.SHARE_FETCH]
+    first = [request for request in map(share_fetch.parse_request, requests) if request.session_epoch == 0]
+    assert len(first) > 3
+    assert not any(part.acknowledged for request in first for topic in request.topics for part in topic.partitions)
+
+
+def test_idempotent_producer_keeps_the_order_when_a_batch_is_refused(world: World, cluster: Cluster) -> None:
+    """The batches behind a refused one are refused for their sequence. All are sent again, in order."""
+    world.network.latency_ms = (5.0, 30.0)
+    for broker in cluster.brokers.values():
+        broker.refusal_share = 0.1
+    producer = Producer(world, _setting("p"), ["t"], Load((300,), 180.0, 12, 500), is_idempotent=True)
+    producer.start()
+    _run(world, 110)
+    assert len(producer.acknowledged) == len(set(_tokens(cluster))) == len(_tokens(cluster)) == 500
+    assert not producer.may_repeat
+    for index in range(3):
+        numbers = [int(token.split("-")[1]) for token in cluster.tokens_of("t", index)]
+        assert numbers == sorted(numbers)
+    assert _OUT_OF_ORDER_SEQUENCE in _produce_errors(world)
 
 
 @pytest.mark.parametrize("profile", [profiles.JAVA, profiles.OLD])
