@@ -32,13 +32,14 @@ def test_promises_hold_for_100_000_steps() -> None:
     totals = Totals(FAULT_KINDS)
     started = time.process_time()
     seed = FIRST_SEED
-    while totals.steps < STEPS:
+    # Until each kind of fault has fired, but not for ever.
+    while totals.steps < STEPS or (totals.unfired and totals.steps < 5 * STEPS):
         outcome = run_guarded(run_seed, seed)
         assert outcome.violation is None, "\n".join(finding_lines(outcome))
         totals.add(outcome)
         seed += 1
     assert not totals.unfired, "these kinds of faults never fired"
-    assert time.process_time() - started < SECONDS
+    assert time.process_time() - started < SECONDS * totals.steps / STEPS
 
 
 def test_seed_has_one_digest_in_any_process() -> None:

@@ -56,7 +56,7 @@ SERVER: Final = (
     Break(
         "A closed connection stays in its listener's set",
         _CONNECTION,
-        "        self.listener.connections.discard(self)\n",
+        "        self.listener.connections.pop(self, None)\n",
         "",
     ),
     Break(
@@ -98,8 +98,8 @@ SERVER: Final = (
     Break(
         "The queue of dials does not move up",
         "proxy/server/broker_dialer.py",
-        "        queue.running.discard(dial)\n        self._start_queued(queue)\n",
-        "        queue.running.discard(dial)\n",
+        "        queue.running.pop(dial, None)\n        self._start_queued(queue)\n",
+        "        queue.running.pop(dial, None)\n",
         why="More clients than 32 must dial one broker at a time.",
     ),
     Break(
