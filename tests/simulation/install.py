@@ -11,8 +11,10 @@ import io
 import pkgutil
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import kafka_quota_proxy.proxy
 from tests.simulation.clock import Clock
@@ -67,7 +69,16 @@ _REPLACED: Final = {
     id(time.time_ns): current.time_ns,
     id(time.time): current.time,
 }
-_installed: Final[list[bool]] = []
+
+
+class _Replacement(NamedTuple):
+    module: ModuleType
+    name: str
+    original: object
+    stand_in: object
+
+
+_replacements: Final[list[_Replacement]] = []
 
 
 def running_process() -> "Process":
@@ -108,17 +119,27 @@ def _sleep(time_s: float) -> None:
     world.thread.pause()
 
 
-def install() -> None:
-    """Replace the system in all modules of the proxy. Further calls do nothing."""
-    if _installed:
-        return
-    _installed.append(True)
+@contextmanager
+def installed() -> Iterator[None]:
+    """Replace the system in all modules of the proxy, until the end of the ``with`` block."""
+    if not _replacements:
+        _find_replacements()
+    for one in _replacements:
+        setattr(one.module, one.name, one.stand_in)
+    try:
+        yield
+    finally:
+        for one in _replacements:
+            setattr(one.module, one.name, one.original)
+
+
+def _find_replacements() -> None:
     for module in _modules():
         for name, value in tuple(vars(module).items()):
             if id(value) in _REPLACED:
-                setattr(module, name, _REPLACED[id(value)])
+                _replacements.append(_Replacement(module, name, value, _REPLACED[id(value)]))
             elif value is time:
-                setattr(module, name, _TimeModule())
+                _replacements.append(_Replacement(module, name, value, _TimeModule()))
     server = "proxy.server."
     _replace(server + "acceptor", "socket", SocketModule(running_process))
     _replace(server + "cluster_listeners", "socket", SocketModule(running_process))
@@ -152,5 +173,6 @@ def _modules() -> list[ModuleType]:
     return found
 
 
-def _replace(module: str, name: str, stand_in: object) -> None:
-    setattr(sys.modules[_PACKAGE + module], name, stand_in)
+def _replace(module_name: str, name: str, stand_in: object) -> None:
+    module = sys.modules[_PACKAGE + module_name]
+    _replacements.append(_Replacement(module, name, getattr(module, name), stand_in))

@@ -6,11 +6,13 @@ import os
 import shutil
 import tempfile
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 from tests.simulation.drawing import draw_plan
-from tests.simulation.install import install
+from tests.simulation.install import installed
 from tests.simulation.outcome import Outcome
 from tests.simulation.plan import Plan
 from tests.simulation.scenario import Scenario, StoryHandler
@@ -25,34 +27,36 @@ ctypes.pythonapi.Py_IncRef(ctypes.py_object(_graveyard))
 
 def run_seed(seed: int, plan: Plan | None = None) -> Outcome:
     """Run ``plan``, or what ``seed`` draws."""
-    install()
-    _listen_to_logs()
     plan = plan or draw_plan(seed)
     # Files in memory: what a disk loses is simulated.
     folder = Path(tempfile.mkdtemp(prefix="simulation-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))  # noqa: S108
-    violation: Violation | None = None
     before = Path.cwd()
+    os.chdir(folder)  # so that no path is different in each run
     try:
-        os.chdir(folder)  # so that no path is different in each run
-        scenario = Scenario(plan, Path())
-        start_ns = scenario.world.clock.now_ns
-        try:
-            scenario.run()
-        except Violation as found:
-            violation = found
-            scenario.tell(f"VIOLATION of {found}")
-        except Exception:  # noqa: BLE001 - an error of the simulation itself is a finding, too
-            violation = Violation("no unexpected error", traceback.format_exc())
-            scenario.tell(f"VIOLATION of {violation}")
-        finally:
-            _graveyard.append(scenario.proxy.remains)
-            _graveyard.append(scenario.proxy.process)
+        with installed(), _logs_in_story():
+            return _run(plan)
     finally:
         os.chdir(before)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _run(plan: Plan) -> Outcome:
+    scenario = Scenario(plan, Path())
+    start_ns = scenario.world.clock.now_ns
+    violation: Violation | None = None
+    try:
+        scenario.run()
+    except Violation as found:
+        violation = found
+        scenario.tell(f"VIOLATION of {found}")
+    except Exception:  # noqa: BLE001 - an error of the simulation itself is a finding, too
+        violation = Violation("no unexpected error", traceback.format_exc())
+        scenario.tell(f"VIOLATION of {violation}")
+    finally:
+        _graveyard.append((scenario.proxy.remains, scenario.proxy.process))
     world = scenario.world
     return Outcome(
-        seed=seed,
+        seed=plan.seed,
         plan=plan,
         steps=world.scheduler.steps,
         simulated_ms=(world.clock.now_ns - start_ns) / _NS_PER_MS,
@@ -64,11 +68,21 @@ def run_seed(seed: int, plan: Plan | None = None) -> Outcome:
     )
 
 
-def _listen_to_logs() -> None:
-    log = logging.getLogger("kafka_quota_proxy")
-    if not any(isinstance(handler, StoryHandler) for handler in log.handlers):
-        log.addHandler(StoryHandler())
-        log.setLevel(logging.WARNING)
-        log.propagate = False
-        # A killed process leaves tasks and callbacks behind, of which asyncio would complain.
-        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
+@contextmanager
+def _logs_in_story() -> Iterator[None]:
+    """Add the proxy's warnings to the story, and keep them from everybody else."""
+    log, of_asyncio = logging.getLogger("kafka_quota_proxy"), logging.getLogger("asyncio")
+    before = log.level, log.propagate, of_asyncio.level
+    handler = StoryHandler()
+    log.addHandler(handler)
+    log.setLevel(logging.WARNING)
+    log.propagate = False
+    # A killed process leaves tasks and callbacks behind, of which asyncio would complain.
+    of_asyncio.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before[0])
+        log.propagate = before[1]
+        of_asyncio.setLevel(before[2])
