@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quota_proxy.proxy.background import isolation
+from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from tests.simulation import actors, configuration
 from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.brokers.profiles import LISTENERS, LISTENERS_WITH_LOGIN, PROFILES
@@ -198,6 +199,8 @@ class Scenario:
         found += [f"thread {thread.name}" for thread in process.threads if thread.is_alive()]
         server = self.proxy.server
         if server is not None:
+            for broker in server.brokers.registry:
+                found += slots_in_use(broker.queue)
             for listener in server.listeners:
                 if listener.open_count.total or listener.connections or listener.broker_count:
                     found.append(f"listener {listener.name}: {listener.open_count.total} connections")
@@ -208,6 +211,21 @@ class Scenario:
             self.world.fail("no internal error", f"{isolation.internal_errors}")
         for step in self._steppers:
             step()
+
+
+def slots_in_use(queue: BrokerQueue | None) -> list[str]:
+    """Return what connections that are gone still have in the fair call queue of a broker."""
+    if queue is None:
+        return []
+    dispatcher = queue.dispatcher
+    counts = {
+        "slots": dispatcher.in_flight,
+        "control slots": dispatcher.control_in_flight,
+        "waiting requests": len(dispatcher.queue),
+        "waiting control requests": len(dispatcher.control_queue),
+        "deadlines": len(queue._timeouts),
+    }
+    return [f"fair call queue: {number} {name}" for name, number in counts.items() if number]
 
 
 class StoryHandler(logging.Handler):

@@ -6,6 +6,7 @@ from tests.simulation.checks.administration import Administration
 from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.durability import Durability
+from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.in_sync import InSync
 from tests.simulation.checks.isolation import Isolation
 from tests.simulation.checks.liveness import Liveness
@@ -14,5 +15,5 @@ from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.usage_log import UsageLog
 
 ALL: Final[tuple[type[Check], ...]] = (
-    QuotaBounds, Answers, ThrottleTimes, Liveness, Isolation, InSync, Durability, Administration, UsageLog,
+    QuotaBounds, Answers, ThrottleTimes, Liveness, FairQueue, Isolation, InSync, Durability, Administration, UsageLog,
 )  # fmt: skip

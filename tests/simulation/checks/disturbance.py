@@ -1,5 +1,6 @@
 """What may explain that a client waits or loses its connection, other than the proxy."""
 
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.clients.profiles import HEALTHY
@@ -15,17 +16,30 @@ HARMLESS: Final = frozenset(
     }
 )  # fmt: skip
 _PEACE: Final = -1e18
+# How long each kind of fault lasts, and how long peers may take to notice it: keepalives take 45 s, and a new
+# connection 10 s. See faults.py. A kind that is not here may explain everything for ever.
+_NOTICED_MS: Final = 55_000.0
+_LASTS_MS: Final = {
+    "connection reset": 0.0, "connection cut": 0.0, "all connections reset": 0.0, "host unreachable": 20_000.0,
+    "broker crash": 15_000.0, "broker stall": 40_000.0, "broker drops connections": 0.0, "response cut": 0.0,
+    "slow broker disk": 15_000.0, "proxy killed": 0.0, "power lost": 0.0, "proxy restarted": 0.0,
+    "proxy paused": 5_000.0, "no descriptors": 4_000.0, "disk full": 10_000.0, "disk faulty": 10_000.0,
+    "broker throttles": 8_000.0, "broker refuses": 8_000.0,
+}  # fmt: skip
+# These can delay no request for longer than a moment.
+_SHORT: Final = HARMLESS - _LASTS_MS.keys()
 
 
 class Disturbances:
     """Knows when the last fault happened that may close connections or stop traffic, or was seen to have happened."""
 
-    __slots__ = ("_count", "_last_ms", "_world")
+    __slots__ = ("_count", "_counts", "_last_ms", "_quiet_ms", "_world")
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._count = 0
-        self._last_ms = _PEACE
+        self._last_ms = self._quiet_ms = _PEACE
+        self._counts: dict[str, int] = {}
 
     def last_ms(self) -> float:
         """Return the time of the last such fault. Ask often: the time is that of the first question after it."""
@@ -35,6 +49,18 @@ class Disturbances:
             self._count = count
             self._last_ms = self._world.clock.now_ms
         return self._last_ms
+
+    def quiet_since_ms(self) -> float:
+        """Return from when on nothing explains a wait any more. It may be in the future, even for ever. Ask often."""
+        fired = self._world.scenario.fired
+        if fired != self._counts:
+            now_ms = self._world.clock.now_ms
+            for kind, number in fired.items():
+                if number > self._counts.get(kind, 0) and kind not in _SHORT:
+                    over_ms = now_ms + _LASTS_MS.get(kind, inf) + _NOTICED_MS
+                    self._quiet_ms = max(self._quiet_ms, over_ms)
+            self._counts = dict(fired)
+        return max(self._quiet_ms, self._last_ms)
 
     def happened_now(self) -> None:
         """Note something else that explains as much, such as the end of the proxy."""
