@@ -33,12 +33,12 @@ _SHORT: Final = HARMLESS - _LASTS_MS.keys()
 class Disturbances:
     """Knows when the last fault happened that may close connections or stop traffic, or was seen to have happened."""
 
-    __slots__ = ("_count", "_counts", "_last_ms", "_quiet_ms", "_world")
+    __slots__ = ("_count", "_counts", "_last_ms", "_over_ms", "_world")
 
     def __init__(self, world: "World") -> None:
         self._world = world
         self._count = 0
-        self._last_ms = self._quiet_ms = _PEACE
+        self._last_ms = self._over_ms = _PEACE
         self._counts: dict[str, int] = {}
 
     def last_ms(self) -> float:
@@ -50,17 +50,24 @@ class Disturbances:
             self._last_ms = self._world.clock.now_ms
         return self._last_ms
 
-    def quiet_since_ms(self) -> float:
-        """Return from when on nothing explains a wait any more. It may be in the future, even for ever. Ask often."""
+    def over_ms(self) -> float:
+        """Return when the last fault that can delay a request is over: in the future, or never, if it lasts. Ask often.
+
+        Connections of before may still wait for the end of what is lost, see ``quiet_since_ms``.
+        """
         fired = self._world.scenario.fired
         if fired != self._counts:
             now_ms = self._world.clock.now_ms
             for kind, number in fired.items():
                 if number > self._counts.get(kind, 0) and kind not in _SHORT:
-                    over_ms = now_ms + _LASTS_MS.get(kind, inf) + _NOTICED_MS
-                    self._quiet_ms = max(self._quiet_ms, over_ms)
+                    self._over_ms = max(self._over_ms, now_ms + _LASTS_MS.get(kind, inf))
             self._counts = dict(fired)
-        return max(self._quiet_ms, self._last_ms)
+        return max(self._over_ms, self._last_ms)
+
+    def quiet_since_ms(self) -> float:
+        """Return from when on nothing explains a wait any more, also of connections that were there before."""
+        over_ms = self.over_ms()
+        return over_ms if over_ms == self._last_ms else over_ms + _NOTICED_MS
 
     def happened_now(self) -> None:
         """Note something else that explains as much, such as the end of the proxy."""

@@ -1,7 +1,9 @@
 """No connection waits for ever that could go on.
 
 A healthy client's oldest request, with brokers and network at peace, is answered within a time that follows from what
-its buckets owe, from the requests that wait before it, and from the time that brokers themselves take.
+its buckets owe, from the requests that wait before it, and from the time that brokers themselves take. After a fault,
+peace is back when the fault is over. Connections of before, buckets and slots of the fair call queue may have to wait
+longer, until what was lost is noticed.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -14,12 +16,14 @@ from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, RuleBook
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tests.simulation.ledger import Exchange
+    from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
 
 _SCAN_MS: Final = 1_000.0
 # What brokers, the network, a login and rounding may take, with nothing wrong.
 _GRACE_MS: Final = 15_000.0
+# A turn of the fair call queue, of which the greediest level gets one in 15.
+_TURN_MS: Final = 30.0 * 15
 _WINDOWS_MS: Final = 24_000.0  # a sampled quota may stretch over two windows
 _MANY_BYTES: Final = 1 << 20
 _IN_LINE: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
@@ -37,6 +41,7 @@ class Liveness(Check):
         # The exchanges of each connection that have no response, oldest first.
         self._open: dict[int, dict[int, Exchange]] = {}
         self._told_until_ms: dict[int, float] = {}
+        self._opened_ms: dict[int, float] = {}
         self._largest = _MANY_BYTES
         self._next_ms = 0.0
 
@@ -52,6 +57,11 @@ class Liveness(Check):
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Begin to count anew."""
         self._disturbances.happened_now()
+
+    def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
+        """Remember since when it is open."""
+        self._disturbances.over_ms()
+        self._opened_ms[connection] = self.world.clock.now_ms
 
     def sent(self, exchange: "Exchange") -> None:
         """Wait for its end."""
@@ -84,6 +94,7 @@ class Liveness(Check):
         self._scan(self.world.clock.now_ms)
         self._open.pop(connection, None)
         self._told_until_ms.pop(connection, None)
+        self._opened_ms.pop(connection, None)
 
     def end(self) -> None:
         """Nobody waits at the end."""
@@ -91,21 +102,27 @@ class Liveness(Check):
 
     def _scan(self, now_ms: float) -> None:
         self._next_ms = now_ms + _SCAN_MS
-        quiet_since_ms = self._disturbances.last_ms()
+        over_ms, quiet_ms = self._disturbances.over_ms(), self._disturbances.quiet_since_ms()
         for connection, exchanges in self._open.items():
             if not exchanges:
                 continue
             exchange = next(iter(exchanges.values()))
-            since_ms = max(exchange.sent_ms, quiet_since_ms, self._told_until_ms.get(connection, 0.0))
+            is_new = self._opened_ms.get(connection, 0.0) > over_ms and self._is_free(exchange)
+            peace_ms = over_ms if is_new else quiet_ms
+            since_ms = max(exchange.sent_ms, peace_ms, self._told_until_ms.get(connection, 0.0))
             if now_ms - since_ms <= _GRACE_MS or exchange.is_inter_broker:
                 continue
             self._judge(exchange, now_ms, now_ms - since_ms)
 
+    def _is_free(self, exchange: "Exchange") -> bool:
+        """Return whether a request neither uses a bucket nor a slot, which those of other connections may have."""
+        user, client_id, _ = exchange.entity
+        if self.world.settings.has_queue:
+            return False
+        return not any(self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms) for kind in KINDS)
+
     def _judge(self, exchange: "Exchange", now_ms: float, waited_ms: float) -> None:
-        """Fail unless something explains the wait. ``Disturbances`` remembers faults only as long as they last."""
-        settings = self.world.settings
-        if sum(self.world.scenario.fired.values()) or settings.has_queue:
-            return  # an unanswered request may be the broker's or the network's doing, or wait for a slot
+        """Fail unless something explains the wait."""
         if not self._disturbances.is_well_behaved(exchange.client):
             return
         if exchange.forwarded_ms >= 0 and exchange.answered_ms < 0:
@@ -119,8 +136,8 @@ class Liveness(Check):
     def _owed_ms(self, exchange: "Exchange") -> float:
         """Return how long the bucket of an exchange may need for its debt and for all that waits in its line."""
         user, client_id, _ = exchange.entity
-        owed_ms = 0.0
         waiting = sum(len(exchanges) for exchanges in self._open.values()) + 1
+        owed_ms = waiting * _TURN_MS if self.world.settings.has_queue else 0.0
         for kind in KINDS:
             limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)
             for limit in limits:

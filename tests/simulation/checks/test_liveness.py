@@ -3,12 +3,13 @@
 import pytest
 
 from tests.simulation.checks.liveness import Liveness
-from tests.simulation.checks.support import StandIn
+from tests.simulation.checks.settings import Settings
+from tests.simulation.checks.support import ETL, StandIn
 from tests.simulation.violation import Violation
 
 
-def a_world() -> StandIn:
-    world = StandIn()
+def a_world(settings: Settings | None = None) -> StandIn:
+    world = StandIn(settings)
     world.watch(Liveness)
     return world
 
@@ -48,3 +49,46 @@ def test_faults_explain_a_wait() -> None:
     world.scenario.fired["broker crash"] = 1
     world.wait(60_000)
     world.exchange(connection=2)
+
+
+def test_a_request_is_judged_again_when_a_fault_is_over() -> None:
+    world = a_world()
+    world.scenario.fired["broker crash"] = 1
+    world.exchange(connection=2)
+    world.wait(71_000)
+    world.send()
+    world.wait(16_000)
+    with pytest.raises(Violation, match="is not forwarded"):
+        world.exchange(connection=2)
+
+
+def test_a_connection_of_after_the_fault_is_judged_sooner() -> None:
+    world = a_world()
+    world.scenario.fired["connection cut"] = 1
+    world.exchange(connection=2)
+    world.wait(1)
+    world.ledger.connected("producer-1", 1, ETL)
+    world.send()
+    world.wait(16_000)
+    with pytest.raises(Violation, match="is not forwarded"):
+        world.exchange(connection=2)
+
+
+def test_a_fault_without_an_end_explains_everything() -> None:
+    world = a_world()
+    world.scenario.fired["tiny windows"] = 1
+    world.exchange(connection=2)
+    world.wait(1_000_000)
+    world.send()
+    world.wait(60_000)
+    world.exchange(connection=2)
+
+
+def test_a_request_that_the_queue_forgets_is_found() -> None:
+    world = a_world(Settings(has_queue=True))
+    world.send()
+    world.wait(15_500)
+    world.exchange(connection=2)
+    world.wait(1_000)
+    with pytest.raises(Violation, match="is not forwarded"):
+        world.exchange(connection=2)
