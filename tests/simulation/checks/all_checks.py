@@ -10,10 +10,12 @@ from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.in_sync import InSync
 from tests.simulation.checks.isolation import Isolation
 from tests.simulation.checks.liveness import Liveness
+from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.usage_log import UsageLog
 
 ALL: Final[tuple[type[Check], ...]] = (
-    QuotaBounds, Answers, ThrottleTimes, Liveness, FairQueue, Isolation, InSync, Durability, Administration, UsageLog,
+    QuotaBounds, Answers, ThrottleTimes, Liveness, FairQueue, Memory, Isolation, InSync, Durability, Administration,
+    UsageLog,
 )  # fmt: skip
