@@ -12,10 +12,23 @@ from tests.simulation.checks.isolation import Isolation
 from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
+from tests.simulation.checks.request_rates import RequestRates
 from tests.simulation.checks.throttle_times import ThrottleTimes
+from tests.simulation.checks.topic_changes import TopicChanges
 from tests.simulation.checks.usage_log import UsageLog
 
 ALL: Final[tuple[type[Check], ...]] = (
-    QuotaBounds, Answers, ThrottleTimes, Liveness, FairQueue, Memory, Isolation, InSync, Durability, Administration,
+    QuotaBounds,
+    Answers,
+    ThrottleTimes,
+    Liveness,
+    FairQueue,
+    Memory,
+    Isolation,
+    InSync,
+    Durability,
+    Administration,
     UsageLog,
-)  # fmt: skip
+    RequestRates,
+    TopicChanges,
+)

@@ -1,0 +1,80 @@
+"""Tests that requests and topic changes are judged by their quotas."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+
+from tests.simulation.checks.check import Check
+from tests.simulation.checks.request_rates import RequestRates
+from tests.simulation.checks.settings import Settings
+from tests.simulation.checks.support import StandIn
+from tests.simulation.checks.topic_changes import TopicChanges
+from tests.simulation.violation import Violation
+
+CREATE_TOPICS = 19
+SHAPINGS = pytest.mark.parametrize("shaping", ["paced", "sampled"])
+
+
+def a_world(check: type[Check], shaping: str = "paced") -> StandIn:
+    world = StandIn(Settings(shaping=shaping))
+    world.watch(check).rules_changed([{"client-id": "etl", "request_rate": 10, "controller_mutation_rate": 2}])
+    return world
+
+
+def ask(world: StandIn) -> None:
+    world.exchange(3)
+
+
+def create(world: StandIn, *, is_done: bool = True) -> None:
+    name = f"topic-{len(world.cluster.topics)}"
+    change = world.send(CREATE_TOPICS, detail=SimpleNamespace(topic=name, partitions=1))
+    world.forward(change)
+    if is_done:
+        world.cluster.topics[name] = SimpleNamespace(partitions=[0])
+    world.give(change, world.answer(change))
+
+
+ROLES = [(RequestRates, ask, 100.0), (TopicChanges, create, 500.0)]
+
+
+@SHAPINGS
+@pytest.mark.parametrize(("check", "step", "every_ms"), ROLES)
+def test_requests_at_the_rate_of_their_quota_pass(
+    check: type[Check], step: Callable[[StandIn], None], every_ms: float, shaping: str
+) -> None:
+    world = a_world(check, shaping)
+
+    for _ in range(300):
+        step(world)
+        world.wait(every_ms)
+
+
+@SHAPINGS
+@pytest.mark.parametrize(("check", "step", "every_ms"), ROLES)
+def test_requests_at_13_tenths_of_their_quota_are_found(
+    check: type[Check], step: Callable[[StandIn], None], every_ms: float, shaping: str
+) -> None:
+    world = a_world(check, shaping)
+
+    def run() -> None:
+        for _ in range(1_000):
+            step(world)
+            world.wait(every_ms / 1.3)
+
+    with pytest.raises(Violation, match="begins"):
+        run()
+
+
+def test_each_connection_may_begin_one_request_before_it_is_told_to_wait() -> None:
+    world = a_world(RequestRates)
+
+    for connection in range(100):
+        world.exchange(3, connection=connection)
+
+
+def test_changes_that_the_broker_refused_are_free() -> None:
+    world = a_world(TopicChanges)
+
+    for _ in range(1_000):
+        create(world, is_done=False)

@@ -1,0 +1,104 @@
+"""The partitions that are created, added and deleted are within ``controller_mutation_rate`` (KIP-599).
+
+The quota is a token bucket whatever the shaping: it saves up a whole window of its rate, and may go below zero once.
+Newer requests are refused below zero, and older ones wait. So no request of either kind begins at a broker in debt.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.simulation.checks.buckets import BucketCheck
+from tests.simulation.checks.flow import Flow
+
+if TYPE_CHECKING:
+    from tests.simulation.checks.entities import Limit
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+_CREATE_TOPICS: Final = 19
+_DELETE_TOPICS: Final = 20
+_CREATE_PARTITIONS: Final = 37
+_CHANGES: Final = frozenset((_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS))
+
+
+class _Change:
+    """A request that is on its way, and its partitions that are taken from the flow."""
+
+    __slots__ = ("flow", "partitions")
+
+    def __init__(self, flow: Flow, partitions: int) -> None:
+        self.flow = flow
+        self.partitions = partitions
+
+
+class TopicChanges(BucketCheck):
+    """Counts the partitions that the cluster really has gained and lost."""
+
+    name: ClassVar[str] = "topic changes"
+    kind = "controller_mutation_rate"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._changes: dict[int, _Change] = {}
+        self._of_connection: dict[int, dict[int, None]] = {}
+
+    def forget(self) -> None:
+        """Forget all buckets."""
+        super().forget()
+        self._changes.clear()
+        self._of_connection.clear()
+
+    def new_flow(self, limit: "Limit") -> Flow:
+        """Return the oracle of a token bucket that saves up a whole window."""
+        settings = replace(self.settings, burst_ms=self.settings.window_num * self.settings.window_ms)
+        return Flow(limit._replace(shaping="paced"), settings, self.world.clock.now_ms, is_fetch=False)
+
+    def _partitions(self, exchange: "Exchange") -> int:
+        """Return how many partitions the topic of a request has now."""
+        topic = self.world.scenario.cluster.topics.get(exchange.detail.topic)
+        return 0 if topic is None else len(topic.partitions)
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """Judge whether the bucket was out of debt, and take what the request would change."""
+        if exchange.api_key not in _CHANGES or not hasattr(exchange.detail, "topic"):
+            return
+        flow = self.flow_of(exchange)
+        if flow is None:
+            return
+        now_ms = self.world.clock.now_ms
+        # What the proxy may take back, or not have charged yet, is not owed yet.
+        unsure = sum(change.partitions for change in self._changes.values() if change.flow is flow)
+        debt = flow.debt(now_ms) - unsure
+        if debt > 0:
+            text = (
+                f"{exchange} begins, and its bucket at {flow.limit.rate:g} partitions/s is {debt:.1f} partitions over"
+            )
+            self.world.fail(self.name, text + " what the quota has given")
+        has, wants = self._partitions(exchange), exchange.detail.partitions
+        change = _Change(flow, has if exchange.api_key == _DELETE_TOPICS else max(0, wants - has))
+        flow.take(change.partitions, now_ms)
+        self._changes[exchange.correlation_id] = change
+        self._of_connection.setdefault(exchange.connection, {})[exchange.correlation_id] = None
+
+    def answered(self, exchange: "Exchange") -> None:
+        """Return what the broker has not changed."""
+        change = self._changes.get(exchange.correlation_id)
+        if change is None:
+            return
+        has, wants = self._partitions(exchange), exchange.detail.partitions
+        is_done = not has if exchange.api_key == _DELETE_TOPICS else has == wants
+        if not is_done:
+            change.flow.give_back(change.partitions, self.world.clock.now_ms)
+            change.partitions = 0
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """The proxy has surely charged this request."""
+        self._changes.pop(exchange.correlation_id, None)
+        self._of_connection.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
+        for correlation_id in self._of_connection.pop(connection, ()):
+            change = self._changes.pop(correlation_id, None)
+            if change is not None:
+                change.flow.give_back(change.partitions, self.world.clock.now_ms)
