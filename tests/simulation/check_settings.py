@@ -16,6 +16,20 @@ def _ms(text: str | None, default: float | None) -> float | None:
     return float(number) * _UNITS[text[len(number) :]]
 
 
+def _limited_ports(settings: Mapping[str, Any]) -> dict[tuple[str, int], int]:
+    """Return the addresses of the listeners for clients, and which listener each belongs to."""
+    found: dict[tuple[str, int], int] = {}
+    for index, listener in enumerate(settings["listeners"]):
+        if listener.get("inter_broker"):
+            continue
+        host, _, port = listener["bind"].partition(":")
+        found[host, int(port)] = index
+        first, _, last = listener.get("broker_ports", "").partition("-")
+        if first:
+            found |= {(host, number): index for number in range(int(first), int(last) + 1)}
+    return found
+
+
 def check_settings(settings: Mapping[str, Any]) -> Settings:
     """Return the numbers of a configuration file."""
     listener = settings["listeners"][0]
@@ -32,6 +46,11 @@ def check_settings(settings: Mapping[str, Any]) -> Settings:
         idle_ms=_ms(listener.get("idle_timeout"), None),
         age_ms=_ms(listener.get("max_connection_age"), None),
         limits_connections=has_limits,
+        limited_ports=_limited_ports(settings),
+        max_connections=listener.get("max_connections"),
+        max_connections_per_host=listener.get("max_connections_per_ip"),
+        max_creation_rate=listener.get("max_connection_creation_rate"),
+        has_proxy_header=bool(listener.get("proxy_protocol")),
         has_queue="fair_call_queue" in settings,
         hides_addresses="bootstrap_servers" in listener,
         administers_quotas=True,

@@ -137,6 +137,18 @@ class Ledger:
         for check in self.checks:
             check.connection_closed(client, connection, by_client=by_client)
 
+    # -- called by the sockets of the proxy --
+
+    def accepted(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
+        """Record that the proxy accepts a connection."""
+        for check in self.checks:
+            check.accepted(local, remote)
+
+    def served(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
+        """Record that the proxy begins to serve a connection that it has accepted."""
+        for check in self.checks:
+            check.served(local, remote)
+
     # -- called by the tap on the proxy's side of each connection --
 
     def forwarding(self, correlation_id: int, node_id: int, api_key: int) -> Exchange | None:

@@ -77,6 +77,7 @@ class ProcessLoop(SimulatedLoop):
         self.process.world.tap_client(sock.end)
         protocol = protocol_factory()
         transport = SimulatedTransport(self.process, sock.end, sock, protocol)
+        self.process.world.ledger.served(sock.end.local, sock.end.remote)
         await self._begin(transport)
         return transport, protocol
 

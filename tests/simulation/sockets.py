@@ -158,6 +158,7 @@ class ListeningSocket:
         end = self._backlog.popleft()
         if not end.is_open:
             raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED))
+        self._process.world.ledger.accepted(end.local, end.remote)
         return SimulatedSocket(self._process, end), end.remote
 
     def setblocking(self, flag: bool) -> None:

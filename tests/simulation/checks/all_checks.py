@@ -5,6 +5,7 @@ from typing import Final
 from tests.simulation.checks.administration import Administration
 from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.check import Check
+from tests.simulation.checks.connection_limits import ConnectionLimits
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.in_sync import InSync
@@ -31,4 +32,5 @@ ALL: Final[tuple[type[Check], ...]] = (
     UsageLog,
     RequestRates,
     TopicChanges,
+    ConnectionLimits,
 )

@@ -48,6 +48,12 @@ class Check:
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """A client's connection is gone."""
 
+    def accepted(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
+        """The proxy has accepted a connection of ``remote`` at its address ``local``."""
+
+    def served(self, local: tuple[str, int], remote: tuple[str, int]) -> None:
+        """The proxy begins to serve a connection that it has accepted."""
+
     def proxy_started(self, number: int) -> None:
         """A process of the proxy serves. ``number`` counts them from 1."""
 

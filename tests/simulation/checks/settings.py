@@ -1,6 +1,6 @@
 """What the checks have to know of the proxy's configuration, as plain numbers. The world fills it in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 # After a change of rules, requests of before may still pass under the rules of before for so long.
@@ -25,6 +25,10 @@ class Settings:
         idle_ms: ``idle_timeout``. None: no bound.
         age_ms: ``max_connection_age``. None: no bound.
         limits_connections: Whether a limit on the number or the rate of connections is set.
+        limited_ports: The addresses of the listeners for clients, each with the number of its listener.
+        max_connections, max_connections_per_host: The most open connections of a listener. None: no limit.
+        max_creation_rate: ``max_connection_creation_rate`` of each listener. None: no limit.
+        has_proxy_header: Whether connections begin with a PROXY protocol header.
         dial_ms: After this time a connection to a broker has failed.
         has_queue: Whether the fair call queue is on.
         queue_wait_ms: How long a request may wait in the fair call queue before it is refused or forwarded.
@@ -46,6 +50,11 @@ class Settings:
     idle_ms: float | None = None
     age_ms: float | None = None
     limits_connections: bool = False
+    limited_ports: dict[tuple[str, int], int] = field(default_factory=dict)
+    max_connections: int | None = None
+    max_connections_per_host: int | None = None
+    max_creation_rate: float | None = None
+    has_proxy_header: bool = False
     dial_ms: float = 10_000.0
     has_queue: bool = False
     queue_wait_ms: float = 60_000.0

@@ -1,0 +1,136 @@
+"""No more connections are open, and none are made faster, than the limits of listeners, addresses and rules allow.
+
+What is open and when it was accepted is read from the simulated system, which has the proxy's ends of all connections.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+from tests.simulation.checks.buckets import BucketCheck
+from tests.simulation.checks.entities import Limit, Tags
+from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.settings import number
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+Address = tuple[str, int]
+# ApiVersions and logins come before a client is known.
+_GREETINGS = frozenset((17, 18, 36))
+
+
+class ConnectionLimits(BucketCheck):
+    """Judges each connection that the proxy accepts, begins to serve, or gets the first request of."""
+
+    name: ClassVar[str] = "connection limits"
+    kind = "connections"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._address_rates: dict[str, float] = {}
+        self._accepted: dict[Address, Flow] = {}
+        self._served: dict[tuple[Address, str], Flow] = {}
+        self._open: dict[tuple[int | None, Tags], dict[int, None]] = {}
+        self._known: dict[int, tuple[int | None, Tags]] = {}
+        # Sets of connections of one bucket that are too many, unless one of them has ended without the client knowing.
+        # Each connection that forwards another request has been open all the time.
+        self._too_many: list[tuple[set[int], str]] = []
+
+    def forget(self) -> None:
+        """Forget all connections."""
+        super().forget()
+        self._accepted.clear()
+        self._served.clear()
+        self._open.clear()
+        self._too_many.clear()
+
+    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+        """Begin anew."""
+        super().rules_changed(quotas)
+        self._address_rates = {
+            str(rule["ip"]): number(rule["connection_creation_rate"])
+            for rule in quotas
+            if rule.get("connection_creation_rate") is not None
+        }
+
+    def _new_rate(self, rate: float) -> Flow:
+        return Flow(Limit(rate, "sampled", "respond"), self.settings, self.world.clock.now_ms, is_fetch=False)
+
+    def _count(self, flow: Flow, text: str) -> None:
+        now_ms = self.world.clock.now_ms
+        debt = flow.debt(now_ms)
+        if debt > 0:
+            self.world.fail(self.name, f"{text} at {flow.limit.rate:g}/s, {debt:.1f} more than the quota has given")
+        flow.take(1, now_ms)
+
+    def accepted(self, local: Address, remote: Address) -> None:
+        """Judge the rate of new connections to a listener. A pause begins after the connection that caused it."""
+        rate = self.settings.max_creation_rate
+        # Connections that are refused because of their address do not count.
+        if rate is None or self._address_rates or self.settings.enforcement == "observe" or not self.judges:
+            return
+        if local not in self.settings.limited_ports:
+            return
+        flow = self._accepted.get(local)
+        if flow is None:
+            flow = self._accepted[local] = self._new_rate(rate)
+        self._count(flow, f"a connection from {remote} to {local} is accepted")
+
+    def served(self, local: Address, remote: Address) -> None:
+        """Judge how many connections are open, and the rate of their address."""
+        settings = self.settings
+        if local not in settings.limited_ports or not self.judges:
+            return
+        if settings.max_connections is not None or settings.max_connections_per_host is not None:
+            self._judge_open(local, remote)
+        rate = self._address_rates.get(remote[0], self._address_rates.get("<default>"))
+        if rate is None or settings.enforcement == "observe" or settings.has_proxy_header:
+            return
+        flow = self._served.get((local, remote[0]))
+        if flow is None:
+            flow = self._served[local, remote[0]] = self._new_rate(rate)
+        self._count(flow, f"a connection from {remote} to {local} is served")
+
+    def _judge_open(self, local: Address, remote: Address) -> None:
+        settings = self.settings
+        ports = settings.limited_ports
+        listener = ports[local]
+        ends = (transport.end for transport in self.world.scenario.proxy.process.transports)
+        hosts = [end.remote[0] for end in ends if ports.get(end.local) == listener]
+        for count, most in (
+            (len(hosts), settings.max_connections),
+            (0 if settings.has_proxy_header else hosts.count(remote[0]), settings.max_connections_per_host),
+        ):
+            if most is not None and count > most:
+                self.world.fail(self.name, f"{remote} is served at {local}: {count} are open, {most} may be")
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """Judge how many connections of a bucket are open."""
+        connection = exchange.connection
+        for waits_for, text in self._too_many:
+            waits_for.discard(connection)
+            if not waits_for:
+                self.world.fail(self.name, text)
+        if connection in self._known or exchange.api_key in _GREETINGS or exchange.is_inter_broker:
+            return
+        tags, limit = self.limit_of(exchange.entity)
+        # The bootstrap port of a cluster counts as one more broker.
+        node_id = exchange.broker if self.settings.hides_addresses else exchange.forwarded_to
+        key = self._known[connection] = node_id, tags
+        if limit is None or not self.judges:
+            return
+        found = self._open.setdefault(key, {})
+        found[connection] = None
+        if len(found) > limit.rate:
+            self._too_many.append(
+                (set(found), f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections")
+            )
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Forget a connection."""
+        key = self._known.pop(connection, None)
+        if key is not None:
+            self._open.get(key, {}).pop(connection, None)
+        if self._too_many:
+            self._too_many = [one for one in self._too_many if connection not in one[0]]
