@@ -201,7 +201,7 @@ def _rates(random: Random) -> dict[str, Any]:
         rates["consumer_byte_rate"] = random.choice(_RATES)
     if random.random() < 0.15:
         rates["request_rate"] = random.choice((2, 10, 50))
-    if random.random() < 0.2:
+    if random.random() < 0.6:
         rates["controller_mutation_rate"] = random.choice((0.5, 2, 10))
     if random.random() < 0.1:
         rates["connections"] = random.choice((1, 3))
