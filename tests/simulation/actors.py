@@ -5,7 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final, Protocol
 
 from tests.simulation import configuration
-from tests.simulation.clients.admin import ALTER, CREATE, DELETE, DESCRIBE, GROW, Admin, QuotaChoice
+from tests.simulation.clients.admin import ALTER, CREATE, DELETE, DESCRIBE, GROW, Admin
 from tests.simulation.clients.connection import Login, Setting
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember
@@ -113,14 +113,13 @@ def _topic_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
 
 
 def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
-    choices = [
-        QuotaChoice((("client-id", f"spare-{number}"),), "producer_byte_rate", (1_000.0, 2_000.0, None))
-        for number in range(3)
-    ]
+    # All administrators want something of the same entities.
+    stored = scenario.world.random_of("stored quotas")
+    choices = configuration.draw_stored(stored, has_login=scenario.setup.has_login)
     return Admin(
         scenario.world,
         _setting(scenario, name, random, is_admin=True),
-        every_ms=random.choice((50.0, 500.0)),
+        every_ms=random.choice((50.0, 500.0, 2_000.0)),
         kinds=(ALTER, ALTER, DESCRIBE),
         choices=choices,
         most_operations=random.choice((5, 20)),
@@ -155,6 +154,6 @@ WEIGHTS: Final[dict[str, int]] = {
     "group member": 2,
     "share member": 1,
     "topic admin": 2,
-    "quota admin": 2,
+    "quota admin": 4,
     "stranger": 1,
 }

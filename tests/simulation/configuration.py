@@ -4,6 +4,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from tests.simulation.clients.admin import EntityKey, QuotaChoice
+
 PROXY_HOST: Final = "10.0.0.1"
 USERS: Final = ("alice", "bob", "carol")
 CLIENT_IDS: Final = ("etl", "web", "audit", "")
@@ -12,6 +14,12 @@ ADMIN: Final = "admin"
 TOPICS: Final = ("orders", "clicks")
 _KIB: Final = 1024
 _RATES: Final = (20 * _KIB, 60 * _KIB, 200 * _KIB, 1024 * _KIB)
+_STORED: Final[dict[str, tuple[float, ...]]] = {
+    "producer_byte_rate": _RATES,
+    "consumer_byte_rate": _RATES,
+    "request_rate": (2, 10, 50),
+    "controller_mutation_rate": (0.5, 2, 10),
+}
 _FIRST_PORT: Final = 9192
 _FIRST_INTERNAL_PORT: Final = 9292
 
@@ -86,7 +94,7 @@ def draw(random: Random, folder: Path) -> Setup:
     settings["principals"] = {"admins": [ADMIN if has_login else "ANONYMOUS"]}
     if random.random() < 0.35:
         settings["fair_call_queue"] = draw_queue(random)
-    if random.random() < 0.4:
+    if random.random() < 0.6:
         settings["store"] = {"directory": str(folder / "quotas.d")}
         if random.random() < 0.3:
             settings["store"]["changes_per_second"] = random.choice((1, 10))
@@ -191,6 +199,21 @@ def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
     if random.random() < 0.1:
         rules.append({"ip": "<default>", "connection_creation_rate": random.choice((1, 5))})
     return rules
+
+
+def draw_stored(random: Random, *, has_login: bool) -> list[QuotaChoice]:
+    """Draw what administrators set. It is so little that few outcomes are open at once."""
+    users: tuple[str | None, ...] = (*USERS, None) if has_login else ("ANONYMOUS", None)
+    found: dict[tuple[EntityKey, str], QuotaChoice] = {}
+    for _ in range(random.randint(1, 5)):
+        has_user = random.random() < 0.6
+        parts: list[tuple[str, str | None]] = [("user", random.choice(users))] if has_user else []
+        if not has_user or random.random() < 0.4:
+            parts.append(("client-id", random.choice((*CLIENT_IDS[:3], None))))
+        key = random.choices(list(_STORED), (5, 4, 1, 2))[0]
+        values = (*random.sample(_STORED[key], 2), None)
+        found[tuple(parts), key] = QuotaChoice(tuple(parts), key, values)
+    return list(found.values())
 
 
 def _rates(random: Random) -> dict[str, Any]:

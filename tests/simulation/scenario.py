@@ -17,6 +17,7 @@ from tests.simulation.faults import KINDS
 from tests.simulation.install import current
 from tests.simulation.plan import Plan
 from tests.simulation.proxy import Proxy
+from tests.simulation.stored_quotas import StoredQuotas
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Scenario:
     """The world of one plan.
 
     Attributes:
+        stored: What administrators have stored, and so which quotas can be in force.
         fired: How often each kind of fault happened.
         states: What the world has been through, for the coverage.
     """
@@ -58,7 +60,9 @@ class Scenario:
             actor.name: actors.KINDS[actor.kind](self, actor.name, world.random_of(f"make {actor.name}"))
             for actor in plan.actors
         }
-        world.ledger.checks = tuple(check(world) for check in ALL)
+        checks = tuple(check(world) for check in ALL)
+        self.stored = StoredQuotas(world, has_store=setup.has_store, others=checks)
+        world.ledger.checks = (self.stored, *checks)
         world.scheduler.on_step = self._after_step
         self._steppers = [check.step for check in world.ledger.checks if type(check).step is not Check.step]
         isolation.internal_errors.clear()
@@ -99,8 +103,7 @@ class Scenario:
     def _applied(self, settings: Mapping[str, Any]) -> None:
         self.tell("a file is in force")
         self.world.settings = check_settings(settings)
-        for check in self.world.ledger.checks:
-            check.rules_changed(list(settings["quotas"]))
+        self.stored.file_applied(settings["quotas"])
 
     # -- the run --
 

@@ -1,63 +1,72 @@
-"""A change of a quota that was acknowledged holds, whatever crashes afterwards.
+"""A change of a quota that was acknowledged holds, whatever crashes afterwards, and the file wins over the store.
 
-What administrators were told is compared with what they see later. A change whose outcome nobody knows may hold or not.
+Each description that an administrator gets is compared with all changes before and during it. A change whose outcome
+nobody knows may hold or not.
 """
 
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from tests.simulation.checks.check import Check
+from tests.simulation.checks import frames
+from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.settings import number
+from tests.simulation.stored_quotas import EntityKey, Register, StoredQuotas, Value, entity_key, entity_of
+from tests.simulation.wire import describe_client_quotas
 
-_UNKNOWN_MS = 1e18
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Exchange
+
+_OF_ENTITY: Final = ("user", "client-id", "ip")
+_NEVER_SET: Final = Register()
 
 
 class Administration(Check):
-    """Compares the administrators' own records at the end."""
+    """Judges each response to DescribeClientQuotas."""
 
     name: ClassVar[str] = "administration"
 
-    def end(self) -> None:
-        """Judge each description by the changes before and during it."""
-        if not self.world.settings.administers_quotas:
+    def received(self, exchange: "Exchange") -> None:
+        """Compare a description with what can be in force."""
+        if exchange.api_key != frames.DESCRIBE_QUOTAS or exchange.response is None:
             return
-        operations: list[Any] = [
-            operation
-            for actor in self.world.scenario.actors.values()
-            for operation in getattr(actor, "operations", ())
-            if operation.begun_ms >= 0
-        ]
-        changes: dict[tuple[Any, str], list[Any]] = {}
-        for operation in operations:
-            if operation.quota is not None:
-                entity, key, _ = operation.quota
-                changes.setdefault((entity, key), []).append(operation)
-        for described in operations:
-            if described.quota is None and described.kind == "describe" and described.error_code == 0:
-                for (entity, key), altered in changes.items():
-                    self._judge(described, entity, key, altered)
-
-    def _judge(self, described: Any, entity: Any, key: str, altered: list[Any]) -> None:
-        possible: list[float | None] = []
-        sure_ms = max(
-            [one.begun_ms for one in altered if one.error_code == 0 and one.ended_ms <= described.begun_ms],
-            default=-1.0,
-        )
-        if sure_ms < 0:
-            possible.append(None)
-        for one in altered:
-            # A refused change may have been kept after all, at any time.
-            last_ms = one.ended_ms if one.error_code == 0 else _UNKNOWN_MS
-            if one.begun_ms <= described.ended_ms and last_ms >= sure_ms:
-                possible.append(one.quota[2])
-        seen = _value(described.entries, entity, key)
-        if seen not in possible:
-            text = f"{key} of {entity} is {seen}, and only {possible} can be, because of what was acknowledged"
-            self.world.fail(self.name, text)
+        response = describe_client_quotas.parse_response(exchange.response, exchange.api_version)
+        if response.error_code:
+            return
+        seen: dict[tuple[EntityKey, str], Value] = {
+            (entity_key(entry.entity), one.key): one.value for entry in response.entries or () for one in entry.values
+        }
+        stored: StoredQuotas = self.world.scenario.stored
+        since, until = stored.asked.pop(exchange.correlation_id), stored.turn
+        files = [_values(quotas) for quotas in stored.files_between(since, until)]
+        known = dict.fromkeys((*seen, *stored.registers, *(key for values in files for key in values)))
+        for key in known:
+            possible = [
+                value
+                for values in files
+                for value in _possible(values, stored.registers.get(key, _NEVER_SET), key, since, until)
+            ]
+            if seen.get(key) not in possible:
+                entity, name = key
+                text = f"{name} of {entity} is {seen.get(key)} to {exchange}, and only {possible} can be"
+                self.world.fail(self.name, f"{text}, because of what was acknowledged")
 
 
-def _value(entries: Any, entity: Any, key: str) -> float | None:
-    for entry in entries:
-        if {tuple(part) for part in entry.entity} == {tuple(part) for part in entity}:
-            for value in entry.values:
-                if value.key == key:
-                    return float(value.value)
-    return None
+def _values(quotas: Quotas) -> dict[tuple[EntityKey, str], float]:
+    """Return the limits of a file, and a limit without a name for each entity in it."""
+    found: dict[tuple[EntityKey, str], float] = {}
+    for rule in quotas:
+        entity = entity_of(rule)
+        found[entity, ""] = 0.0
+        for key, value in rule.items():
+            if key not in _OF_ENTITY:
+                found[entity, key] = number(value)
+    return found
+
+
+def _possible(
+    values: dict[tuple[EntityKey, str], float], register: Register, key: tuple[EntityKey, str], since: int, until: int
+) -> Iterator[Value]:
+    if (key[0], "") in values:
+        yield values.get(key) if key[1] else None
+    else:
+        yield from register.possible(since, until)

@@ -1,12 +1,11 @@
 """Each response goes to its request, once, in order, and neither of the two is changed but where that is documented."""
 
 from collections import deque
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
-from tests.simulation.checks.entities import FETCH, Rules
+from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.entities import FETCH, RuleBook
 from tests.simulation.checks.same import (
     hosts,
     is_same_fetch,
@@ -14,6 +13,7 @@ from tests.simulation.checks.same import (
     is_same_share_fetch,
     parsed,
 )
+from tests.simulation.checks.settings import SETTLE_MS
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -45,12 +45,12 @@ class Answers(Check):
         self._forwarded: dict[int, int] = {}
         self._at_broker: dict[int, None] = {}
         self._has_mutation_rules = False
-        self._fetch_rules = [Rules((), FETCH, world.settings)]
+        self._book = RuleBook(world.settings)
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Note which quotas may be the reason for an answer of the proxy itself. Those of before still may be."""
-        self._has_mutation_rules |= any("controller_mutation_rate" in rule for rule in quotas)
-        self._fetch_rules = [*self._fetch_rules[-3:], Rules(quotas, FETCH, self.world.settings)]
+        self._has_mutation_rules |= any("controller_mutation_rate" in rule for quotas in possible for rule in quotas)
+        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
 
     # -- requests --
 
@@ -162,9 +162,8 @@ class Answers(Check):
 
     def _may_be_empty(self, exchange: "Exchange") -> bool:
         user, client_id, _ = exchange.entity
-        return self.world.settings.has_queue or any(
-            rules.limit(rules.tags(user, client_id)) is not None for rules in self._fetch_rules
-        )
+        since_ms = exchange.sent_ms - SETTLE_MS
+        return self.world.settings.has_queue or bool(self._book.limits(FETCH, user, client_id, since_ms=since_ms))
 
 
 def _is_empty(response: bytes, version: int) -> bool:

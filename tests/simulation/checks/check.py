@@ -1,12 +1,14 @@
 """The base of all checks: a method for each event, which does nothing."""
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
+
+# Rules as in the file's section ``quotas``.
+Quotas: TypeAlias = Sequence[Mapping[str, object]]
 
 
 class Check:
@@ -63,10 +65,11 @@ class Check:
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """A process of the proxy has stopped in order, or was killed."""
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
-        """These quotas, as in the file's section ``quotas``, are in force for all requests from now on.
+    def rules_changed(self, *possible: Quotas) -> None:
+        """One of these sets of quotas is in force for all requests from now on.
 
-        Those of before may hold for another ``Check.SETTLE_MS`` ms.
+        Those of before may hold for another ``SETTLE_MS``. There are several sets while a change of stored quotas is
+        not acknowledged.
         """
 
     def step(self) -> None:

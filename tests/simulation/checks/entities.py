@@ -96,21 +96,23 @@ class RuleBook:
     __slots__ = ("_history",)
 
     def __init__(self, settings: Settings) -> None:
-        self._history: list[tuple[float, dict[str, Rules], Settings]] = []
-        self.change((), settings, -inf)
+        self._history: list[tuple[float, dict[str, list[Rules]], Settings]] = []
+        self.change(((),), settings, -inf)
 
-    def change(self, quotas: Iterable[Mapping[str, object]], settings: Settings, now_ms: float) -> None:
-        """Note that other rules are in force from now on."""
-        quotas = tuple(quotas)
-        self._history.append((now_ms, {kind: Rules(quotas, kind, settings) for kind in KINDS}, settings))
+    def change(self, possible: Iterable[Iterable[Mapping[str, object]]], settings: Settings, now_ms: float) -> None:
+        """Note that one of these sets of rules is in force from now on."""
+        sets = [tuple(quotas) for quotas in possible]
+        rules = {kind: [Rules(quotas, kind, settings) for quotas in sets] for kind in KINDS}
+        self._history.append((now_ms, rules, settings))
 
     def limits(self, kind: str, user: str, client_id: str, *, since_ms: float) -> list[Limit]:
-        """Return the limits of a client that were enforced at any time since ``since_ms``, the newest first."""
+        """Return the limits of a client that may have been enforced since ``since_ms``, the newest first."""
         found = []
         for from_ms, rules, settings in reversed(self._history):
-            limit = rules[kind].limit(rules[kind].tags(user, client_id))
-            if limit is not None and limit.enforcement != "observe" and user not in settings.exempt:
-                found.append(limit)
+            for one in rules[kind]:
+                limit = one.limit(one.tags(user, client_id))
+                if limit is not None and limit.enforcement != "observe" and user not in settings.exempt:
+                    found.append(limit)
             if from_ms <= since_ms:
                 break
         return found

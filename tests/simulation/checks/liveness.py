@@ -9,12 +9,11 @@ longer, until what was lost is noticed.
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
+from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
 from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, RuleBook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
@@ -45,9 +44,9 @@ class Liveness(Check):
         self._largest = _MANY_BYTES
         self._next_ms = 0.0
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Note the rules, and begin to count anew: waits of before were computed with other limits."""
-        self._book.change(quotas, self.world.settings, self.world.clock.now_ms)
+        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
         self._disturbances.happened_now()
 
     def proxy_started(self, number: int) -> None:

@@ -5,20 +5,22 @@ early as the proxy's own charge, and an earlier charge never leaves less credit 
 charged yet, because an answer is still on its way, is left out of the verdict until it is known.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from math import log
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
-from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, Rules, Tags
+from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
 from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
 
+_KINDS: Final = (PRODUCE, FETCH)
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
 # A fetch may always ask for what its quota gives in this time.
 _LEAST_FETCH_MS: Final = 50
@@ -66,11 +68,10 @@ class QuotaBounds(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._settings: Settings = world.settings
-        self._rules: dict[str, Rules] = {kind: Rules((), kind, self._settings) for kind in KINDS}
+        self._rules = {kind: PossibleRules(((),), kind, self._settings) for kind in _KINDS}
         self._resolved: dict[tuple[str, str, str], tuple[Tags, Limit | None]] = {}
-        # The rules of before, until the new ones have settled.
-        self._rules_before: dict[str, Rules] | None = None
-        self._settled_ms = 0.0
+        # The rules of before, each until when it may hold.
+        self._rules_before: list[tuple[float, dict[str, PossibleRules]]] = []
         self._has_rules = False
         self.flows: dict[BucketKey, Flow] = {}
         # The charges in flight of each bucket, by correlation id.
@@ -88,22 +89,20 @@ class QuotaBounds(Check):
         """Return the tags of an entity's bucket, and its limit if one is enforced."""
         found = self._resolved.get((kind, entity.user, entity.client_id))
         if found is None:
-            rules = self._rules[kind]
-            tags = rules.tags(entity.user, entity.client_id)
-            limit = None if entity.user in self._settings.exempt else rules.limit(tags)
-            if limit is not None and limit.enforcement == "observe":
-                limit = None
-            found = self._resolved[kind, entity.user, entity.client_id] = tags, limit
+            found = self._rules[kind].bucket(entity.user, entity.client_id)
+            self._resolved[kind, entity.user, entity.client_id] = found
         return found
 
     def _has_other_bucket(self, kind: str, entity: "Entity", tags: Tags) -> bool:
         """Return whether a client may still be charged to another bucket, or to none, by the rules of before."""
-        if self._rules_before is None:
-            return True
-        rules = self._rules_before[kind]
-        limit = rules.limit(tags)
-        is_enforced = limit is not None and limit.enforcement != "observe"
-        return not is_enforced or rules.tags(entity.user, entity.client_id) != tags
+        now_ms = self.world.clock.now_ms
+        while self._rules_before and self._rules_before[0][0] <= now_ms:
+            del self._rules_before[0]
+        for _, rules in self._rules_before:
+            tags_before, limit = rules[kind].bucket(entity.user, entity.client_id)
+            if limit is None or tags_before != tags:
+                return True
+        return False
 
     def flow_of(self, exchange: "Exchange") -> Flow | None:
         """Return the oracle of the bucket that an exchange waits for, or None."""
@@ -113,19 +112,19 @@ class QuotaBounds(Check):
             return None
         return self.flows.get(BucketKey(node_id, kind, self.limit_of(kind, exchange.entity)[0]))
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Apply new limits to all buckets."""
         before, settings = self._settings, self.world.settings
         self._settings = settings
         now_ms = self.world.clock.now_ms
-        self._rules_before = self._rules if now_ms >= self._settled_ms else None
-        self._settled_ms = now_ms + SETTLE_MS if self._has_rules else 0.0
+        if self._has_rules:
+            self._rules_before.append((now_ms + SETTLE_MS, self._rules))
         self._has_rules = True
-        self._rules = {kind: Rules(quotas, kind, settings) for kind in KINDS}
+        self._rules = {kind: PossibleRules(possible, kind, settings) for kind in _KINDS}
         self._resolved.clear()
         for key in list(self.flows):
             limit = self._rules[key.kind].limit(key.tags)
-            if limit is None or limit.enforcement == "observe":
+            if limit is None:
                 del self.flows[key]
             elif limit != self.flows[key].limit or settings != before:
                 self.flows[key].change(limit, settings, now_ms, SETTLE_MS)
@@ -133,6 +132,7 @@ class QuotaBounds(Check):
     def proxy_started(self, number: int) -> None:
         """Begin anew: a new process knows nothing of the bytes of before, and reads the rules as they are now."""
         self._forget()
+        self._rules_before.clear()
         self._has_rules = False
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
@@ -165,7 +165,7 @@ class QuotaBounds(Check):
             return
         tags, limit = self.limit_of(kind, exchange.entity)
         now_ms = self.world.clock.now_ms
-        if limit is None or (now_ms < self._settled_ms and self._has_other_bucket(kind, exchange.entity, tags)):
+        if limit is None or (self._rules_before and self._has_other_bucket(kind, exchange.entity, tags)):
             return
         key = BucketKey(exchange.forwarded_to, kind, tags)
         flow = self.flows.get(key)

@@ -1,4 +1,4 @@
-"""Tests of the checks that compare records: of administrators, of replicas, of the usage log."""
+"""Tests of the checks that compare records: of replicas, of the usage log."""
 
 import json
 from pathlib import Path
@@ -6,47 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.simulation.checks.administration import Administration
 from tests.simulation.checks.in_sync import InSync
-from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn
 from tests.simulation.checks.usage_log import UsageLog
 from tests.simulation.violation import Violation
-
-SPARE = (("client-id", "spare-1"),)
-KEY = "producer_byte_rate"
-
-
-def altered(begun_ms: float, value: float | None, error_code: int = 0) -> SimpleNamespace:
-    quota = (SPARE, KEY, value)
-    return SimpleNamespace(
-        kind="alter", quota=quota, begun_ms=begun_ms, ended_ms=begun_ms + 1, error_code=error_code, entries=()
-    )
-
-
-def described(begun_ms: float, value: float | None) -> SimpleNamespace:
-    values = [] if value is None else [SimpleNamespace(key=KEY, value=value)]
-    entries = [SimpleNamespace(entity=SPARE, values=values)]
-    return SimpleNamespace(
-        kind="describe", quota=None, begun_ms=begun_ms, ended_ms=begun_ms + 1, error_code=0, entries=entries
-    )
-
-
-def administer(*operations: SimpleNamespace) -> None:
-    world = StandIn(Settings(administers_quotas=True))
-    world.scenario.actors = {"admin-1": SimpleNamespace(operations=list(operations))}
-    world.watch(Administration).end()
-
-
-def test_acknowledged_changes_hold() -> None:
-    administer(altered(1, 10.0), described(5, 10.0), altered(10, None), described(15, None))
-    administer(altered(1, 10.0), altered(3, 20.0, error_code=7), described(5, 20.0), described(8, 10.0))
-
-
-@pytest.mark.parametrize("seen", [None, 30.0])
-def test_a_lost_change_is_found(seen: float | None) -> None:
-    with pytest.raises(Violation, match="because of what was acknowledged"):
-        administer(altered(1, 10.0), described(5, seen))
 
 
 def replica(at_ms: float) -> SimpleNamespace:

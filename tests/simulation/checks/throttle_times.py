@@ -4,11 +4,10 @@ Also, a throttle time has a reason and a bound. Without a limit for this client 
 the broker itself says.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
+from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, PRODUCE, RuleBook
 from tests.simulation.checks.settings import SETTLE_MS
 
@@ -59,10 +58,10 @@ class ThrottleTimes(Check):
         longest = self.world.settings.max_throttle_ms
         return float(2**31 - 1) if longest is None else longest
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Note the limits, and how long a wait may be."""
         now_ms = self.world.clock.now_ms
-        self._book.change(quotas, self.world.settings, now_ms)
+        self._book.change(possible, self.world.settings, now_ms)
         self._most_before_ms, self._most_ms, self._changed_ms = self._most_ms, self._limit_ms(), now_ms
 
     def proxy_started(self, number: int) -> None:
