@@ -1,9 +1,8 @@
 """What the checks of one kind of quota share: which bucket a client has, and the oracle of each bucket."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from tests.simulation.checks.check import Check
+from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import Limit, Rules, Tags
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.settings import SETTLE_MS, Settings
@@ -79,8 +78,12 @@ class BucketCheck(Check):
         """Return the oracle of a new bucket."""
         return Flow(limit, self.settings, self.world.clock.now_ms, is_fetch=False)
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
-        """Begin anew once the new rules have settled: a bucket is then at its best."""
+    def rules_changed(self, *possible: Quotas) -> None:
+        """Begin anew once the new rules have settled: a bucket is then at its best.
+
+        While nobody knows which rules hold, nothing is judged.
+        """
+        quotas = possible[0] if len(possible) == 1 else ()
         self.settings = self.world.settings
         self._rules = Rules(quotas, self.kind, self.settings)
         self._resolved.clear()

@@ -3,10 +3,10 @@
 What is open and when it was accepted is read from the simulated system, which has the proxy's ends of all connections.
 """
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.simulation.checks.buckets import BucketCheck
+from tests.simulation.checks.check import Quotas
 from tests.simulation.checks.entities import Limit, Tags
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.settings import number
@@ -45,9 +45,10 @@ class ConnectionLimits(BucketCheck):
         self._open.clear()
         self._too_many.clear()
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Begin anew."""
-        super().rules_changed(quotas)
+        super().rules_changed(*possible)
+        quotas = possible[0] if len(possible) == 1 else ()
         self._address_rates = {
             str(rule["ip"]): number(rule["connection_creation_rate"])
             for rule in quotas

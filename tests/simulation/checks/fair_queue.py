@@ -8,13 +8,11 @@ leaves it waiting.
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
+from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
 from tests.simulation.checks.entities import KINDS, RuleBook
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
@@ -54,9 +52,9 @@ class FairQueue(Check):
         self._at_broker: dict[int, dict[int, Exchange]] = {}
         self._next_ms = 0.0
 
-    def rules_changed(self, quotas: "list[Mapping[str, object]]") -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Begin to count anew."""
-        self._book.change(quotas, self.world.settings, self.world.clock.now_ms)
+        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
         self._disturbances.happened_now()
 
     def proxy_started(self, number: int) -> None:

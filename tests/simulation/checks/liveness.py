@@ -14,7 +14,6 @@ from tests.simulation.checks.disturbance import Disturbances
 from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, RuleBook
 
 if TYPE_CHECKING:
-
     from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
 

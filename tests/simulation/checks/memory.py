@@ -8,7 +8,7 @@ responses that are held back and not yet written to a transport are not counted.
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from tests.simulation.checks.check import Check
+from tests.simulation.checks.check import Check, Quotas
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -34,7 +34,7 @@ class Memory(Check):
         self._next_ms = 0.0
         self._within_ms = world.clock.now_ms  # when all of it was last within the bound
 
-    def rules_changed(self, quotas: object) -> None:
+    def rules_changed(self, *possible: Quotas) -> None:
         """Another bound may be in force."""
         self._within_ms = self.world.clock.now_ms
 
