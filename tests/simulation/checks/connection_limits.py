@@ -19,6 +19,9 @@ Address = tuple[str, int]
 # ApiVersions and logins come before a client is known.
 _GREETINGS = frozenset((17, 18, 36))
 
+# A broker, whether it was reached by a bootstrap port, and a bucket.
+_Key = tuple[tuple[int | None, bool], Tags]
+
 
 class ConnectionLimits(BucketCheck):
     """Judges each connection that the proxy accepts, begins to serve, or gets the first request of."""
@@ -31,8 +34,8 @@ class ConnectionLimits(BucketCheck):
         self._address_rates: dict[str, float] = {}
         self._accepted: dict[Address, Flow] = {}
         self._served: dict[tuple[Address, str], Flow] = {}
-        self._open: dict[tuple[int | None, Tags], dict[int, None]] = {}
-        self._known: dict[int, tuple[int | None, Tags]] = {}
+        self._open: dict[_Key, dict[int, None]] = {}
+        self._known: dict[int, _Key] = {}
         # Sets of connections of one bucket that are too many, unless one of them has ended without the client knowing.
         # Each connection that forwards another request has been open all the time.
         self._too_many: list[tuple[set[int], str]] = []
@@ -116,9 +119,9 @@ class ConnectionLimits(BucketCheck):
         if connection in self._known or exchange.api_key in _GREETINGS or exchange.is_inter_broker:
             return
         tags, limit = self.limit_of(exchange.entity)
-        # The bootstrap port of a cluster counts as one more broker.
-        node_id = exchange.broker if self.settings.hides_addresses else exchange.forwarded_to
-        key = self._known[connection] = node_id, tags
+        # Until the proxy knows which broker a bootstrap server is, it counts the two apart.
+        is_bootstrap = exchange.broker is None and self.settings.hides_addresses
+        key = self._known[connection] = (exchange.forwarded_to, is_bootstrap), tags
         if limit is None or not self.judges:
             return
         found = self._open.setdefault(key, {})
