@@ -30,6 +30,7 @@ def _a_link(scenario: "Scenario", random: Random) -> "Link | None":
 
 @_kind
 def _connection_reset(scenario: "Scenario", random: Random) -> bool:
+    """One connection ends with a reset, at whatever byte it is."""
     link = _a_link(scenario, random)
     if link is None:
         return False
@@ -40,7 +41,7 @@ def _connection_reset(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _connection_cut(scenario: "Scenario", random: Random) -> bool:
-    """Nobody is told. One side finds out by a time-out, or never."""
+    """All bytes of a connection are lost from now on. Its ends find out by a time-out, or never."""
     link = _a_link(scenario, random)
     if link is None:
         return False
@@ -51,6 +52,7 @@ def _connection_cut(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _all_connections_reset(scenario: "Scenario", random: Random) -> bool:
+    """Every connection ends with a reset at the same moment."""
     links = scenario.world.network.open_links()
     scenario.tell(f"{len(links)} connections are reset")
     for link in links:
@@ -60,6 +62,7 @@ def _all_connections_reset(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _host_unreachable(scenario: "Scenario", random: Random) -> bool:
+    """All packets of one broker or client are lost for a while."""
     host = random.choice([broker.host for broker in scenario.cluster.brokers.values()] + ["10.0.2.1", "10.0.3.1"])
     network = scenario.world.network
     network.unreachable[host] = None
@@ -74,6 +77,7 @@ def _host_unreachable(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _slow_network(scenario: "Scenario", random: Random) -> bool:
+    """New connections take up to a second each way, and open ones get slower."""
     network = scenario.world.network
     before = network.latency_ms
     network.latency_ms = random.choice(((20.0, 80.0), (200.0, 900.0)))
@@ -90,6 +94,7 @@ def _slow_network(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _tiny_windows(scenario: "Scenario", random: Random) -> bool:
+    """Half of all new connections have small buffers and small segments."""
     scenario.world.network.tiny_share = 0.5
     scenario.tell("half of all new connections have tiny windows")
     return True
@@ -104,6 +109,7 @@ def _a_broker(scenario: "Scenario", random: Random) -> "Broker":
 
 @_kind
 def _broker_crash(scenario: "Scenario", random: Random) -> bool:
+    """A broker dies, perhaps with the unacknowledged end of its logs, and comes back."""
     broker = _a_broker(scenario, random)
     if not broker.is_up:
         return False
@@ -114,12 +120,14 @@ def _broker_crash(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _broker_stall(scenario: "Scenario", random: Random) -> bool:
+    """A broker reads and writes nothing for a while."""
     _a_broker(scenario, random).stall(random.choice((300.0, 3_000.0, 12_000.0, 40_000.0)))
     return True
 
 
 @_kind
 def _broker_drops_connections(scenario: "Scenario", random: Random) -> bool:
+    """A broker closes all its connections and runs on."""
     broker = _a_broker(scenario, random)
     scenario.tell(f"broker {broker.node_id} closes its connections")
     broker.drop_connections(is_clean=random.random() < 0.5)
@@ -128,6 +136,7 @@ def _broker_drops_connections(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _response_cut(scenario: "Scenario", random: Random) -> bool:
+    """A broker closes a connection in the middle of a response."""
     broker = _a_broker(scenario, random)
     scenario.tell(f"broker {broker.node_id} will close a connection within a response")
     broker.cuts_next_response = True
@@ -136,6 +145,7 @@ def _response_cut(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _slow_broker_disk(scenario: "Scenario", random: Random) -> bool:
+    """A broker's disk takes up to four seconds for each append."""
     broker = _a_broker(scenario, random)
     before = broker.disk_ms
     broker.disk_ms = random.choice(((20.0, 200.0), (500.0, 4_000.0)))
@@ -150,6 +160,7 @@ def _slow_broker_disk(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _broker_refuses(scenario: "Scenario", random: Random) -> bool:
+    """A broker answers a part of its requests with an error."""
     broker = _a_broker(scenario, random)
     broker.refusal_share = random.choice((0.1, 0.6))
     scenario.tell(f"broker {broker.node_id} refuses {broker.refusal_share:.0%} of its Produce requests")
@@ -163,6 +174,7 @@ def _broker_refuses(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _broker_throttles(scenario: "Scenario", random: Random) -> bool:
+    """A broker has quotas of its own, and says so in its responses."""
     broker = _a_broker(scenario, random)
     broker.throttle_share = random.choice((0.1, 0.8))
     scenario.tell(f"broker {broker.node_id} throttles {broker.throttle_share:.0%} of its responses")
@@ -176,6 +188,7 @@ def _broker_throttles(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _leader_move(scenario: "Scenario", random: Random) -> bool:
+    """Another in-sync replica leads a partition."""
     movable = [one for one in scenario.cluster.partitions.values() if len(one.isr) > 1]
     if not movable:
         return False
@@ -189,7 +202,7 @@ def _leader_move(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _topic_deleted(scenario: "Scenario", random: Random) -> bool:
-    """The topic comes back empty a while later, with another id."""
+    """A topic is deleted, and comes back empty with another id."""
     name = random.choice(configuration.TOPICS)
     cluster = scenario.cluster
     if name not in cluster.topics:
@@ -206,6 +219,7 @@ def _topic_deleted(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _proxy_killed(scenario: "Scenario", random: Random) -> bool:
+    """The process of the proxy ends without a word, and another one starts."""
     if not scenario.proxy.is_running:
         return False
     scenario.tell("the proxy is killed")
@@ -215,6 +229,7 @@ def _proxy_killed(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _power_lost(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's machine loses its power, and what its disk had not synced."""
     if not scenario.proxy.is_running:
         return False
     scenario.proxy.kill()
@@ -225,6 +240,7 @@ def _power_lost(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _proxy_restarted(scenario: "Scenario", random: Random) -> bool:
+    """The proxy gets SIGTERM, drains, and starts again."""
     if not scenario.proxy.is_running or scenario.proxy.server is None:
         return False
     scenario.tell("the proxy is restarted in order")
@@ -236,6 +252,7 @@ def _proxy_restarted(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _proxy_paused(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's process stands still, as in a migration of its machine."""
     if not scenario.proxy.is_running:
         return False
     time_ms = random.choice((50.0, 800.0, 5_000.0))
@@ -246,6 +263,7 @@ def _proxy_paused(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _no_descriptors(scenario: "Scenario", random: Random) -> bool:
+    """The proxy has no free descriptor for a while."""
     if not scenario.proxy.is_running:
         return False
     process = scenario.proxy.process
@@ -264,6 +282,7 @@ def _no_descriptors(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes other quotas into the file."""
     settings = dict(scenario.proxy.settings)
     settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
     scenario.write_settings(settings, "other quotas")
@@ -272,6 +291,7 @@ def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _settings_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes other settings of throttling into the file."""
     settings = dict(scenario.proxy.settings)
     settings |= configuration.draw_throttling(random)
     scenario.write_settings(settings, f"{settings['enforcement']}, {settings['shaping']}")
@@ -280,6 +300,7 @@ def _settings_changed(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _queue_switched(scenario: "Scenario", random: Random) -> bool:
+    """The operator switches the fair call queue on or off."""
     settings: dict[str, Any] = dict(scenario.proxy.settings)
     if settings.pop("fair_call_queue", None) is None:
         settings["fair_call_queue"] = configuration.draw_queue(random)
@@ -289,7 +310,7 @@ def _queue_switched(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _file_broken(scenario: "Scenario", random: Random) -> bool:
-    """A broken file changes nothing. Some time later it is whole again."""
+    """The file is half-written or garbage, and whole again later. A broken file changes nothing."""
     proxy = scenario.proxy
     text = proxy.path.read_text(encoding="utf-8")
     scenario.tell("the configuration file is half-written")
@@ -304,6 +325,7 @@ def _file_broken(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _wall_clock_set(scenario: "Scenario", random: Random) -> bool:
+    """The Unix clock is set forward or back."""
     by_ms = random.choice((-3_600_000.0, -5_000.0, -30.0, 40.0, 7_000.0, 86_400_000.0))
     scenario.tell(f"the Unix clock is set by {by_ms:.0f} ms")
     scenario.world.clock.step_wall(by_ms)
@@ -312,6 +334,7 @@ def _wall_clock_set(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _disk_full(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's disk is full for a while."""
     disk = scenario.proxy.disk
     disk.is_full = True
     scenario.tell("the proxy's disk is full")
@@ -325,6 +348,7 @@ def _disk_full(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _disk_faulty(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's disk cannot sync for a while."""
     disk = scenario.proxy.disk
     disk.fails_to_sync = True
     scenario.tell("the proxy's disk cannot sync")
