@@ -157,6 +157,7 @@ def _find_replacements() -> None:
     disk = DiskModule(_running_disk)
     _replace("proxy.usage.segments", "os", disk)
     _replace("proxy.background.disk_access", "os", disk)
+    _replace("proxy.client_quotas.storage.rule_database", "os", disk)
     _replace("proxy.usage.segments", "sleep", lambda _: None)
     _replace("proxy.background.isolation", "sleep", _sleep)
     _replace(server + "server", "gc", SimpleNamespace(collect=lambda: None, freeze=lambda: None))

@@ -120,6 +120,8 @@ class End:
     def write(self, data: bytes) -> None:
         """Send bytes, as soon as the peer has room for them."""
         if not self.is_open or self._fin_wanted or not data:
+            if self.is_reset and self.tap is not None:
+                self.tap.wrote(data)  # the connection is lost, and the process has not heard of it
             return
         self.written_bytes += len(data)
         if self.tap is not None:

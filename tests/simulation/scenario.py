@@ -135,6 +135,8 @@ class Scenario:
             actor.start()
 
     def _happen(self, name: str, kind: str) -> None:
+        if self._is_ending:  # a busy world ends before everything has happened
+            return
         self.fired[kind] += 1  # before it happens, because the checks look at it meanwhile
         if not KINDS[kind](self, self.world.random_of(name)):
             self.fired[kind] -= 1

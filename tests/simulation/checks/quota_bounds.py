@@ -176,17 +176,17 @@ class QuotaBounds(Check):
         self._in_flight.setdefault(key, {})[exchange.correlation_id] = charge
         self._of_connection.setdefault(connection, {})[exchange.correlation_id] = None
         waited_ms = now_ms - exchange.sent_ms
-        if is_first and waited_ms > 0:
-            # The request may have been let through long ago, and have waited since for the broker to be dialled. The
-            # time that its bytes are worth has then passed for others.
-            amount = len(exchange.request) - 4 if kind is PRODUCE else 0
-            flow.advance(now_ms)
-            flow.credit += min(amount, flow.rate * waited_ms / 1_000)
-        elif not self._is_stopping and exchange.api_key != frames.SHARE_FETCH:
+        amount = len(exchange.request) - 4 if kind is PRODUCE else 0
+        is_dialled = is_first and waited_ms > 0
+        if not is_dialled and not self._is_stopping and exchange.api_key != frames.SHARE_FETCH:
             self._judge(exchange, charge, now_ms)
         if kind is PRODUCE:
-            charge.unsure = len(exchange.request) - 4
-            flow.take(charge.unsure, now_ms)
+            charge.unsure = amount
+            flow.take(amount, now_ms)
+        if is_dialled:
+            # The request may have been let through long ago, and have waited since for the broker to be dialled. The
+            # time that its bytes are worth has then passed for others.
+            flow.credit += min(amount, flow.rate * waited_ms / 1_000)
 
     def _judge(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
         flow, key = charge.flow, charge.key
