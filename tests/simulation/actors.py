@@ -126,6 +126,12 @@ def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
     )
 
 
+def auditor(scenario: "Scenario", name: str, random: Random) -> Admin:
+    """Return an administrator who looks at all quotas, until an answer comes."""
+    setting = _setting(scenario, name, random, is_admin=True)._replace(habits=HEALTHY)
+    return Admin(scenario.world, setting, every_ms=1_000.0, kinds=(DESCRIBE,))
+
+
 def _stranger(scenario: "Scenario", name: str, random: Random) -> Stranger:
     manner = random.choice(MANNERS)
     return Stranger(

@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.simulation.store_disk import StoreDisk
+
 
 class Disk:
     """The files below ``folder``.
@@ -17,11 +19,13 @@ class Disk:
     Attributes:
         is_full: Whether a write fails, after a part of it.
         fails_to_sync: Whether a sync fails.
+        store: The files of the store of quotas, which have faults of their own.
     """
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.folder = folder
         self.is_full = self.fails_to_sync = False
+        self.store = StoreDisk(random)
         self._random = random
         self._synced_bytes: dict[int, int] = {}  # by inode
         self._open: dict[int, None] = {}
@@ -66,9 +70,11 @@ class Disk:
         for descriptor in self._open:
             os.close(descriptor)
         self._open.clear()
+        self.store.process_ended()
 
     def lose_power(self) -> int:
         """Lose what was not synced, from any byte on. Return how many bytes are lost."""
+        self.store.lose_power()
         lost = 0
         for path in sorted(self.folder.rglob("*.jsonl*")):
             found = path.stat()

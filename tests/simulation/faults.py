@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation import configuration
+from tests.simulation.store_disk import AFTER, BEFORE, FULL
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.broker import Broker
@@ -357,4 +358,40 @@ def _disk_faulty(scenario: "Scenario", random: Random) -> bool:
         disk.fails_to_sync = False
 
     scenario.world.call_later(random.choice((1_000.0, 10_000.0)), heal)
+    return True
+
+
+def _store_fails(scenario: "Scenario", random: Random, fault: str) -> None:
+    store = scenario.proxy.disk.store
+    store.fault, store.failures_left = fault, random.choice((1, 2, 3, 1_000))
+    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), store.heal)
+
+
+@_kind
+def _store_full(scenario: "Scenario", random: Random) -> bool:
+    if not scenario.setup.has_store:
+        return False
+    scenario.tell("the disk of the quota store is full")
+    _store_fails(scenario, random, FULL)
+    return True
+
+
+@_kind
+def _store_faulty(scenario: "Scenario", random: Random) -> bool:
+    """Writes fail before they have done anything, or when all is written and cannot be synced."""
+    if not scenario.setup.has_store:
+        return False
+    scenario.tell("the disk of the quota store fails")
+    _store_fails(scenario, random, random.choice((BEFORE, AFTER, AFTER)))
+    return True
+
+
+@_kind
+def _store_slow(scenario: "Scenario", random: Random) -> bool:
+    if not scenario.setup.has_store:
+        return False
+    store = scenario.proxy.disk.store
+    store.slow_ms = random.choice((2_000.0, 12_000.0, 30_000.0))
+    scenario.tell(f"the disk of the quota store takes up to {store.slow_ms:.0f} ms")
+    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), store.heal)
     return True

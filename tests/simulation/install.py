@@ -13,14 +13,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import kafka_quota_proxy.proxy
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import _connect as _connect_to_store
 from tests.simulation.clock import Clock
 from tests.simulation.cluster_reader import SimulatedReader
 from tests.simulation.disk import Disk, DiskModule
 from tests.simulation.sockets import SelectModule, SocketModule
+from tests.simulation.store_disk import StoreConnection
 from tests.simulation.threads import ThreadingModule
 
 if TYPE_CHECKING:
@@ -101,6 +104,10 @@ def _running_disk() -> Disk:
     return running_process().disk
 
 
+def _open_store(path: Path, options: str = "?mode=rw") -> StoreConnection:
+    return _running_disk().store.connect(path, options, _connect_to_store)
+
+
 def _running_cluster() -> "Cluster":
     assert current.world is not None
     return current.world.scenario.cluster
@@ -154,6 +161,7 @@ def _find_replacements() -> None:
     _replace("proxy.replication.config_watcher", "threading", threading)
     _replace("proxy.replication.config_watcher", "_connect", lambda *_: SimulatedReader(_running_cluster()))
     _replace("proxy.background.loop_thread", "threading", None)  # it would run in real time
+    _replace("proxy.client_quotas.storage.rule_database", "_connect", _open_store)
     disk = DiskModule(_running_disk)
     _replace("proxy.usage.segments", "os", disk)
     _replace("proxy.background.disk_access", "os", disk)

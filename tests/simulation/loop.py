@@ -165,8 +165,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         future: asyncio.Future[T] = self.create_future()
         now_ns = self._scheduler.clock.now_ns
         begins_ns = max(now_ns, self._workers_free_ns.get(executor, 0) if executor is not None else 0)
-        ends_ns = begins_ns + int(self._random.expovariate(1 / 500_000)) + 20_000
-        self._workers_free_ns[executor] = ends_ns
+        done_ns = begins_ns + int(self._random.expovariate(1 / 500_000)) + 20_000
+        before_ns, after_ns = self.extra_work_ns(executor)
+        done_ns += before_ns
+        self._workers_free_ns[executor] = done_ns + after_ns
+
+        def end(report: Callable[..., None], outcome: object) -> None:
+            if after_ns:
+                self._scheduler.at_ns(done_ns + after_ns, self.call_soon, report, future, outcome)
+            else:
+                self.call_soon(report, future, outcome)
 
         def run() -> None:
             if self._is_dead:
@@ -175,14 +183,18 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             try:
                 result = func(*args)
             except Exception as error:  # noqa: BLE001 - whoever awaits it gets it
-                self.call_soon(_fail, future, error)
+                end(_fail, error)
             else:
-                self.call_soon(_succeed, future, result)
+                end(_succeed, result)
             finally:
                 events._set_running_loop(None)
 
-        self._scheduler.at_ns(ends_ns, run)
+        self._scheduler.at_ns(done_ns, run)
         return future
+
+    def extra_work_ns(self, executor: Executor | None) -> tuple[int, int]:
+        """Return how much longer a call takes than usual: before it has an effect, and then until it returns."""
+        return 0, 0
 
     def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
         """Keep what a signal calls."""

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _FIRST_DESCRIPTOR: Final = 10
+_STORE_THREAD: Final = "quota-store"
 
 
 class ProcessLoop(SimulatedLoop):
@@ -36,6 +38,14 @@ class ProcessLoop(SimulatedLoop):
         """Stop calling the reader of a simulated socket."""
         fd.watch(None)
         return True
+
+    def extra_work_ns(self, executor: Executor | None) -> tuple[int, int]:
+        """Return how much longer a write takes on a slow disk, in ns."""
+        store = self.process.disk.store
+        if not store.slow_ms or getattr(executor, "_thread_name_prefix", "") != _STORE_THREAD:
+            return 0, 0
+        slow_ns = int(store.slow_ms * store.random.uniform(0.5, 1.0) * 1_000_000)
+        return (slow_ns, 0) if store.random.random() < 0.5 else (0, slow_ns)
 
     async def create_connection(  # type: ignore[override]
         self,

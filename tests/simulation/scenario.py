@@ -151,8 +151,9 @@ class Scenario:
             actor.stop()
         self._wait(lambda: all(actor.is_done for actor in self.actors.values()), _CLIENTS_END_MS, "clients")
         self.cluster.stop_followers()
-        self.proxy.start()
-        self._wait(lambda: self.proxy.server is not None and self.proxy.server.is_listening, _PROXY_ENDS_MS, "start")
+        self._start_proxy()
+        if self.stored.registers:
+            self._audit()
         world.scheduler.run_until(world.clock.now_ns + int(_APPLY_MS * _NS_PER_MS))
         self.tell("the proxy stops")
         self.proxy.stop()
@@ -164,9 +165,30 @@ class Scenario:
         for check in world.ledger.checks:
             check.end()
 
+    def _start_proxy(self) -> None:
+        self.proxy.start()
+        self._wait(lambda: self.proxy.server is not None and self.proxy.server.is_listening, _PROXY_ENDS_MS, "start")
+
+    def _audit(self) -> None:
+        """Let an administrator look at all quotas once more, in half of the worlds after a last crash."""
+        random = self.world.random_of("audit")
+        self.proxy.disk.store.heal()
+        last = random.choice(("proxy killed", "power lost", "", ""))
+        if last:
+            self.fired[last] += 1
+            KINDS[last](self, random)
+            self._start_proxy()
+        auditor = actors.auditor(self, "auditor", random)
+        self.actors["auditor"] = auditor
+        auditor.start()
+        self._wait(lambda: any(one.error_code == 0 for one in auditor.operations), _CLIENTS_END_MS, "the last look")
+        auditor.stop()
+        self._wait(lambda: auditor.is_done, _CLIENTS_END_MS, "auditor")
+
     def _heal(self) -> None:
         self.world.network.unreachable.clear()
         self.proxy.disk.is_full = self.proxy.disk.fails_to_sync = False
+        self.proxy.disk.store.heal()
         self.cluster.heal()
 
     def _wait(self, is_so: Any, most_ms: float, what: str) -> None:

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 HARMLESS: Final = frozenset(
     {
         "quotas changed", "settings changed", "queue switched", "file broken", "wall clock set", "disk full",
-        "disk faulty", "leader move", "topic deleted", "broker throttles",
+        "disk faulty", "store full", "store faulty", "store slow", "leader move", "topic deleted",
+        "broker throttles",
     }
 )  # fmt: skip
 _PEACE: Final = -1e18
