@@ -21,13 +21,24 @@ _EARLY: Final = 0.7
 
 
 class _Open:
-    """An open connection."""
+    """An open connection.
 
-    __slots__ = ("active_ms", "is_excused", "opened_ms")
+    Attributes:
+        quiet_ms: How long it was quiet before a request that the proxy may not have yet. A request may cross the end of
+            a connection that was idle.
+    """
+
+    __slots__ = ("active_ms", "is_excused", "opened_ms", "quiet_ms")
 
     def __init__(self, now_ms: float) -> None:
         self.opened_ms = self.active_ms = now_ms
+        self.quiet_ms = 0.0
         self.is_excused = True  # until it has sent a request to a broker
+
+    def is_used(self, now_ms: float) -> None:
+        """Note that the proxy has a request of it, or has sent it a response."""
+        self.active_ms = now_ms
+        self.quiet_ms = 0.0
 
 
 class Isolation(Check):
@@ -55,17 +66,24 @@ class Isolation(Check):
         one = self._open.get(exchange.connection)
         if one is None:
             return
+        one.quiet_ms = max(one.quiet_ms, exchange.sent_ms - one.active_ms)
         one.active_ms = exchange.sent_ms
         self._disturbances.last_ms()
         # A broker closes connections of those that it cannot tell of an error, and the proxy closes those to its
         # bootstrap port when it learns more of the cluster.
         one.is_excused = exchange.broker is None or not exchange.expects_response or exchange.is_inter_broker
 
+    def forwarding(self, exchange: "Exchange") -> None:
+        """A request that the proxy has counts as activity."""
+        one = self._open.get(exchange.connection)
+        if one is not None:
+            one.is_used(self.world.clock.now_ms)
+
     def received(self, exchange: "Exchange") -> None:
         """A response counts as activity."""
         one = self._open.get(exchange.connection)
         if one is not None:
-            one.active_ms = exchange.received_ms
+            one.is_used(exchange.received_ms)
 
     def proxy_stopping(self, number: int) -> None:
         """All connections end."""
@@ -86,7 +104,8 @@ class Isolation(Check):
             return
         now_ms = self.world.clock.now_ms
         is_old = settings.age_ms is not None and now_ms - one.opened_ms >= _EARLY * settings.age_ms
-        was_idle = settings.idle_ms is not None and now_ms - one.active_ms >= _EARLY * settings.idle_ms
+        quiet_ms = max(one.quiet_ms, now_ms - one.active_ms)
+        was_idle = settings.idle_ms is not None and quiet_ms >= _EARLY * settings.idle_ms
         if is_old or was_idle or self._had_limits or settings.max_buffered < _SMALL_MEMORY:
             return
         if not self._disturbances.is_well_behaved(client):

@@ -55,3 +55,19 @@ def test_time_limits_and_the_end_of_the_proxy_explain_it() -> None:
     world = a_world()
     world.ledger.checks[0].proxy_ended(1, is_crash=True)
     close(world)
+
+
+def test_a_request_may_cross_the_end_of_an_idle_connection() -> None:
+    world = a_world(Settings(idle_ms=4_000))
+    world.wait(4_000)
+    world.send()
+    world.wait(2)
+    close(world)
+
+
+def test_a_request_that_was_forwarded_keeps_a_connection_from_being_idle() -> None:
+    world = a_world(Settings(idle_ms=4_000))
+    world.wait(4_000)
+    world.forward(world.send())
+    with pytest.raises(Violation, match="nothing explains it"):
+        close(world)
