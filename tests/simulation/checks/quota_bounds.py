@@ -24,7 +24,8 @@ _KINDS: Final = (PRODUCE, FETCH)
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
 # A fetch may always ask for what its quota gives in this time.
 _LEAST_FETCH_MS: Final = 50
-# A request that its broker does not answer delays others for no longer than this, however large it is.
+# A request that stalls, or that its broker does not answer, delays others for as long as its bytes are worth, and for
+# no longer than this. It is charged when it ends, and all wait for it then.
 _LONGEST_DELAY_MS: Final = 25_000
 
 
@@ -198,7 +199,8 @@ class QuotaBounds(Check):
             if not other.unsure:
                 continue
             began_ms = self.world.ledger.exchanges[correlation_id].forwarded_first_ms
-            if key.kind is PRODUCE and now_ms - began_ms < _LONGEST_DELAY_MS:
+            delay_ms = min(other.unsure * 1_000 / flow.rate, _LONGEST_DELAY_MS)
+            if key.kind is PRODUCE and now_ms - began_ms < delay_ms:
                 waits_for.add(correlation_id)
             else:
                 debt -= other.unsure

@@ -1,6 +1,7 @@
 """Tests that the oracle of quotas lets pass what a quota allows, and finds what it does not."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from struct import pack
 
 import pytest
@@ -112,6 +113,18 @@ def test_a_large_request_that_is_never_answered_does_not_block_for_ever() -> Non
     world.wait(25_000)
 
     produce(world)
+
+
+@pytest.mark.parametrize("ms", [4_900, 5_000])
+def test_a_request_that_stalls_delays_others_for_as_long_as_its_bytes_are_worth(ms: int) -> None:
+    world = a_world(PACED)
+    stalled = world.send(size=50_004, connection=2)
+    world.forward(stalled)
+    world.wait(ms)
+    repeat(lambda _: produce(world), 20, world, every_ms=0)
+
+    with pytest.raises(Violation) if ms < 5_000 else nullcontext():
+        world.give(stalled, world.answer(stalled))
 
 
 def test_requests_side_by_side_over_the_quota_are_found_when_all_are_answered() -> None:
