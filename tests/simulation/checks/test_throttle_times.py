@@ -68,6 +68,17 @@ def test_a_wait_above_the_bound_is_found() -> None:
         told(world, 3_001)
 
 
+def test_a_bound_of_before_holds_for_requests_of_before_however_often_rules_change() -> None:
+    world = a_world()
+    world.settings = Settings(max_throttle_ms=500)
+    for _ in range(3):
+        world.ledger.checks[0].rules_changed([RULE])
+    told(world, 3_000)
+    world.wait(3_000)
+    with pytest.raises(Violation, match="500 ms is the most"):
+        told(world, 501)
+
+
 def test_a_negative_wait_is_found() -> None:
     with pytest.raises(Violation, match="to wait for -1 ms"):
         told(a_world(), -1)

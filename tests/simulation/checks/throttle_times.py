@@ -50,8 +50,7 @@ class ThrottleTimes(Check):
         # For each response that is on its way to its client: the first request that was forwarded after it passed.
         self._on_the_way: dict[int, dict[int, Exchange | None]] = {}
         self._most_ms = self._limit_ms()
-        self._most_before_ms = self._most_ms
-        self._changed_ms = 0.0
+        self._most_before: list[tuple[float, float]] = []  # until when, and the longest wait then
         self._is_stopping = False
 
     def _limit_ms(self) -> float:
@@ -62,7 +61,9 @@ class ThrottleTimes(Check):
         """Note the limits, and how long a wait may be."""
         now_ms = self.world.clock.now_ms
         self._book.change(possible, self.world.settings, now_ms)
-        self._most_before_ms, self._most_ms, self._changed_ms = self._most_ms, self._limit_ms(), now_ms
+        if self._most_ms != self._limit_ms():
+            self._most_before.append((now_ms, self._most_ms))
+            self._most_ms = self._limit_ms()
 
     def proxy_started(self, number: int) -> None:
         """A new process has told nobody anything."""
@@ -124,9 +125,7 @@ class ThrottleTimes(Check):
         # A request whose first part was forwarded before a change is charged by the limit of before.
         begun_ms = exchange.sent_ms if exchange.forwarded_first_ms < 0 else exchange.forwarded_first_ms
         since_ms = min(begun_ms, exchange.sent_ms) - SETTLE_MS
-        most_ms = self._most_ms
-        if self._changed_ms >= since_ms:
-            most_ms = max(most_ms, self._most_before_ms)
+        most_ms = max([self._most_ms, *(most for until_ms, most in self._most_before if until_ms >= since_ms)])
         # An administrator of quotas is told when the next change is taken, however late that is.
         if told_ms > most_ms and exchange.api_key not in _QUOTA_APIS:
             self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and {most_ms:.0f} ms is the most")
