@@ -56,7 +56,7 @@ def main(simulation: Simulation, arguments: Sequence[str]) -> int:
             _say(f"{kind}: {text}")
         return 0
     if options.keep:
-        return _keep(parser, *options.keep)
+        return _keep(parser, simulation.run, *options.keep)
     if options.seed is not None:
         return _replay(simulation, kept.Kept(options.seed, None, ""), options)
     if options.plan is not None:
@@ -96,8 +96,9 @@ def _count(text: str) -> int:
     return int(float(text))
 
 
-def _keep(parser: argparse.ArgumentParser, seed: str, found: str) -> int:
-    given = kept.Kept(int(seed), None, "") if seed.isdecimal() else kept.read(Path(seed))
+def _keep(parser: argparse.ArgumentParser, run: RunSeed, seed: str, found: str) -> int:
+    # With its plan: when draws are added or moved, the seed will draw another one.
+    given = kept.Kept(int(seed), run(int(seed), None).plan, "") if seed.isdecimal() else kept.read(Path(seed))
     try:
         _say(f"wrote {kept.write(given._replace(found=found))}")
     except ValueError as error:

@@ -39,12 +39,18 @@ class PlannedFault(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What happens under a seed. Any part of it may be left out."""
+    """What happens under a seed. Any part of it may be left out.
+
+    Attributes:
+        horizon_ms: When the clients begin to leave.
+        most_steps: After this many steps they leave earlier.
+    """
 
     seed: int
     actors: tuple[PlannedActor, ...]
     faults: tuple[PlannedFault, ...]
     horizon_ms: float
+    most_steps: int = 4_000
 
     def random_of(self, name: str) -> Random:
         """Return a new generator for the actor, fault or subject ``name``. See the module's rule."""
@@ -71,6 +77,7 @@ class Plan(NamedTuple):
         return {
             "seed": self.seed,
             "horizon_ms": self.horizon_ms,
+            "most_steps": self.most_steps,
             "actors": [list(actor) for actor in self.actors],
             "faults": [list(fault) for fault in self.faults],
         }
@@ -83,6 +90,7 @@ class Plan(NamedTuple):
             actors=tuple(PlannedActor(*actor) for actor in values["actors"]),
             faults=tuple(PlannedFault(*fault) for fault in values["faults"]),
             horizon_ms=values["horizon_ms"],
+            most_steps=values["most_steps"],
         )
 
     def __str__(self) -> str:

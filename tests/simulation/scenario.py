@@ -31,7 +31,6 @@ _PROXY_ENDS_MS: Final = 90_000.0
 _LINGER_MS: Final = 35_000.0
 _STEP_MS: Final = 500.0
 _SLICE_MS: Final = 100.0
-_MOST_STEPS: Final = 4_000
 _APPLY_MS: Final = 2_500.0  # a changed file is in force after this
 
 
@@ -124,8 +123,7 @@ class Scenario:
         for fault in plan.faults:
             world.call_later(_BEGIN_MS + fault.at_ms, self._happen, fault.name, fault.kind)
         end_ns = start_ns + int((_BEGIN_MS + plan.horizon_ms) * _NS_PER_MS)
-        # A busy world ends early: more of the same finds less than another world.
-        while world.clock.now_ns < end_ns and world.scheduler.steps < _MOST_STEPS:
+        while world.clock.now_ns < end_ns and world.scheduler.steps < plan.most_steps:
             world.scheduler.run_until(min(end_ns, world.clock.now_ns + int(_SLICE_MS * _NS_PER_MS)))
         self._end()
 

@@ -78,10 +78,12 @@ def test_run_in_which_a_fault_never_fired_is_not_recorded(
     assert not record.RECORD.exists()
 
 
-def test_seed_is_kept(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_seed_is_kept_with_its_plan(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(kept.write, "__defaults__", (tmp_path,))
     assert run("--keep", "13", "a promise was broken") == 0
-    assert kept.read(tmp_path / "a_promise_was_broken.json") == kept.Kept(13, None, "a promise was broken")
+    assert kept.read(tmp_path / "a_promise_was_broken.json") == kept.Kept(13, draw(13), "a promise was broken")
     assert "a_promise_was_broken.json" in capsys.readouterr().out
 
 
