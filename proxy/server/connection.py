@@ -164,7 +164,7 @@ class ClientConnection(asyncio.Protocol):
         if self.is_closed:
             transport.abort()
             return
-        self.transports.broker = transport
+        self.transports.connect_broker(transport)
         self.listener.broker_count += 1
         now_ms = self._now_ms()
         self.session.restart_service()

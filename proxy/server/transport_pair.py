@@ -33,10 +33,15 @@ class TransportPair:
     def connect_client(self, transport: asyncio.BaseTransport) -> None:
         """Take over the client's transport, and turn on TCP keepalive."""
         self.client = cast(asyncio.Transport, transport)
-        sock = self.client.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        for option, value in _KEEPALIVE:
-            sock.setsockopt(socket.IPPROTO_TCP, option, value)
+        _keep_alive(self.client)
+
+    def connect_broker(self, transport: asyncio.Transport) -> None:
+        """Take over the broker's transport, and turn on TCP keepalive.
+
+        Without keepalive, a client that leaves while a vanished broker owes it a response would be kept for ever.
+        """
+        self.broker = transport
+        _keep_alive(transport)
 
     @property
     def buffered_bytes(self) -> int:
@@ -88,6 +93,13 @@ def cause_of_loss(side: str, error: Exception | None) -> str:
         return f"{side}_closed"
     # uvloop closes the transport of a callback that raises.
     return f"{side}_lost" if isinstance(error, OSError) else INTERNAL_ERROR
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    sock = transport.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _set_reading(transport: asyncio.Transport, reads: bool) -> None:

@@ -17,7 +17,7 @@ _NOTE: Final = Struct(">qqI")
 _MOST_SMALL: Final = 100
 # Linux gives up a connection whose bytes are not acknowledged after some 15 minutes (tcp_retries2).
 _UNANSWERED_MS: Final = 924_000.0
-# What the product sets for the keepalive of its clients' sockets: 30 + 3 * 5 s.
+# What the product sets for the keepalive of its sockets: 30 + 3 * 5 s.
 _KEEPALIVE_MS: Final = 45_000.0
 
 

@@ -38,6 +38,7 @@ class SimulatedSocket:
         """Note the options that decide how the loss of a peer is found."""
         if (level, option) == (socket.SOL_SOCKET, socket.SO_KEEPALIVE):
             self.end.has_keepalive = bool(value)
+            self.end.watch_silence()
         elif (level, option) == (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT):
             self.end.user_timeout_ms = float(value)
             self.end.watch_silence()

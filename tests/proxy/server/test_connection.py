@@ -628,3 +628,17 @@ async def test_a_new_connections_quota_counts_open_connections_and_closes_none()
             assert await outside.ask(produce_request()) == b""
         for client in inside:
             assert await client.ask(produce_request()) == produce_response()
+
+
+@on_uvloop
+async def test_a_client_or_broker_that_vanishes_is_found_by_keepalive() -> None:
+    async with stub_broker(answers) as broker, running(config_to(broker)) as server, client_of(server) as client:
+        await client.ask(other_request())
+
+        transports = only_connection(server).transports
+        for transport in (transports.client, transports.broker):
+            assert transport is not None
+            sock = transport.get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            assert [sock.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [30, 5, 3]
