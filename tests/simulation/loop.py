@@ -49,6 +49,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._scheduler = scheduler
         self._random = random
         self._turn_ns: int | None = None  # when the next turn is
+        self._planned_ns: set[int] = set()  # the turns that the scheduler will call, also those that are not taken
         self._is_dead = False
         self._timer_cancelled_count = 0
         self._workers_free_ns: dict[Executor | None, int] = {}
@@ -96,14 +97,21 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def _plan(self, at_ns: int) -> None:
         """Take a turn at ``at_ns``, or as soon as the process is free."""
-        at_ns = max(at_ns, self.busy_until_ns, self._scheduler.clock.now_ns)
-        if (self._turn_ns is None or at_ns < self._turn_ns) and not self._is_dead:
+        now_ns, turn_ns = self._scheduler.clock.now_ns, self._turn_ns
+        if turn_ns is not None and (turn_ns <= now_ns or turn_ns <= at_ns):
+            return  # the usual case
+        at_ns = max(at_ns, self.busy_until_ns, now_ns)
+        if (turn_ns is None or at_ns < turn_ns) and not self._is_dead:
             self._turn_ns = at_ns
-            self._scheduler.at_ns(at_ns, self._take_turn, at_ns)
+            if at_ns not in self._planned_ns:
+                self._planned_ns.add(at_ns)
+                self._scheduler.at_ns(at_ns, self._take_turn, at_ns)
 
     def _take_turn(self, planned_ns: int) -> None:
         """Run the callbacks that are ready, as an event loop does in one iteration."""
+        self._planned_ns.discard(planned_ns)
         if self._turn_ns != planned_ns or self._is_dead:
+            self._scheduler.steps -= 1
             return  # an earlier turn was planned since
         self._turn_ns = None
         clock = self._scheduler.clock

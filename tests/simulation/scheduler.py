@@ -46,7 +46,8 @@ class Scheduler:
         """Call ``function`` at the monotonic time ``when_ns``."""
         self._number += 1
         event = Event(function, arguments)
-        heappush(self._queue, (max(when_ns, self.clock.now_ns), self._number, event))
+        now_ns = self.clock.now_ns
+        heappush(self._queue, (when_ns if when_ns > now_ns else now_ns, self._number, event))
         return event
 
     def call_later(self, delay_ms: float, function: Callable[..., object], *arguments: Any) -> Event:
@@ -74,7 +75,8 @@ class Scheduler:
             if function is None:
                 continue
             event.function = None
-            clock.now_ns = max(clock.now_ns, at_ns)
+            if at_ns > clock.now_ns:
+                clock.now_ns = at_ns
             function(*event.arguments)
             self.steps += 1
             self.on_step()
