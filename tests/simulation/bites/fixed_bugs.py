@@ -55,8 +55,8 @@ FIXED_BUGS: Final = (
     Break(
         name="The dial of a client that has gone is handed to it all the same",
         file="proxy/server/connection.py",
-        old="        if self.is_closed:\n            transport.abort()\n            return\n        self.transports.broker = transport\n",
-        new="        self.transports.broker = transport\n",
+        old="        if self.is_closed:\n            transport.abort()\n            return\n        self.transports.connect_broker(transport)\n",
+        new="        self.transports.connect_broker(transport)\n",
         origin="fixed bug",
     ),
     Break(
@@ -240,6 +240,13 @@ FIXED_BUGS: Final = (
         file="proxy/session/handlers/topic_mutations.py",
         old="        if is_throttled and (debt_ms := bucket.debt_ms(now_ms=now_ms)):\n",
         new="        if False and (debt_ms := bucket.debt_ms(now_ms=now_ms)):\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="A broker that has vanished is never found",
+        file="proxy/server/transport_pair.py",
+        old="        self.broker = transport\n        _keep_alive(transport)\n",
+        new="        self.broker = transport\n",
         origin="fixed bug",
     ),
 )
