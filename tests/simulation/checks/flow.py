@@ -31,10 +31,10 @@ class Flow:
     """
 
     __slots__ = (
+        "_charged_ms",
         "_forgets",
         "_settings",
         "_soft_until_ms",
-        "_taken_ms",
         "at_ms",
         "burst",
         "credit",
@@ -54,7 +54,7 @@ class Flow:
         self.rate = limit.rate
         self.burst = self._burst_of(limit)
         self.credit = self.burst
-        self.at_ms = self._taken_ms = now_ms
+        self.at_ms = self._charged_ms = now_ms
 
     def _burst_of(self, limit: Limit) -> float:
         settings = self._settings
@@ -69,9 +69,9 @@ class Flow:
         self.advance(now_ms)
         self._settings = settings
         before, burst = self.limit, self._burst_of(limit)
-        # Kafka's token bucket gives what the limit of now is worth for all the time since the last bytes.
+        # Kafka's token bucket gives what the limit of now is worth for all the time since the last charge.
         if limit.shaping == "paced" and limit.rate > self.rate:
-            self.credit += (limit.rate - self.rate) * (now_ms - self._taken_ms) / 1_000
+            self.credit += (limit.rate - self.rate) * (now_ms - self._charged_ms) / 1_000
         # Sampled windows forget what was over a limit that is no more, and a higher limit gives its whole window.
         self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)
@@ -103,9 +103,12 @@ class Flow:
     def take(self, amount: int, now_ms: float) -> None:
         """Let ``amount`` bytes pass now."""
         self.advance(now_ms)
-        self._taken_ms = now_ms
         self.credit -= amount
         self.largest = max(self.largest, amount)
+
+    def charged(self, at_ms: float) -> None:
+        """Note that the proxy has charged what passed at ``at_ms``, or later."""
+        self._charged_ms = max(self._charged_ms, at_ms)
 
     def give_back(self, amount: int, now_ms: float) -> None:
         """Take back bytes that were never charged."""

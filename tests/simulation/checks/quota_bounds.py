@@ -264,7 +264,9 @@ class QuotaBounds(Check):
             return
         self._in_flight.get(charge.key, {}).pop(correlation_id, None)
         self._of_connection.get(exchange.connection, {}).pop(correlation_id, None)
-        if not is_charged and charge.unsure:
+        if is_charged:
+            charge.flow.charged(exchange.forwarded_first_ms)
+        elif charge.unsure:
             charge.flow.give_back(charge.unsure, self.world.clock.now_ms)
         for suspicion in self._suspicions:
             if correlation_id in suspicion.waits_for:

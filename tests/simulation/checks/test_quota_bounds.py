@@ -162,6 +162,26 @@ def test_a_raised_quota_holds_from_the_change_on() -> None:
         produce(world)
 
 
+@pytest.mark.parametrize("is_charged", [False, True])
+def test_a_raised_quota_gives_all_the_time_since_the_last_charge(*, is_charged: bool) -> None:
+    world = a_world(PACED)
+    (check,) = world.ledger.checks
+    for _ in range(10):
+        produce(world)
+    world.wait(900)
+    lost = world.send(size=104, connection=2)
+    world.forward(lost)
+    if is_charged:
+        world.give(lost, world.answer(lost))
+    world.ledger.disconnected("producer-1", 2, by_client=False)
+    world.wait(20)
+
+    check.rules_changed([{"client-id": "etl", "producer_byte_rate": 10 * RATE}])
+
+    with pytest.raises(Violation) if is_charged else nullcontext():
+        repeat(lambda _: produce(world), 90, world, every_ms=0)
+
+
 def test_observed_and_exempt_clients_have_no_bound() -> None:
     world = StandIn(Settings(shaping="paced", exempt=frozenset({"root"})))
     world.watch(QuotaBounds).rules_changed([{**RULES[0], "enforcement": "observe"}, {"user": "root", **RULES[0]}])
