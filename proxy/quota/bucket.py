@@ -73,7 +73,6 @@ class Bucket(ReservedUsage):
             max_throttle_time_ms: The longest throttle time that a response announces.
             now_ms: The time.
         """
-        owed_ms = self.silent_until_ms - now_ms
         self._sampled_room = room
         self._bounds = bucket_bounds(
             self.limit,
@@ -84,8 +83,17 @@ class Bucket(ReservedUsage):
         )
         self._tokens = self._token_bucket(self._tokens, burst_ms, now_ms)
         self._pacer = self._token_bucket(self._pacer, pacer_ms, now_ms)
-        if owed_ms > 0:
+        if self.silent_until_ms > now_ms or self._owes_more(now_ms):
             self.silent_until_ms = now_ms + self._wait_ms(now_ms) if self.is_limited else 0
+
+    def _owes_more(self, now_ms: int) -> bool:
+        """Return whether a lower limit makes clients owe more than they have waited for.
+
+        A limit may have changed some time ago, because it is applied when the bucket is looked up.
+        """
+        if self._tokens is None or self.silent_until_ms <= self.last_record_ms:
+            return False
+        return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) < 0
 
     def _token_bucket(self, before: TokenBucket | None, burst_ms: int | None, now_ms: int) -> TokenBucket | None:
         if burst_ms is None:

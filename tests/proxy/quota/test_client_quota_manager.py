@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -154,6 +155,20 @@ def test_paced_bucket_keeps_its_debt_when_its_limit_changes() -> None:
     replace_rules(manager, rule("alice", limit=4_000.0), shaping=Shaping.PACED)
 
     assert bucket_of_alice(manager).charge(0, now_ms=0) == 500
+
+
+@pytest.mark.parametrize(("limit", "free_ms"), [(1_000.0, 2_000), (500.0, 4_000)])
+def test_paced_bucket_owes_longer_if_its_limit_was_lowered_while_clients_waited(limit: float, free_ms: int) -> None:
+    manager = manager_of(rule("alice"), shaping=Shaping.PACED)
+    bucket = bucket_of_alice(manager)
+    bucket.silence(bucket.charge(3_000, now_ms=0), now_ms=0)
+
+    replace_rules(manager, rule("alice", limit=limit), shaping=Shaping.PACED)
+    bucket_of_alice(manager, now_ms=2_000)
+
+    assert bucket.is_free(1, now_ms=2_000) is (free_ms == 2_000)
+    assert bucket.is_free(1, now_ms=free_ms)
+    assert not bucket.is_free(1, now_ms=free_ms - 1)
 
 
 def test_rule_shaping_overrides_the_managers() -> None:

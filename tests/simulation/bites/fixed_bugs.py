@@ -249,4 +249,11 @@ FIXED_BUGS: Final = (
         new="        self.broker = transport\n",
         origin="fixed bug",
     ),
+    Break(
+        name="After a paced limit is lowered, clients wait for what they owed before",
+        file="proxy/quota/bucket.py",
+        old="        if self.silent_until_ms > now_ms or self._owes_more(now_ms):\n",
+        new="        if self.silent_until_ms > now_ms:\n",
+        origin="fixed bug",
+    ),
 )
