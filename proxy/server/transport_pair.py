@@ -38,7 +38,7 @@ class TransportPair:
     def connect_broker(self, transport: asyncio.Transport) -> None:
         """Take over the broker's transport, and turn on TCP keepalive.
 
-        Without keepalive, a client that leaves while a vanished broker owes it a response would be kept for ever.
+        Without keepalive, a client that has closed its side and waits for a vanished broker would be kept for ever.
         """
         self.broker = transport
         _keep_alive(transport)
