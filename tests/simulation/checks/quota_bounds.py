@@ -129,6 +129,8 @@ class QuotaBounds(Check):
                 del self.flows[key]
             elif limit != self.flows[key].limit or settings != before:
                 self.flows[key].change(limit, settings, now_ms, SETTLE_MS)
+                for charge in self._in_flight.get(key, {}).values():
+                    charge.asked = 0  # the limit of before allowed it
 
     def proxy_started(self, number: int) -> None:
         """Begin anew: a new process knows nothing of the bytes of before, and reads the rules as they are now."""

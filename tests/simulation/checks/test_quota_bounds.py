@@ -149,6 +149,23 @@ def test_fetches_that_together_ask_for_more_than_the_quota_are_found() -> None:
         repeat(ask, 100, world, every_ms=0)
 
 
+def test_a_fetch_in_flight_may_have_asked_for_what_the_limit_of_before_allowed() -> None:
+    world = a_world(PACED)
+    (check,) = world.ledger.checks
+
+    def ask(connection: int, most_bytes: int) -> None:
+        body = pack(">iiii", -1, 500, 1, most_bytes) + bytes(20)
+        world.forward(world.send(1, api_version=11, connection=connection, body=body))
+
+    ask(1, 10_000)
+    check.rules_changed([{"client-id": "etl", "consumer_byte_rate": RATE / 10}])
+    world.wait(2_000)
+
+    ask(2, 1_000)
+    with pytest.raises(Violation, match="asks for"):
+        ask(3, 1_000)
+
+
 def test_a_raised_quota_holds_from_the_change_on() -> None:
     world = a_world(PACED)
     for _ in range(11):
