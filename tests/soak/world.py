@@ -24,8 +24,11 @@ from tests.soak.clients import CLIENTS, LIBRARIES, VISITOR_RATE, Client, setting
 from tests.soak.plan import WHOLE_MINUTES, Event, Kind, Plan
 from tests.soak.programs import Program, start, start_visitors
 from tests.soak.records import Notes
-from tests.soak.watches import Leaders, ProxySampler, WarmUp
+from tests.soak.watches import Leaders, ProxySampler, ShortConnections
 
+# Kafka would move leaders back to their first replicas every five minutes. Clients then send or read again what was on
+# its way, as after a failure.
+_BROKERS: Final = {"auto.leader.rebalance.enable": "false"}
 # No record may be lost when one broker is killed. The time of appending tells which duplicates follow a failure.
 _TOPIC: Final = {"min.insync.replicas": "2", "message.timestamp.type": "LogAppendTime"}
 _PORTS: Final = 10
@@ -90,7 +93,7 @@ class World:
         """Run the plan to its end, stop everything, and read all topics."""
         with contextlib.ExitStack() as stack:
             self._directory = stack.enter_context(scratch("soak"))
-            self._kafka = stack.enter_context(Kafka(KAFKA_4, nodes=3, proxied=()))
+            self._kafka = stack.enter_context(Kafka(KAFKA_4, nodes=3, proxied=(), config=_BROKERS))
             self._topics = {library: create_topic(self._kafka, config=_TOPIC) for library in LIBRARIES}
             self._visitors_topic = create_topic(self._kafka, partitions=3, config=_TOPIC)
             self._proxy = stack.enter_context(self._make_proxy())
@@ -257,11 +260,11 @@ class World:
         life = Life(time.time())
         self.evidence.lives.append(life)
         self._sampler.begin(life)
-        self._warm_up = WarmUp(self._proxy.port(_LISTENER), life, least_s=self._warm_up_s)
+        self._short = ShortConnections(self._proxy.port(_LISTENER), life, least_s=self._warm_up_s)
 
     def _end_life(self, how: str) -> None:
         life = self.evidence.lives[-1]
-        self._warm_up.end()
+        self._short.end()
         self._sampler.end()
         life.end, life.ended_s = how, time.time()
         log, process = self._proxy.process.log, self._proxy.process
