@@ -45,6 +45,7 @@ class ClientConnection(asyncio.Protocol):
         self.route = route
         self.listener = route.listener
         self.session = Session(route.context, owner=self)
+        self.session.await_broker()
         self._state = self.session.state
         self.time_checks = TimeChecks(self)
         self.counted: CountedConnection | None = None
@@ -167,7 +168,7 @@ class ClientConnection(asyncio.Protocol):
         self.transports.connect_broker(transport)
         self.listener.broker_count += 1
         now_ms = self._now_ms()
-        self.session.restart_service()
+        self.session.connect_broker(now_ms=now_ms)
         self.flush(now_ms)
 
     def broker_failed(self, cause: str) -> None:

@@ -5,7 +5,7 @@ A broker answers a connection's requests in the order in which they were sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -120,9 +120,10 @@ class InFlightQueue(list[PendingRequest]):
         """Forward requests of the client again. This undoes the method ``hold``."""
         self.limit = MAX_IN_FLIGHT
 
-    def buckets(self) -> Iterator[Bucket | None]:
-        """Yield the buckets that will be charged for the pending requests."""
-        for pending in self:
-            yield pending.profile.bucket
-            if pending.charge is not None:
-                yield from pending.charge.buckets
+
+def charged_buckets(requests: Iterable[PendingRequest]) -> Iterator[Bucket | None]:
+    """Yield the buckets that will be charged for ``requests``."""
+    for pending in requests:
+        yield pending.profile.bucket
+        if pending.charge is not None:
+            yield from pending.charge.buckets

@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
 from kafka_quota_proxy.proxy.session.handlers.unanswered_only import UnansweredOnlyHandler
-from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile, charged_buckets
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
@@ -336,7 +336,7 @@ class RequestStream:
         if account.stale_buckets:
             if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
                 self.profile = None  # a bucket that is released may be removed, and must not be charged then
-            charged = set(self._state.in_flight.buckets())
+            charged = set(charged_buckets((*self._state.in_flight, *(self._state.unsent or ()))))
             for handler in self.handlers:
                 charged.add(handler.charged_bucket)
             account.release_stale(charged, now_ms=now_ms)
@@ -344,7 +344,10 @@ class RequestStream:
     # -- the end of a request --
 
     def _end_request(self, now_ms: int) -> None:
-        """Note that a request was forwarded as a whole. If it will have no response (acks=0), charge it now."""
+        """Note that a request was forwarded as a whole. If it will have no response (acks=0), charge it now.
+
+        While the broker is being dialled, it is charged later: it is never sent if the client resets the connection.
+        """
         state = self._state
         pending = state.unanswered
         if pending is None:
@@ -352,6 +355,22 @@ class RequestStream:
                 state.broker_turn.end_request(state.in_flight[0])
             return
         state.unanswered = None
+        if pending.charge is not None:
+            state.broker_turn.end_unanswered(pending.charge)
+        if state.unsent is None:
+            self._charge_unanswered(pending, now_ms)
+        else:
+            state.unsent.append(pending)
+
+    def charge_unsent(self, now_ms: int) -> None:
+        """Charge the requests without a response that waited for the broker's connection. They are sent now."""
+        state = self._state
+        unsent, state.unsent = state.unsent, None
+        for pending in unsent or ():
+            self._charge_unanswered(pending, now_ms)
+
+    def _charge_unanswered(self, pending: PendingRequest, now_ms: int) -> None:
+        state = self._state
         bucket, charge = pending.profile.bucket, pending.charge
         charges = []
         if bucket is not None:
@@ -361,7 +380,6 @@ class RequestStream:
             charges.append((bucket, bucket.charge(pending.size_bytes, now_ms=now_ms)))
         if charge is not None:
             charges += charge.pass_unanswered(now_ms=now_ms)
-            state.broker_turn.end_unanswered(charge)
         found = longest_wait(state.account, charges, now_ms=now_ms)
         if found is not None:
             state.account.throttle(*found, now_ms=now_ms, has_answer=False)
@@ -381,6 +399,13 @@ class RequestStream:
             self.drop_unanswered(had_turn=True)
             if not state.in_flight:
                 state.broker_turn.leave()
+
+    def drop_unsent(self) -> None:
+        """Forget the requests without a response that were never sent. They are not charged."""
+        for pending in self._state.unsent or ():
+            pending.settle_bytes()
+            if pending.charge is not None:
+                pending.charge.forget()
 
     def drop_unanswered(self, *, had_turn: bool) -> None:
         """Forget a partly forwarded Produce with acks=0, because it will not be completed. Its bytes are not charged.

@@ -212,8 +212,13 @@ class Session:
         state.account.begin_mute(now_ms=state.now_ns // 1_000_000)
         self._turn.begin_service()
 
-    def restart_service(self) -> None:
-        """Start timing the oldest pending request anew, because the connection to the broker was only opened now."""
+    def await_broker(self) -> None:
+        """Note that the broker is not connected yet. Requests without a response are charged by ``connect_broker``."""
+        self.state.unsent = []
+
+    def connect_broker(self, *, now_ms: int) -> None:
+        """Note that the broker is connected: charge what is sent now, and start timing the oldest pending request."""
+        self._requests.charge_unsent(now_ms)
         self._turn.restart_service()
 
     def receive_end_from_client(self) -> None:
@@ -261,6 +266,7 @@ class Session:
                 ):
                     self._silence(payer, wait_ms, now_ms)
         self._requests.drop_unanswered(had_turn=has_passed)
+        self._requests.drop_unsent()
         for bucket in {pending.profile.bucket for pending in in_flight}:
             if bucket is not None and bucket.line is not None:
                 bucket.line.wake_first()

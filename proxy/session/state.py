@@ -31,6 +31,7 @@ class SessionState:
         to_client: Bytes to write to the client.
         in_flight: The requests that were forwarded and have no response yet.
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
+        unsent: The Produce requests with acks=0 that are charged once the broker is connected. None if it is connected.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
         is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
         is_ending: Whether the session accepts no new requests, because the connection is about to end.
@@ -51,6 +52,7 @@ class SessionState:
     to_client: list[bytes] = field(default_factory=list)
     in_flight: InFlightQueue = field(default_factory=InFlightQueue)
     unanswered: PendingRequest | None = None
+    unsent: list[PendingRequest] | None = None
     request_left: int = 0
     is_blocked: bool = False
     is_ending: bool = False

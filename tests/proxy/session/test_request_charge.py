@@ -109,6 +109,25 @@ def test_produce_without_acks_that_is_cut_off_is_not_counted(says_so: bool) -> N
     assert (bucket.requests, bucket.in_flight) == (0, 0)
 
 
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_produce_without_acks_is_charged_only_if_the_broker_is_connected(is_connected: bool) -> None:
+    wire = Wire(FIVE_A_SECOND)
+    wire.session.await_broker()
+    request = produce_request(acks=0)
+    wire.client(request, request)
+    buckets = [wire.bucket(), wire.bucket("request_rate")]
+    assert [bucket.amount for bucket in buckets] == [0, 0]
+    assert [bucket.in_flight for bucket in buckets] == [2 * (len(request) - 4), 2]
+
+    if is_connected:
+        wire.session.connect_broker(now_ms=wire.now_ms)
+    else:
+        wire.session.close(now_ms=wire.now_ms, has_passed=False)
+
+    assert [bucket.amount for bucket in buckets] == ([2 * (len(request) - 4), 2] if is_connected else [0, 0])
+    assert [bucket.in_flight for bucket in buckets] == [0, 0]
+
+
 def test_unanswered_request_is_counted_when_its_connection_ends() -> None:
     wire = Wire(FIVE_A_SECOND)
     wire.client(*(other_request(number) for number in range(3)))
@@ -217,7 +236,7 @@ def test_time_starts_when_the_broker_is_connected() -> None:
     wire.client(other_request(1))
     wire.wait(700)
     wire.session.state.now_ns = wire.now_ms * 1_000_000
-    wire.session.restart_service()
+    wire.session.connect_broker(now_ms=wire.now_ms)
     wire.wait(30)
     wire.broker(other_response(1))
 

@@ -256,4 +256,11 @@ FIXED_BUGS: Final = (
         new="        if self.silent_until_ms > now_ms:\n",
         origin="fixed bug",
     ),
+    Break(
+        name="A Produce with acks=0 is charged while its broker is being dialled",
+        file="proxy/server/connection.py",
+        old="        self.session.await_broker()\n",
+        new="",
+        origin="fixed bug",
+    ),
 )

@@ -13,8 +13,8 @@ SERVER: Final = (
     Break(
         "What a client sends before the broker is reached is lost",
         _CONNECTION,
-        "        self.session.restart_service()\n        self.flush(now_ms)\n",
-        "        self.session.restart_service()\n        self._state.to_broker.clear()\n        self.flush(now_ms)\n",
+        "        self.session.connect_broker(now_ms=now_ms)\n        self.flush(now_ms)\n",
+        "        self.session.connect_broker(now_ms=now_ms)\n        self._state.to_broker.clear()\n        self.flush(now_ms)\n",
     ),
     Break(
         "A client is read on while the broker's buffer is full",
