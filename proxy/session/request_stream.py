@@ -11,6 +11,7 @@ from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.session import acks_zero
 from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
@@ -22,8 +23,8 @@ from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
 from kafka_quota_proxy.proxy.session.handlers.unanswered_only import UnansweredOnlyHandler
-from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile, charged_buckets
-from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
+from kafka_quota_proxy.proxy.session.in_flight import RequestProfile, charged_buckets
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -344,45 +345,12 @@ class RequestStream:
     # -- the end of a request --
 
     def _end_request(self, now_ms: int) -> None:
-        """Note that a request was forwarded as a whole. If it will have no response (acks=0), charge it now.
-
-        While the broker is being dialled, it is charged later: it is never sent if the client resets the connection.
-        """
+        """Note that a request was forwarded as a whole."""
         state = self._state
-        pending = state.unanswered
-        if pending is None:
-            if state.in_flight:
-                state.broker_turn.end_request(state.in_flight[0])
-            return
-        state.unanswered = None
-        if pending.charge is not None:
-            state.broker_turn.end_unanswered(pending.charge)
-        if state.unsent is None:
-            self._charge_unanswered(pending, now_ms)
-        else:
-            state.unsent.append(pending)
-
-    def charge_unsent(self, now_ms: int) -> None:
-        """Charge the requests without a response that waited for the broker's connection. They are sent now."""
-        state = self._state
-        unsent, state.unsent = state.unsent, None
-        for pending in unsent or ():
-            self._charge_unanswered(pending, now_ms)
-
-    def _charge_unanswered(self, pending: PendingRequest, now_ms: int) -> None:
-        state = self._state
-        bucket, charge = pending.profile.bucket, pending.charge
-        charges = []
-        if bucket is not None:
-            if bucket.line is not None:
-                bucket.line.note(pending.size_bytes)
-            pending.settle_bytes()
-            charges.append((bucket, bucket.charge(pending.size_bytes, now_ms=now_ms)))
-        if charge is not None:
-            charges += charge.pass_unanswered(now_ms=now_ms)
-        found = longest_wait(state.account, charges, now_ms=now_ms)
-        if found is not None:
-            state.account.throttle(*found, now_ms=now_ms, has_answer=False)
+        if state.unanswered is not None:
+            acks_zero.end_request(state, state.unanswered, now_ms)
+        elif state.in_flight:
+            state.broker_turn.end_request(state.in_flight[0])
 
     def cut_off(self) -> None:
         """Give up a partly forwarded request, because the client will not send the rest."""
@@ -396,27 +364,6 @@ class RequestStream:
                 if pending.charge is not None:
                     pending.charge.forget()
                     state.broker_turn.charge_turn(pending.charge)
-            self.drop_unanswered(had_turn=True)
+            acks_zero.drop_unfinished(state, had_turn=True)
             if not state.in_flight:
                 state.broker_turn.leave()
-
-    def drop_unsent(self) -> None:
-        """Forget the requests without a response that were never sent. They are not charged."""
-        for pending in self._state.unsent or ():
-            pending.settle_bytes()
-            if pending.charge is not None:
-                pending.charge.forget()
-
-    def drop_unanswered(self, *, had_turn: bool) -> None:
-        """Forget a partly forwarded Produce with acks=0, because it will not be completed. Its bytes are not charged.
-
-        If ``had_turn`` is True, the Produce is charged in the fair call queue, which let it through.
-        """
-        state = self._state
-        pending, state.unanswered = state.unanswered, None
-        if pending is not None:
-            pending.settle_bytes()
-            if pending.charge is not None:
-                pending.charge.forget()
-                if had_turn:
-                    state.broker_turn.charge_turn(pending.charge)

@@ -24,6 +24,7 @@ from typing import Protocol
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Waiter
+from kafka_quota_proxy.proxy.session import acks_zero
 from kafka_quota_proxy.proxy.session.broker_turn import BrokerTurn
 from kafka_quota_proxy.proxy.session.bucket_turn import BucketTurn
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
@@ -218,7 +219,7 @@ class Session:
 
     def connect_broker(self, *, now_ms: int) -> None:
         """Note that the broker is connected: charge what is sent now, and start timing the oldest pending request."""
-        self._requests.charge_unsent(now_ms)
+        acks_zero.charge_unsent(self.state, now_ms)
         self._turn.restart_service()
 
     def receive_end_from_client(self) -> None:
@@ -265,8 +266,8 @@ class Session:
                     else charge.forget()
                 ):
                     self._silence(payer, wait_ms, now_ms)
-        self._requests.drop_unanswered(had_turn=has_passed)
-        self._requests.drop_unsent()
+        acks_zero.drop_unfinished(state, had_turn=has_passed)
+        acks_zero.drop_unsent(state)
         for bucket in {pending.profile.bucket for pending in in_flight}:
             if bucket is not None and bucket.line is not None:
                 bucket.line.wake_first()

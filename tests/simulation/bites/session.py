@@ -54,8 +54,8 @@ SESSION: Final = (
     ),
     Break(
         "A Produce with acks=0 is not charged",
-        _REQUESTS,
-        "            charges.append((bucket, bucket.charge(pending.size_bytes, now_ms=now_ms)))\n",
+        "proxy/session/acks_zero.py",
+        "        charges.append((bucket, bucket.charge(pending.size_bytes, now_ms=now_ms)))\n",
         "",
     ),
     Break(
