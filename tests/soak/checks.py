@@ -91,10 +91,10 @@ def _lower_quartile(values: list[float]) -> float:
     return sorted(values)[len(values) // 4]
 
 
-# Python takes memory in arenas of 1 MiB. Clients that wait for a broker, and fetches whose client has left, change the
-# number of descriptors by some four. If each of the many short connections (``ShortConnections``) left 1 KiB or a
-# descriptor behind, these would grow by 3 MiB or 3,000 in ten minutes. Of the loop lag the lower quartile counts,
-# because other programs of the machine delay the rest.
+# The bounds are above what changes without a leak: Python takes memory in arenas of 1 MiB, and clients that wait for a
+# broker change the number of descriptors by some four. A leak grows faster, because ``ShortConnections`` opens
+# thousands of connections in ten minutes. Of the loop lag the lower quartile counts, because other programs of the
+# machine delay the rest.
 QUANTITIES: Final = (
     Quantity("memory", "MiB", 2.0, statistics.median),
     Quantity("descriptors", "", 6.0, statistics.median),

@@ -59,13 +59,13 @@ def tables(evidence: Evidence, results: Results) -> str:
         "## Findings",
         "\n".join(f"* {one}" for one in results.findings) or "None.",
         "## The lives of the proxy",
-        "The growth in ten minutes is the 95 % interval of the slope, after a warm-up, without the times in which a "
-        "broker was away. Descriptors are counted without two for each connection that a client has open.",
+        "Growth is in ten minutes: the 95 % interval of the slope. The warm-up, and times in which a broker was away, "
+        "are left out. Descriptors do not include two for each connection that a client has open.",
         _lives(evidence.lives, results.trends),
         "## Quotas",
-        f"A share is the bytes that a client had acknowledged, or read, over its limit, in any undisturbed minute. "
-        f"Allowed: {MINUTE_BOUNDS['sampled']} sampled, {MINUTE_BOUNDS['paced']} paced. The last column is the share of "
-        f"what all limits of the run allowed.",
+        f"A share compares what a client had acknowledged, or read, in a minute with its limit. Minutes with a change "
+        f"of the limit or a new bucket are left out. Allowed: {MINUTE_BOUNDS['sampled']} sampled, "
+        f"{MINUTE_BOUNDS['paced']} paced. The last column compares the whole run with what all limits allowed.",
         _quotas(evidence, results.uses),
         "## Records",
         _records(evidence, results.delivered),
