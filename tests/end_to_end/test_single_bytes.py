@@ -19,7 +19,6 @@ from tests.support.certificates import Authority
 
 CONNECTIONS: Final = 25
 WRITES_PER_SECOND: Final = 2_000
-MOST_OF_A_CORE: Final = 0.15
 _SECONDS: Final = 1
 _EACH: Final = WRITES_PER_SECOND * _SECONDS // CONNECTIONS
 _CREATE_TOPICS, _ALTER_CLIENT_QUOTAS = 19, 49
@@ -114,6 +113,5 @@ def test_collecting_single_bytes_costs_little_for_any_api() -> None:
 
     print(f"{WRITES_PER_SECOND} bytes/s, {harmless:.3f} of a core where they pass;", shares)  # noqa: T201
     assert errors == 0, "all of it is waited for"
-    assert all(share < MOST_OF_A_CORE for share in shares.values()), shares
-    # A byte that is forwarded is the measure. It also costs a write to the broker.
+    # A byte that is forwarded is the measure, whatever the machine's speed. It also costs a write to the broker.
     assert all(share < 2 * harmless + 0.02 for share in shares.values()), (harmless, shares)
