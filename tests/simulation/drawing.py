@@ -9,7 +9,7 @@ from tests.simulation.plan import Plan, PlannedActor, PlannedFault, derived_rand
 # Most worlds are short, because many short ones find more than few long ones.
 _HORIZONS_MS: Final = {1_500.0: 30, 4_000.0: 30, 10_000.0: 25, 25_000.0: 12, 90_000.0: 3}
 # A busy world ends early: more of the same finds less than another world.
-_MOST_STEPS: Final = {800: 7, 4_000: 1}
+_MOST_STEPS: Final = {600: 10, 4_000: 1}
 
 
 def draw_plan(seed: int) -> Plan:

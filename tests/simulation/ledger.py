@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     from tests.simulation.checks.check import Check
     from tests.simulation.clock import Clock
+    from tests.simulation.network import End
 
 FIRST_ID: Final = 1_000_000
 NEVER: Final = -1.0
@@ -37,6 +38,7 @@ class Exchange:
         forwarded_first_ms: When the proxy wrote the first byte to the broker.
         forwarded_ms: When the proxy wrote the last byte to the broker.
         forwarded_to: The node id of the broker that the proxy wrote it to.
+        broker_end: The proxy's end of the connection to that broker.
         at_broker_ms: When the last byte arrived at the broker.
         answered_ms: When the broker wrote its response.
         passed_ms: When the proxy wrote the last byte of a response to the client.
@@ -45,8 +47,8 @@ class Exchange:
     """
 
     __slots__ = (
-        "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "client", "connection", "correlation_id",
-        "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
+        "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "connection",
+        "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
         "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_of_broker", "sent_ms",
         "throttle_ms",
     )  # fmt: skip
@@ -80,9 +82,15 @@ class Exchange:
         self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
         self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
         self.forwarded_to: int | None = None
+        self.broker_end: End | None = None
         self.response_of_broker: bytes | None = None
         self.response: bytes | None = None
         self.throttle_ms = 0
+
+    @property
+    def has_open_broker(self) -> bool:
+        """Whether the proxy's connection to the broker that has the request is still open."""
+        return self.broker_end is None or self.broker_end.is_open
 
     def __repr__(self) -> str:
         return f"{self.client}#{self.correlation_id} (api {self.api_key} v{self.api_version}, {len(self.request)} B)"
@@ -151,7 +159,7 @@ class Ledger:
 
     # -- called by the tap on the proxy's side of each connection --
 
-    def forwarding(self, correlation_id: int, node_id: int, api_key: int) -> Exchange | None:
+    def forwarding(self, correlation_id: int, node_id: int, api_key: int, end: "End | None" = None) -> Exchange | None:
         """Record the first byte of a request that the proxy writes to a broker. None: a request of the proxy itself.
 
         To charge a DeleteTopics, the proxy asks for the topics' partitions first, with the id of that request.
@@ -162,6 +170,7 @@ class Ledger:
         if exchange is not None:
             exchange.forwarded_first_ms = self._clock.now_ms
             exchange.forwarded_to = node_id
+            exchange.broker_end = end
             for check in self.checks:
                 check.forwarding(exchange)
         return exchange

@@ -1,9 +1,12 @@
 """Follow the frames that the proxy writes to brokers and to clients, and tell the ledger when each begins and ends."""
 
 from struct import Struct
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from tests.simulation.ledger import Exchange, Ledger
+
+if TYPE_CHECKING:
+    from tests.simulation.network import End
 
 _INT32: Final = Struct(">i")
 # A request begins with its size, API key, version and correlation id; a response with its size and correlation id.
@@ -50,19 +53,20 @@ class _Frames:
 
 
 class RequestTap(_Frames):
-    """Follows the requests that the proxy writes to the broker ``node_id``."""
+    """Follows the requests that the proxy writes at ``end`` to the broker ``node_id``."""
 
-    __slots__ = ("_exchange", "_ledger", "_node_id")
+    __slots__ = ("_end", "_exchange", "_ledger", "_node_id")
 
-    def __init__(self, ledger: Ledger, node_id: int) -> None:
+    def __init__(self, ledger: Ledger, node_id: int, end: "End") -> None:
         super().__init__(_REQUEST_HEAD_BYTES)
         self._ledger = ledger
         self._node_id = node_id
+        self._end = end
         self._exchange: Exchange | None = None
 
     def begin(self, correlation_id: int, head: bytes) -> None:
         """A request has begun."""
-        self._exchange = self._ledger.forwarding(correlation_id, self._node_id, int.from_bytes(head[4:6]))
+        self._exchange = self._ledger.forwarding(correlation_id, self._node_id, int.from_bytes(head[4:6]), self._end)
 
     def finish(self, size_bytes: int) -> None:
         """A request is complete."""

@@ -80,7 +80,7 @@ class World:
         """Follow what a proxy writes at this end, if a broker is at the other."""
         node_id = self.broker_addresses.get(end.remote)
         if node_id is not None:
-            end.tap = RequestTap(self.ledger, node_id)
+            end.tap = RequestTap(self.ledger, node_id, end)
 
     def tap_client(self, end: End) -> None:
         """Follow what a proxy writes to a client at this end."""

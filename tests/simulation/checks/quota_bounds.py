@@ -226,7 +226,12 @@ class QuotaBounds(Check):
             return  # the first versions cannot say how much they want
         charge.asked = asked
         flow = charge.flow
-        others = list(self._in_flight.get(charge.key, {}).values())
+        exchanges = self.world.ledger.exchanges
+        others = [
+            other
+            for correlation_id, other in self._in_flight.get(charge.key, {}).items()
+            if exchanges[correlation_id].has_open_broker  # a broker that is gone answers nothing
+        ]
         least = max(1.0, flow.rate * _LEAST_FETCH_MS / 1_000)
         # Each asks for its share of those that are there. So the first may have asked for all, the second for a half...
         most = flow.burst * (1 + log(len(others) or 1)) + least * len(others) + flow.tolerance

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from struct import pack
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.simulation.checks.quota_bounds import QuotaBounds
 from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import ETL, StandIn
 from tests.simulation.ledger import Entity
+from tests.simulation.network import End
 from tests.simulation.violation import Violation
 
 RATE = 10_000.0
@@ -164,6 +167,21 @@ def test_a_fetch_in_flight_may_have_asked_for_what_the_limit_of_before_allowed()
     ask(2, 1_000)
     with pytest.raises(Violation, match="asks for"):
         repeat(lambda number: ask(3 + number, 1_000), 5, world, every_ms=0)
+
+
+def test_a_fetch_at_a_broker_that_is_gone_asks_for_nothing() -> None:
+    world = a_world(PACED)
+    body = pack(">iiii", -1, 500, 1, 10_000) + bytes(20)
+    fetches = [world.send(1, api_version=11, connection=connection, body=body) for connection in range(4)]
+    gone = SimpleNamespace(is_open=False)
+
+    for fetched in fetches[:2]:
+        world.forward(fetched)
+        fetched.broker_end = cast(End, gone)
+
+    world.forward(fetches[2])
+    with pytest.raises(Violation, match="asks for"):
+        world.forward(fetches[3])
 
 
 def test_a_raised_quota_holds_from_the_change_on() -> None:
