@@ -32,6 +32,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_closing = self._is_lost = self._is_ended = False
         self._is_paused = self._is_protocol_paused = self._is_read_planned = False
         self._wants_eof = False
+        self._is_news = False  # whether the peer has ended the connection, and the protocol has yet to hear of it
         end.low_water_bytes = _LOW_WATER_BYTES
         end.handler = self
         end.wakes = self._plan_read
@@ -90,6 +91,7 @@ class SimulatedTransport(asyncio.Transport):
         elif end.take_end():
             self._is_ended = True
             if not self._call(self._protocol.eof_received):
+                self._is_news = True
                 self.close()
             return
         if end.is_readable:
@@ -130,6 +132,8 @@ class SimulatedTransport(asyncio.Transport):
         if self._wants_eof:
             raise RuntimeError("Cannot call write() after write_eof()")
         if self._is_lost or self._is_closing:
+            if self._is_news and self.end.tap is not None:
+                self.end.tap.wrote(bytes(data))  # as if the peer had ended the connection just after the write
             return
         self.end.write(bytes(data))
         if not self._is_protocol_paused and self.end.unsent_bytes > _HIGH_WATER_BYTES:
@@ -191,7 +195,7 @@ class SimulatedTransport(asyncio.Transport):
 
     def _force(self, error: Exception | None) -> None:
         if not self._is_lost:
-            self._is_closing = True
+            self._is_closing = self._is_news = True
             self.end.abort()
             self._lose(error)
 
@@ -204,6 +208,7 @@ class SimulatedTransport(asyncio.Transport):
         self._loop.call_soon(self._protocol_lost, error)
 
     def _protocol_lost(self, error: Exception | None) -> None:
+        self._is_news = False
         self._protocol.connection_lost(error)
 
 
