@@ -49,6 +49,7 @@ class DirectoryStore:
         self._stored = stored
         self._apply = apply
         self._late: asyncio.Task[None] | None = None  # a write for whose outcome its client no longer waits
+        self._is_uncertain = False  # whether a failed write may still appear in the database after a restart
 
     async def open(self) -> None:
         """Lock and read the directory, and apply the stored rules. ``QuotaStore.open`` lists the errors."""
@@ -60,10 +61,23 @@ class DirectoryStore:
         """Do nothing. This store has no background work."""
 
     async def catch_up(self) -> None:
-        """Raise ``NotKeptError`` if an earlier write has not ended. No other process changes this store."""
+        """Make sure that no earlier change can appear later. No other process changes this store.
+
+        Without this, a request that changes nothing would be acknowledged without a write, and an earlier change whose
+        write has failed could undo it after a restart.
+
+        Raises:
+            NotKeptError: An earlier write has not ended, or the disk fails.
+        """
         if self._late is not None:
             message = f"No quota was changed: an earlier change is still being written to {self.name}; try again"
             raise NotKeptError(KAFKA_STORAGE_ERROR, message)
+        if self._is_uncertain:
+            try:
+                await self.keep((), {})
+            except NotKeptError as error:
+                why = f"an earlier change may be in {self.name} or not, and the disk fails"
+                raise NotKeptError(KAFKA_STORAGE_ERROR, f"No quota was changed: {why}; try again") from error
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
@@ -82,11 +96,14 @@ class DirectoryStore:
         except OSError as error:
             message = f"The quotas cannot be kept: {error.strerror or error}"
             may_hold = isinstance(error, UncertainWriteError)
+            self._is_uncertain |= may_hold
             if may_hold:
                 message += "; after a restart the change may apply nevertheless"
             raise self._failed(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
         self.is_writable = True
-        await self._apply(changes)
+        self._is_uncertain = False
+        if changes:
+            await self._apply(changes)
 
     def _failed(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:
         self.is_writable = False

@@ -281,6 +281,25 @@ async def test_change_on_a_full_disk_is_refused_and_the_next_is_tried(
         assert [rule.limits.get("producer_byte_rate") for rule in again.manager.rules.quotas] == [6.0]
 
 
+@on_uvloop
+async def test_change_is_acknowledged_only_when_no_earlier_one_can_come_back(tmp_path: Path) -> None:
+    async with bed(tmp_path) as one:
+        assert isinstance(one.manager.store, DirectoryStore)
+        await one.set(ALICE, {P: 3.0})
+        log_bytes = one.manager.store.database.log_bytes
+        with no_room_above(log_bytes):
+            (unknown,) = await one.set(ALICE, {P: 5.0})
+            (refused,) = await one.set(ALICE, {P: 3.0})  # changes nothing that is known
+
+        assert "may apply nevertheless" in (unknown.error_message or "")
+        assert refused[:2] == (
+            56,
+            f"No quota was changed: an earlier change may be in {tmp_path} or not, and the disk fails; try again",
+        )
+        assert await one.set(ALICE, {P: 3.0}) == [Altered(0, None, ALICE)]
+        assert one.manager.store.database.log_bytes > log_bytes, "nothing was written over the earlier change"
+
+
 class HangingDisk:
     """Holds up all writes of a store until ``goes_on`` is set. The writes then fail with ``error``, if there is one."""
 

@@ -257,6 +257,13 @@ FIXED_BUGS: Final = (
         origin="fixed bug",
     ),
     Break(
+        name="After a failed write, a change that changes nothing is acknowledged without a write",
+        file="proxy/client_quotas/storage/directory_store.py",
+        old="            self._is_uncertain |= may_hold\n",
+        new="",
+        origin="fixed bug",
+    ),
+    Break(
         name="A Produce with acks=0 is charged while its broker is being dialled",
         file="proxy/server/connection.py",
         old="        self.session.await_broker()\n",
