@@ -5,6 +5,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation import configuration
+from tests.simulation.network import LATENCY_MS
 from tests.simulation.store_disk import AFTER, BEFORE, FULL
 
 if TYPE_CHECKING:
@@ -80,14 +81,13 @@ def _host_unreachable(scenario: "Scenario", random: Random) -> bool:
 def _slow_network(scenario: "Scenario", random: Random) -> bool:
     """New connections take up to a second each way, and open ones get slower."""
     network = scenario.world.network
-    before = network.latency_ms
     network.latency_ms = random.choice(((20.0, 80.0), (200.0, 900.0)))
     for link in network.open_links():
         link.latency_ns *= random.choice((1, 10, 100))
     scenario.tell(f"new connections take {network.latency_ms} ms each way")
 
     def heal() -> None:
-        network.latency_ms = before
+        network.latency_ms = LATENCY_MS  # also if another such fault has begun before this one
 
     scenario.world.call_later(random.choice((2_000.0, 10_000.0)), heal)
     return True

@@ -12,6 +12,8 @@ from tests.simulation.scheduler import Event, Scheduler
 Endpoint = tuple[str, int]
 
 _NS_PER_MS: Final = 1_000_000
+# How long a segment of a new connection takes, from and to.
+LATENCY_MS: Final = (0.05, 2.0)
 _FIRST_PORT: Final = 32_768
 _NOTE: Final = Struct(">qqI")
 _MOST_SMALL: Final = 100
@@ -410,7 +412,7 @@ class Network:
         self.digest = digest
         self.unreachable: dict[str, None] = {}
         self.links: dict[Link, None] = {}
-        self.latency_ms = (0.05, 2.0)
+        self.latency_ms = LATENCY_MS
         self.tiny_share = 0.03  # how many links have small windows and segments
         self._random = random
         self._listening: dict[Endpoint, Listening] = {}

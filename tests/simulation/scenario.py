@@ -15,6 +15,7 @@ from tests.simulation.checks.all_checks import ALL
 from tests.simulation.checks.check import Check
 from tests.simulation.faults import KINDS
 from tests.simulation.install import current
+from tests.simulation.network import LATENCY_MS
 from tests.simulation.plan import Plan
 from tests.simulation.proxy import Proxy
 from tests.simulation.stored_quotas import StoredQuotas
@@ -185,6 +186,7 @@ class Scenario:
 
     def _heal(self) -> None:
         self.world.network.unreachable.clear()
+        self.world.network.latency_ms = LATENCY_MS
         self.proxy.disk.is_full = self.proxy.disk.fails_to_sync = False
         self.proxy.disk.store.heal()
         self.cluster.heal()
