@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation import configuration
 from tests.simulation.network import LATENCY_MS
+from tests.simulation.process import ENOUGH_DESCRIPTORS
 from tests.simulation.store_disk import AFTER, BEFORE, FULL
 
 if TYPE_CHECKING:
@@ -148,12 +149,11 @@ def _response_cut(scenario: "Scenario", random: Random) -> bool:
 def _slow_broker_disk(scenario: "Scenario", random: Random) -> bool:
     """A broker's disk takes up to four seconds for each append."""
     broker = _a_broker(scenario, random)
-    before = broker.disk_ms
     broker.disk_ms = random.choice(((20.0, 200.0), (500.0, 4_000.0)))
     scenario.tell(f"the disk of broker {broker.node_id} takes {broker.disk_ms} ms")
 
     def heal() -> None:
-        broker.disk_ms = before
+        broker.disk_ms = (0.0, 0.0)
 
     scenario.world.call_later(random.choice((3_000.0, 15_000.0)), heal)
     return True
@@ -268,11 +268,11 @@ def _no_descriptors(scenario: "Scenario", random: Random) -> bool:
     if not scenario.proxy.is_running:
         return False
     process = scenario.proxy.process
-    before, process.most_descriptors = process.most_descriptors, len(process.descriptors)
+    process.most_descriptors = len(process.descriptors)
     scenario.tell("the proxy has no free descriptor")
 
     def heal() -> None:
-        process.most_descriptors = before
+        process.most_descriptors = ENOUGH_DESCRIPTORS
 
     scenario.world.call_later(random.choice((500.0, 4_000.0)), heal)
     return True

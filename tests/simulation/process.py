@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _FIRST_DESCRIPTOR: Final = 10
 _STORE_THREAD: Final = "quota-store"
 
+# How many descriptors a process may have.
+ENOUGH_DESCRIPTORS: Final = 1 << 20
+
 
 class ProcessLoop(SimulatedLoop):
     """The event loop of a process, with its network."""
@@ -149,7 +152,7 @@ class Process:
         self.loop = ProcessLoop(self, random)
         self.descriptors: dict[int, Any] = {}
         self.transports: dict[SimulatedTransport, None] = {}
-        self.most_descriptors = 1 << 20
+        self.most_descriptors = ENOUGH_DESCRIPTORS
         self.is_dead = False
         self.threads: list[SimulatedThread] = []
         self.remains: list[object] = []
