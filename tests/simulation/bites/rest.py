@@ -106,8 +106,8 @@ CLIENT_QUOTAS: Final = (
     Break(
         "A change is acknowledged and not applied",
         "proxy/client_quotas/storage/directory_store.py",
-        "        self.is_writable = True\n        await self._apply(changes)\n",
-        "        self.is_writable = True\n",
+        "        if changes:\n            await self._apply(changes)\n",
+        "",
     ),
     Break(
         "A change is acknowledged before it is on the disk",
