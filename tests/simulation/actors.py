@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
 _HOSTS: Final = 3
-_SIZES: Final = ((200,), (1_000, 4_000), (16_384,), (16_384, 100_000), (500, 60_000, 300_000), (1_000_000,))
+_SIZES: Final = (
+    (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
+    (1_000_000,),
+)  # fmt: skip
 
 
 class Actor(Protocol):
@@ -38,12 +41,17 @@ class Actor(Protocol):
 
 def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool = False) -> Setting:
     setup = scenario.setup
-    user = configuration.ADMIN if is_admin else random.choice(configuration.USERS)
     host = f"10.0.2.{random.randint(1, _HOSTS)}"
+    # Most clients have the same names, so that they share a bucket.
+    shared = scenario.world.random_of("names")
+    users, client_ids = (
+        random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
+    )
+    user = configuration.ADMIN if is_admin else users[0]
     is_rude = not is_admin and random.random() < 0.1
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     habits = random.choices((HEALTHY, CLUMSY, BROKEN), (6, 2, 1 if not is_admin else 0))[0]
-    entity = Entity(user if setup.has_login else "ANONYMOUS", random.choice(configuration.CLIENT_IDS), host)
+    entity = Entity(user if setup.has_login else "ANONYMOUS", client_ids[0], host)
     return Setting(
         name=name,
         profile=OLD if random.random() < 0.1 else profile,
@@ -59,7 +67,7 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
 def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
     most = random.choice((5, 20, 60))
-    every_ms = random.choice((5.0, 100.0, 400.0, scenario.plan.horizon_ms / most))
+    every_ms = random.choice((2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
     return Producer(
         scenario.world,
         _setting(scenario, name, random),
@@ -76,7 +84,7 @@ def _consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
         _setting(scenario, name, random),
         [random.choice(configuration.TOPICS)],
         max_wait_ms=random.choice((-1, 500, 5_000)),
-        pause_ms=random.choice((50.0, 500.0, 3_000.0)),
+        pause_ms=random.choice((2.0, 20.0, 200.0, 2_000.0)),
     )
 
 
@@ -86,7 +94,7 @@ def _group_member(scenario: "Scenario", name: str, random: Random) -> GroupMembe
         _setting(scenario, name, random),
         [random.choice(configuration.TOPICS)],
         "group",
-        pause_ms=random.choice((100.0, 1_000.0)),
+        pause_ms=random.choice((10.0, 100.0, 1_000.0)),
     )
 
 
@@ -98,7 +106,7 @@ def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMembe
         _setting(scenario, name, random),
         [random.choice(configuration.TOPICS)],
         "share",
-        pause_ms=random.choice((100.0, 1_000.0)),
+        pause_ms=random.choice((10.0, 100.0, 1_000.0)),
     )
 
 
@@ -155,8 +163,8 @@ KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
 }
 # How often a kind is drawn.
 WEIGHTS: Final[dict[str, int]] = {
-    "producer": 8,
-    "consumer": 6,
+    "producer": 12,
+    "consumer": 9,
     "group member": 2,
     "share member": 1,
     "topic admin": 2,

@@ -40,6 +40,7 @@ def check_settings(settings: Mapping[str, Any]) -> Settings:
         shaping=settings.get("shaping", "sampled"),
         enforcement=settings.get("enforcement", "respond"),
         max_throttle_ms=_ms(settings.get("max_throttle_time"), 25_000.0),
+        window_num=settings.get("kafka", {}).get("quota.window.num", 11),
         max_buckets=settings.get("max_buckets", 100_000),
         max_buffered=int(settings.get("max_buffered", "512MiB").removesuffix("MiB")) * _MIB,
         login_ms=_ms(listener.get("login_timeout"), 30_000.0) or 0.0,

@@ -13,7 +13,8 @@ PASSWORD: Final = "secret"  # noqa: S105 - of users that exist in a simulated wo
 ADMIN: Final = "admin"
 TOPICS: Final = ("orders", "clicks")
 _KIB: Final = 1024
-_RATES: Final = (20 * _KIB, 60 * _KIB, 200 * _KIB, 1024 * _KIB)
+# So low that a few requests are more than a quota gives.
+_RATES: Final = (8 * _KIB, 12 * _KIB, 20 * _KIB, 60 * _KIB)
 _STORED: Final[dict[str, tuple[float, ...]]] = {
     "producer_byte_rate": _RATES,
     "consumer_byte_rate": _RATES,
@@ -91,6 +92,7 @@ def draw(random: Random, folder: Path) -> Setup:
     settings: dict[str, Any] = {"listeners": _listeners(random, brokers, is_cluster, proxy_header, replication)}
     settings |= draw_throttling(random)
     settings["quotas"] = draw_quotas(random, has_login=has_login)
+    settings["kafka"] = {"quota.window.num": random.choice((2, 2, 4, 11))}
     settings["principals"] = {"admins": [ADMIN if has_login else "ANONYMOUS"]}
     if random.random() < 0.35:
         settings["fair_call_queue"] = draw_queue(random)
@@ -170,7 +172,7 @@ def _limits(random: Random) -> dict[str, Any]:
 def draw_throttling(random: Random) -> dict[str, Any]:
     """Draw how clients over their quota are slowed."""
     settings: dict[str, Any] = {
-        "enforcement": random.choices(("respond", "delay", "observe"), (7, 2, 1))[0],
+        "enforcement": random.choices(("respond", "delay", "observe"), (14, 5, 1))[0],
         "shaping": random.choice(("sampled", "paced")),
     }
     if random.random() < 0.3:
@@ -188,6 +190,8 @@ def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
     """Draw the section ``quotas`` of the file."""
     users = (*USERS, "<default>") if has_login else ("ANONYMOUS", "<default>")
     found: dict[tuple[str | None, str | None], dict[str, Any]] = {}
+    if random.random() < 0.8:
+        found[None, "<default>"] = {"client-id": "<default>"} | _rates(random)
     for _ in range(random.choice((0, 1, 2, 3, 5))):
         user = random.choice(users) if random.random() < 0.6 else None
         client_id = random.choice((*CLIENT_IDS[:3], "<default>")) if user is None or random.random() < 0.5 else None
@@ -218,9 +222,9 @@ def draw_stored(random: Random, *, has_login: bool) -> list[QuotaChoice]:
 
 def _rates(random: Random) -> dict[str, Any]:
     rates: dict[str, Any] = {}
-    if random.random() < 0.7:
+    if random.random() < 0.85:
         rates["producer_byte_rate"] = random.choice(_RATES)
-    if random.random() < 0.7 or not rates:
+    if random.random() < 0.85 or not rates:
         rates["consumer_byte_rate"] = random.choice(_RATES)
     if random.random() < 0.15:
         rates["request_rate"] = random.choice((2, 10, 50))

@@ -120,7 +120,7 @@ class Scenario:
         start_ns = world.clock.now_ns
         for name, actor in self.actors.items():
             random = world.random_of(f"start {name}")
-            world.call_later(_BEGIN_MS + random.uniform(0, plan.horizon_ms / 4), self._begin, name, actor)
+            world.call_later(_BEGIN_MS + random.uniform(0, plan.horizon_ms / 8), self._begin, name, actor)
         for fault in plan.faults:
             world.call_later(_BEGIN_MS + fault.at_ms, self._happen, fault.name, fault.kind)
         end_ns = start_ns + int((_BEGIN_MS + plan.horizon_ms) * _NS_PER_MS)

@@ -10,12 +10,14 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, PRODUCE, RuleBook
 from tests.simulation.checks.settings import SETTLE_MS
+from tests.simulation.wire import alter_client_quotas
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
 _ROUNDING_MS: Final = 2.0
+_TOO_MANY_CHANGES: Final = 89  # THROTTLING_QUOTA_EXCEEDED
 _OF_REQUESTS: Final = ("request_percentage", "request_rate")
 _KINDS: Final = {
     frames.PRODUCE: (PRODUCE, *_OF_REQUESTS),
@@ -138,6 +140,8 @@ class ThrottleTimes(Check):
         ]
         if not limits and is_mutable:
             self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and has no limit")
+        if _refuses_changes(exchange):
+            return  # it says when the next change of quotas is taken, and other requests go on
         if any(limit.enforcement == "delay" for limit in limits) or (not limits and not is_mutable):
             return  # the response itself was late, or the proxy says that it is busy
         # The proxy counts from the moment at which the response reaches it.
@@ -151,3 +155,11 @@ class ThrottleTimes(Check):
         if mute is None or mute.until_ms < until_ms:
             reason = f"the response to {exchange} says {told_ms} ms"
             self._mutes[exchange.connection] = _Mute(until_ms, reason)
+
+
+def _refuses_changes(exchange: "Exchange") -> bool:
+    """Return whether this is the answer to a change of quotas that came too soon (``store.changes_per_second``)."""
+    if exchange.api_key != frames.ALTER_QUOTAS or exchange.response is None:
+        return False
+    response = alter_client_quotas.parse_response(exchange.response, exchange.api_version)
+    return any(entry.error_code == _TOO_MANY_CHANGES for entry in response.entries)

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
+# Kafka's defaults: ``controller.quota.window.num`` times ``controller.quota.window.size.seconds``.
+_WINDOWS_MS: Final = 11_000.0
 _CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
 _CREATE_PARTITIONS: Final = 37
@@ -50,7 +52,7 @@ class TopicChanges(BucketCheck):
 
     def new_flow(self, limit: "Limit") -> Flow:
         """Return the oracle of a token bucket that saves up a whole window."""
-        settings = replace(self.settings, burst_ms=self.settings.window_num * self.settings.window_ms)
+        settings = replace(self.settings, burst_ms=_WINDOWS_MS)
         return Flow(limit._replace(shaping="paced"), settings, self.world.clock.now_ms, is_fetch=False)
 
     def _partitions(self, exchange: "Exchange") -> int:
