@@ -50,11 +50,13 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
     user = configuration.ADMIN if is_admin else users[0]
     is_rude = not is_admin and random.random() < 0.1
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
-    habits = random.choices((HEALTHY, CLUMSY, BROKEN), (6, 2, 1 if not is_admin else 0))[0]
+    theme = scenario.theme
+    broken = 0.0 if is_admin else theme.broken_share
+    habits = random.choices((HEALTHY, CLUMSY, BROKEN), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
     entity = Entity(user if setup.has_login else "ANONYMOUS", client_ids[0], host)
     return Setting(
         name=name,
-        profile=OLD if random.random() < 0.1 else profile,
+        profile=OLD if random.random() < theme.old_share else profile,
         entity=entity,
         source_host="10.0.3.1" if setup.proxy_header else host,
         bootstrap=setup.bootstrap,
@@ -72,8 +74,8 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
         scenario.world,
         _setting(scenario, name, random),
         [random.choice(configuration.TOPICS)],
-        Load(random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
-        acks=random.choice((-1, -1, 1, 0)),
+        Load(scenario.theme.sizes or random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
+        acks=0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1)),
         is_idempotent=random.random() < 0.5,
     )
 

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any, Final, NamedTuple
 
 from tests.simulation.clients.admin import EntityKey, QuotaChoice
+from tests.simulation.themes import Theme
 
 PROXY_HOST: Final = "10.0.0.1"
 USERS: Final = ("alice", "bob", "carol")
@@ -82,13 +83,15 @@ class Setup(NamedTuple):
         return PROXY_HOST, _FIRST_INTERNAL_PORT + leader
 
 
-def draw(random: Random, folder: Path) -> Setup:
+def draw(random: Random, folder: Path, theme: Theme) -> Setup:
     """Draw a setup. The proxy keeps its files below ``folder``."""
-    brokers = random.choice((1, 1, 2, 3))
+    brokers = random.choice(theme.brokers)
     is_cluster = random.random() < 0.4
     has_login = random.random() < 0.4
     proxy_header = random.choice((1, 2)) if random.random() < 0.15 else 0
     replication = min(brokers, 2) if random.random() < 0.6 else 1
+    if theme.replication is not None:
+        replication = theme.replication
     settings: dict[str, Any] = {"listeners": _listeners(random, brokers, is_cluster, proxy_header, replication)}
     settings |= draw_throttling(random)
     settings["quotas"] = draw_quotas(random, has_login=has_login)
@@ -106,7 +109,9 @@ def draw(random: Random, folder: Path) -> Setup:
         settings["usage_log"] = {"directory": str(folder), "interval": random.choice(("1s", "5s")), "proxy": "sim"}
     if replication > 1 and random.random() < 0.7:
         settings["replication"] = {"leader.replication.throttled.rate": random.choice(_RATES)}
-    return Setup(brokers, is_cluster, has_login, proxy_header, replication, random.choice((0, 0, 1, 2)), settings)
+    theme.change(random, settings, str(folder))
+    version = random.choice((0, 0, 1, 2)) if theme.broker_version is None else theme.broker_version
+    return Setup(brokers, is_cluster, has_login, proxy_header, replication, version, settings)
 
 
 def _listeners(

@@ -5,6 +5,7 @@ from typing import Final
 from tests.simulation.actors import WEIGHTS
 from tests.simulation.faults import KINDS
 from tests.simulation.plan import Plan, PlannedActor, PlannedFault, derived_random
+from tests.simulation.themes import theme_of
 
 # Most worlds are short, because many short ones find more than few long ones.
 _HORIZONS_MS: Final = {1_500.0: 15, 4_000.0: 30, 10_000.0: 35, 25_000.0: 17, 90_000.0: 3}
@@ -18,15 +19,16 @@ def draw_plan(seed: int) -> Plan:
     horizon_ms = random.choices(list(_HORIZONS_MS), list(_HORIZONS_MS.values()))[0]
     counts: dict[str, int] = {}
     actors: list[PlannedActor] = []
-    others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice((0, 2, 3, 4, 5, 7)))
-    for kind in ("producer", *others):  # without records not much happens
+    others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice((0, 1, 2, 3, 4)))
+    theme = theme_of(seed)
+    for kind in (*(theme.actors or ("producer",)), *others[: 8 - len(theme.actors)]):
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))
     faults: list[PlannedFault] = []
     # A third of the worlds is calm, so that what holds without faults is checked too.
     number = 0 if random.random() < 0.33 else random.choice((1, 2, 4, 8))
     for at_ms in sorted(random.uniform(0.0, horizon_ms) for _ in range(number)):
-        kind = random.choice(list(KINDS))
+        kind = random.choice(theme.faults if theme.faults and random.random() < 0.7 else list(KINDS))
         counts[kind] = counts.get(kind, 0) + 1
         faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))
     most_steps = random.choices(list(_MOST_STEPS), list(_MOST_STEPS.values()))[0]

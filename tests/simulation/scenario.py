@@ -19,6 +19,7 @@ from tests.simulation.network import LATENCY_MS
 from tests.simulation.plan import Plan
 from tests.simulation.proxy import Proxy
 from tests.simulation.stored_quotas import StoredQuotas
+from tests.simulation.themes import theme_of
 from tests.simulation.world import World
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ class Scenario:
         self.fired = dict.fromkeys(KINDS, 0)
         self.states: set[str] = set()
         self._is_ending = False
-        self.setup = setup = configuration.draw(world.random_of("configuration"), folder)
+        self.theme = theme_of(plan.seed)
+        self.setup = setup = configuration.draw(world.random_of("configuration"), folder, self.theme)
         world.settings = check_settings(setup.settings)
         self.cluster = self._make_cluster()
         self.proxy = Proxy(world, configuration.PROXY_HOST, folder, setup.settings)
