@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
 Fault = Callable[["Scenario", Random], bool]
+_SLOWEST_NS: Final = 1_000_000_000
 KINDS: Final[dict[str, Fault]] = {}
 
 
@@ -84,7 +85,8 @@ def _slow_network(scenario: "Scenario", random: Random) -> bool:
     network = scenario.world.network
     network.latency_ms = random.choice(((20.0, 80.0), (200.0, 900.0)))
     for link in network.open_links():
-        link.latency_ns *= random.choice((1, 10, 100))
+        # Not slower than a second, or what a closed connection has written is under way for longer than TCP allows.
+        link.latency_ns = min(link.latency_ns * random.choice((1, 10, 100)), max(link.latency_ns, _SLOWEST_NS))
     scenario.tell(f"new connections take {network.latency_ms} ms each way")
 
     def heal() -> None:
