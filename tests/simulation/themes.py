@@ -116,11 +116,11 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "many consumers": Theme(
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
-        brokers=(1, 1, 2),
+        broken_share=0.4, brokers=(1, 1, 2),
     ),
     "share groups": Theme(
-        ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"), brokers=(1,),
-        broker_version=0,
+        ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
+        broken_share=0.3, brokers=(1,), broker_version=0,
     ),
     "topic changes": Theme(
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)

@@ -188,5 +188,5 @@ class Habits(NamedTuple):
 HEALTHY: Final = Habits()
 CLUMSY: Final = Habits(splits=0.3, dribbles=0.02, reads_slowly=0.2, half_closes=0.5)
 BROKEN: Final = Habits(
-    splits=0.3, dribbles=0.05, stalls=0.01, resets=0.03, reads_slowly=0.3, is_deaf=0.03, half_closes=0.5
+    splits=0.3, dribbles=0.05, stalls=0.01, resets=0.1, reads_slowly=0.3, is_deaf=0.03, half_closes=0.5
 )
