@@ -134,7 +134,7 @@ def test_rate_equals_the_throttle_and_the_brokers_mbean(move: Move, role: str, b
     # Proxy and broker throttle the same replica, so the rate is a little lower than with one throttle.
     assert 0.6 < median(rates) / _RATE < 1.05
     assert len(ratios) > 10
-    # The windows of proxy and broker begin at different times, and a move that is this short has few of them.
+    # Proxy and broker begin their windows at different times. In a short move, which has few windows, that shows.
     assert median(ratios) == pytest.approx(1, abs=0.1)
 
 

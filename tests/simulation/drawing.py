@@ -11,6 +11,7 @@ from tests.simulation.themes import theme_of
 _HORIZONS_MS: Final = {1_500.0: 15, 4_000.0: 30, 10_000.0: 35, 25_000.0: 17, 90_000.0: 3}
 # A busy world ends early: more of the same finds less than another world.
 _MOST_STEPS: Final = {1_500: 10, 5_000: 1}
+_MOST_ACTORS: Final = 8
 
 
 def draw_plan(seed: int) -> Plan:
@@ -21,7 +22,7 @@ def draw_plan(seed: int) -> Plan:
     actors: list[PlannedActor] = []
     others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice((0, 1, 2, 3, 4)))
     theme = theme_of(seed)
-    for kind in (*(theme.actors or ("producer",)), *others[: 8 - len(theme.actors)]):
+    for kind in (*(theme.actors or ("producer",)), *others[: _MOST_ACTORS - len(theme.actors)]):
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))
     faults: list[PlannedFault] = []

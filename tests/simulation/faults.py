@@ -85,7 +85,7 @@ def _slow_network(scenario: "Scenario", random: Random) -> bool:
     network = scenario.world.network
     network.latency_ms = random.choice(((20.0, 80.0), (200.0, 900.0)))
     for link in network.open_links():
-        # Not slower than a second, or what a closed connection has written is under way for longer than TCP allows.
+        # At most a second each way. What a closed connection has written would arrive too late otherwise.
         link.latency_ns = min(link.latency_ns * random.choice((1, 10, 100)), max(link.latency_ns, _SLOWEST_NS))
     scenario.tell(f"new connections take {network.latency_ms} ms each way")
 

@@ -1,6 +1,6 @@
 """What a world is about. A theme makes some actors, faults and settings frequent.
 
-Without themes each feature is in a few worlds, and two that matter together are in none.
+Without themes, each feature would be in few worlds, and two features that matter together in almost none.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulation.plan import derived_random
 
 Settings = dict[str, Any]
-# Changes settings that were drawn. The proxy keeps its files below the folder.
+# A function that changes the drawn settings. Its last argument is the folder for the proxy's files.
 Change = Callable[[Random, Settings, str], None]
 
 
@@ -19,7 +19,7 @@ class Theme(NamedTuple):
 
     Attributes:
         actors: The kinds of actors that are always there.
-        faults: The kinds of faults of which most are drawn.
+        faults: The kinds that most of its faults are of.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
         broken_share: How many clients have bad habits.
@@ -42,8 +42,8 @@ class Theme(NamedTuple):
     change: Change = lambda *_: None
 
 
-def _with_limits(*names: str, low: bool = True) -> Change:
-    """Return a change that gives all clients these limits."""
+def _with_limits(*names: str, is_alone: bool = True) -> Change:
+    """Return a change that sets low default limits for client-ids. If ``is_alone``, users have no rules."""
     values: Mapping[str, tuple[float, ...]] = {
         "producer_byte_rate": (8_192, 20_480), "consumer_byte_rate": (8_192, 20_480), "request_rate": (2, 10),
         "controller_mutation_rate": (0.5, 2),
@@ -51,8 +51,8 @@ def _with_limits(*names: str, low: bool = True) -> Change:
 
     def change(random: Random, settings: Settings, folder: str) -> None:
         rule = {"client-id": "<default>", **{name: random.choice(values[name]) for name in names}}
-        others = [one for one in settings["quotas"] if "ip" in one] if low else settings["quotas"]
-        settings["quotas"] = [rule, *(one for one in others if one.keys() & {"user", "ip"})]
+        others = [one for one in settings["quotas"] if "ip" in one or ("user" in one and not is_alone)]
+        settings["quotas"] = [rule, *others]
 
     return change
 
@@ -61,7 +61,7 @@ def _queue(random: Random, settings: Settings, folder: str) -> None:
     settings["fair_call_queue"] = {"max_in_flight": random.choice((1, 1, 2))}
     if random.random() < 0.6:
         settings["fair_call_queue"] |= {"callqueue.capacity": 4, "backoff.enable": True}
-    _with_limits("producer_byte_rate", "consumer_byte_rate", low=False)(random, settings, folder)
+    _with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False)(random, settings, folder)
 
 
 def _followers(random: Random, settings: Settings, folder: str) -> None:
@@ -83,7 +83,7 @@ def _aged(random: Random, settings: Settings, folder: str) -> None:
         if not listener.get("inter_broker"):
             listener |= {"max_connection_age": "5s", "idle_timeout": random.choice(("4s", "20s"))}
     settings["drain_timeout"] = random.choice(("1s", "5s"))
-    _with_limits("producer_byte_rate", low=False)(random, settings, folder)
+    _with_limits("producer_byte_rate", is_alone=False)(random, settings, folder)
 
 
 def _counted(random: Random, settings: Settings, folder: str) -> None:
@@ -139,7 +139,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "broken clients": Theme(
         ("producer",) * 3, ("connection reset", "tiny windows"), broken_share=0.8, sizes=(16_384, 100_000),
-        change=_with_limits("producer_byte_rate", low=False),
+        change=_with_limits("producer_byte_rate", is_alone=False),
     ),
     "broken brokers": Theme(
         ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.4, sizes=_MIDDLE,
@@ -157,7 +157,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     "observe and delay": Theme(("producer", "producer", "consumer"), sizes=_MIDDLE, change=_observed),
     "changed rules": Theme(
         ("producer", "producer", "consumer"), ("quotas changed", "settings changed", "queue switched", "file broken"),
-        sizes=_MIDDLE, change=_with_limits("producer_byte_rate", "consumer_byte_rate", low=False),
+        sizes=_MIDDLE, change=_with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False),
     ),
 }  # fmt: skip
 

@@ -24,7 +24,7 @@ HOME: Final = Path(__file__).parent
 RECORDED_MINUTES: Final = 60
 # Of each client, in a run of half an hour or more.
 _LEAST_MINUTES: Final = 5
-_PREFACE: Final = """# The last soak
+_PREFACE: Final = """# The last run of the soak
 
 [How it is made, and what is checked](README.md). Written by `make soak`.
 

@@ -91,10 +91,10 @@ def _lower_quartile(values: list[float]) -> float:
     return sorted(values)[len(values) // 4]
 
 
-# The bounds are above what changes without a leak: Python takes memory in arenas of 1 MiB, and clients that wait for a
-# broker change the number of descriptors by some four. A leak grows faster, because ``ShortConnections`` opens
-# thousands of connections in ten minutes. Of the loop lag the lower quartile counts, because other programs of the
-# machine delay the rest.
+# Without a leak, memory changes in steps of 1 MiB, as Python takes it, and clients that wait for a broker change the
+# number of descriptors by about four. The bounds are above that. A leak grows faster, because ``ShortConnections``
+# opens thousands of connections in ten minutes. Of the loop lag the lower quartile counts, because other programs of
+# the machine delay the rest.
 QUANTITIES: Final = (
     Quantity("memory", "MiB", 2.0, statistics.median),
     Quantity("descriptors", "", 6.0, statistics.median),

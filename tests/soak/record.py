@@ -58,14 +58,14 @@ def tables(evidence: Evidence, results: Results) -> str:
     parts = [
         "## Findings",
         "\n".join(f"* {one}" for one in results.findings) or "None.",
-        "## The lives of the proxy",
-        "Growth is in ten minutes: the 95 % interval of the slope. The warm-up, and times in which a broker was away, "
-        "are left out. Descriptors do not include two for each connection that a client has open.",
+        "## The processes of the proxy",
+        "Growth is per ten minutes. It is the 95 % interval of the slope, without the warm-up and without the times "
+        "when a broker was away. Each open connection of a client needs two descriptors, which are not counted here.",
         _lives(evidence.lives, results.trends),
         "## Quotas",
-        f"A share compares what a client had acknowledged, or read, in a minute with its limit. Minutes with a change "
-        f"of the limit or a new bucket are left out. Allowed: {MINUTE_BOUNDS['sampled']} sampled, "
-        f"{MINUTE_BOUNDS['paced']} paced. The last column compares the whole run with what all limits allowed.",
+        f"A share is what a client wrote or read in a minute, divided by its limit. Minutes in which the limit changed "
+        f"or a bucket was new are left out. A share may be {MINUTE_BOUNDS['sampled']} with sampled shaping and "
+        f"{MINUTE_BOUNDS['paced']} with paced. The last column compares the whole run with what all limits allowed.",
         _quotas(evidence, results.uses),
         "## Records",
         _records(evidence, results.delivered),

@@ -63,8 +63,8 @@ class DirectoryStore:
     async def catch_up(self) -> None:
         """Make sure that no earlier change can appear later. No other process changes this store.
 
-        Without this, a request that changes nothing would be acknowledged without a write, and an earlier change whose
-        write has failed could undo it after a restart.
+        A request that changes nothing is acknowledged without a write. If an earlier write has failed, its change may
+        still appear after a restart, and undo what was acknowledged. So the database is written to first.
 
         Raises:
             NotKeptError: An earlier write has not ended, or the disk fails.

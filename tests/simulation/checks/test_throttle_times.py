@@ -1,6 +1,7 @@
 """Tests that a throttle time without a reason, above the bound, or that is not kept, is found."""
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 
 import pytest
 
@@ -9,6 +10,8 @@ from tests.simulation.checks.support import StandIn
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.ledger import Exchange
 from tests.simulation.violation import Violation
+from tests.simulation.wire import alter_client_quotas
+from tests.simulation.wire.alter_client_quotas import Result
 
 RULE: Mapping[str, object] = {"client-id": "etl", "producer_byte_rate": "10KiB"}
 
@@ -103,3 +106,17 @@ def test_a_proxy_that_stops_holds_nobody_back() -> None:
     told(world, 1_000)
     world.ledger.checks[0].proxy_stopping(1)
     told(world, 0)
+
+
+@pytest.mark.parametrize(("error_code", "goes_on"), [(89, True), (0, False)])
+def test_a_change_of_quotas_that_came_too_soon_mutes_nobody(error_code: int, *, goes_on: bool) -> None:
+    world = a_world({"client-id": "etl", "request_rate": 2})
+    change = world.send(49, api_version=0)
+    frame = alter_client_quotas.response(
+        change.correlation_id, 0, [Result(entity=(), error_code=error_code)], throttle_ms=900
+    )
+    world.give(change, frame, throttle_ms=900)
+
+    next_one = world.send()
+    with nullcontext() if goes_on else pytest.raises(Violation, match="too early"):
+        world.forward(next_one)
