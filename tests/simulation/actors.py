@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
 _HOSTS: Final = 3
+_PATIENT_SHARE: Final = 0.6  # of healthy clients
 _SIZES: Final = (
     (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
     (1_000_000,),
@@ -63,6 +64,7 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         habits=habits,
         login=Login(user, configuration.PASSWORD) if setup.has_login else None,
         proxy_header=setup.proxy_header,
+        is_patient=habits is HEALTHY and scenario.world.random_of(f"patience of {name}").random() < _PATIENT_SHARE,
     )
 
 

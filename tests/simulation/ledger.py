@@ -38,6 +38,7 @@ class Exchange:
         forwarded_first_ms: When the proxy wrote the first byte to the broker.
         forwarded_ms: When the proxy wrote the last byte to the broker.
         forwarded_to: The node id of the broker that the proxy wrote it to.
+        client_end: The client's end of its connection to the proxy.
         broker_end: The proxy's end of the connection to that broker.
         at_broker_ms: When the last byte arrived at the broker.
         answered_ms: When the broker wrote its response.
@@ -47,7 +48,8 @@ class Exchange:
     """
 
     __slots__ = (
-        "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "connection",
+        "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
+        "connection",
         "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
         "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_of_broker", "sent_ms",
         "throttle_ms",
@@ -82,6 +84,7 @@ class Exchange:
         self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
         self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
         self.forwarded_to: int | None = None
+        self.client_end: End | None = None
         self.broker_end: End | None = None
         self.response_of_broker: bytes | None = None
         self.response: bytes | None = None

@@ -105,6 +105,11 @@ class End:
         return max(0, self._queue_bytes - self.link.send_buffer_bytes)
 
     @property
+    def is_on_the_way(self) -> bool:
+        """Whether bytes were written that have not arrived at the peer, or never will."""
+        return bool(self._queue_bytes) or self.link.is_cut or self._in_flight_bytes != self.peer._inbox_bytes
+
+    @property
     def unread_bytes(self) -> int:
         """How many bytes have arrived that the handler has not been given."""
         return self._inbox_bytes

@@ -72,6 +72,9 @@ class Check:
         not acknowledged.
         """
 
+    def faults_ended(self) -> None:
+        """All faults are over, for good. Clients send nothing new."""
+
     def step(self) -> None:
         """One step of the event loop is done."""
 

@@ -74,6 +74,11 @@ class Disturbances:
         """Note something else that explains as much, such as the end of the proxy."""
         self._last_ms = self._world.clock.now_ms
 
+    def end(self) -> None:
+        """Note that the faults of before are over, and that no more will come."""
+        self.over_ms()
+        self._over_ms = self._world.clock.now_ms + 1  # not the time of ``_last_ms``, see ``quiet_since_ms``
+
     def is_well_behaved(self, client: str) -> bool:
         """Return whether an actor reads and writes as it should."""
         actor = self._world.scenario.actors.get(client)

@@ -23,8 +23,8 @@ _GRACE_MS: Final = 15_000.0
 # A turn of the fair call queue, of which the greediest level gets one in 15.
 _TURN_MS: Final = 30.0 * 15
 _WINDOWS_MS: Final = 24_000.0  # a sampled quota may stretch over two windows
-_MANY_BYTES: Final = 1 << 20
-_IN_LINE: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
+_FETCHES: Final = (frames.FETCH, frames.SHARE_FETCH)
+_IN_LINE: Final = {frames.PRODUCE: PRODUCE, **dict.fromkeys(_FETCHES, FETCH)}
 
 
 class Liveness(Check):
@@ -40,7 +40,8 @@ class Liveness(Check):
         self._open: dict[int, dict[int, Exchange]] = {}
         self._told_until_ms: dict[int, float] = {}
         self._opened_ms: dict[int, float] = {}
-        self._largest = _MANY_BYTES
+        # The bytes that were sent or fetched, all of which buckets may still owe.
+        self._bytes = {PRODUCE: 0, FETCH: 0}
         self._next_ms = 0.0
 
     def rules_changed(self, *possible: Quotas) -> None:
@@ -64,9 +65,19 @@ class Liveness(Check):
     def sent(self, exchange: "Exchange") -> None:
         """Wait for its end."""
         self._open.setdefault(exchange.connection, {})[exchange.correlation_id] = exchange
-        self._largest = max(self._largest, len(exchange.request))
-        if exchange.sent_ms >= self._next_ms:
-            self._scan(exchange.sent_ms)
+        if exchange.api_key == frames.PRODUCE:
+            self._bytes[PRODUCE] += len(exchange.request)
+
+    def answered(self, exchange: "Exchange") -> None:
+        """Count what was fetched."""
+        if exchange.api_key in _FETCHES and exchange.response_of_broker is not None:
+            self._bytes[FETCH] += len(exchange.response_of_broker)
+
+    def step(self) -> None:
+        """Look at all open exchanges once a second."""
+        now_ms = self.world.clock.now_ms
+        if now_ms >= self._next_ms:
+            self._scan(now_ms)
 
     def forwarded(self, exchange: "Exchange") -> None:
         """A request without a response has ended."""
@@ -76,10 +87,6 @@ class Liveness(Check):
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """It has ended for the proxy."""
         self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
-        self._largest = max(self._largest, frame_bytes)
-        now_ms = self.world.clock.now_ms
-        if now_ms >= self._next_ms:
-            self._scan(now_ms)
 
     def received(self, exchange: "Exchange") -> None:
         """Remember for how long the client was told to wait."""
@@ -93,6 +100,10 @@ class Liveness(Check):
         self._open.pop(connection, None)
         self._told_until_ms.pop(connection, None)
         self._opened_ms.pop(connection, None)
+
+    def faults_ended(self) -> None:
+        """From now on nothing happens that could explain a wait."""
+        self._disturbances.end()
 
     def end(self) -> None:
         """Nobody waits at the end."""
@@ -140,7 +151,7 @@ class Liveness(Check):
             limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)
             for limit in limits:
                 if kind == _IN_LINE.get(exchange.api_key):
-                    owed_ms = max(owed_ms, _WINDOWS_MS + 1_000 * 2 * waiting * self._largest / limit.rate)
+                    owed_ms = max(owed_ms, _WINDOWS_MS + 1_000 * self._bytes[kind] / limit.rate)
                 else:
                     owed_ms = max(owed_ms, 25_000.0 + 1_000 * 2 * waiting / limit.rate)
         return owed_ms

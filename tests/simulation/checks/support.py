@@ -41,6 +41,8 @@ class StandIn:
     def wait(self, ms: float) -> None:
         """Let time pass."""
         self.clock.advance(self.clock.now_ns + round(ms * 1_000_000))
+        for check in self.ledger.checks:
+            check.step()
 
     def send(
         self,

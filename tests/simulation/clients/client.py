@@ -20,6 +20,7 @@ BOOTSTRAP: Final = -1
 # The connection to a broker as a group's coordinator is another than that for data, as in Java.
 COORDINATOR: Final = 1 << 30
 _PATIENCE_MS: Final = 5_000.0
+_FOREVER_MS: Final = 1e9
 
 
 class Client(ABC):
@@ -74,6 +75,7 @@ class Client(ABC):
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None
+        patience_ms = _FOREVER_MS if self.setting.is_patient else patience_ms
         self._patience = self.world.call_later(patience_ms, self._close_all)
         half_closes = self.setting.habits.half_closes
         if half_closes:

@@ -159,6 +159,7 @@ class Connection:
             expects_response=expects_response,
             detail=detail,
         )
+        exchange.client_end = self._end
         if expects_response:
             timeout_ms = timeout_ms or self.profile.request_timeout_ms
             deadline_ms = self.world.clock.now_ms + timeout_ms
@@ -225,7 +226,11 @@ class Connection:
             self._leave(is_abort=True)
         elif self.in_flight:
             deadline_ms = min([call.deadline_ms for call in self.in_flight])
-            if deadline_ms - now_ms < 0.001:
+            if deadline_ms - now_ms < 0.001 and self.setting.is_patient and not self._end.link.is_cut:
+                for call in self.in_flight:
+                    call.deadline_ms = now_ms + self.profile.request_timeout_ms
+                self._timer = self.world.call_later(self.profile.request_timeout_ms, self._on_timer)
+            elif deadline_ms - now_ms < 0.001:
                 self.world.story.tell(f"{self.setting.name} gives up its connection {self.number}: no response in time")
                 self._leave(is_abort=False)
             else:

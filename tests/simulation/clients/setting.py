@@ -22,6 +22,7 @@ class Setting(NamedTuple):
         source_host: Where its packets come from.
         bootstrap: The addresses that it knows at its start.
         proxy_header: The version of the PROXY protocol header that it begins with; 0 is none.
+        is_patient: Whether it waits for ever for a response, so that the checks see who is never answered.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Setting(NamedTuple):
     habits: Habits = HEALTHY
     login: Login | None = None
     proxy_header: int = 0
+    is_patient: bool = False
 
 
 def proxy_header(version: int, host: str, port: int, to: tuple[str, int]) -> bytes:

@@ -1,0 +1,243 @@
+"""Nothing is held back without a reason.
+
+A response that has arrived at the proxy is passed on, and a request that has arrived is forwarded, unless its bucket
+is busy. A bucket is busy while a request of it is at a broker, and for the throttle time that its clients were told.
+What waits although its bucket is free was forgotten. See ``liveness`` for a wait that is too long for all its reasons.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+
+from tests.simulation.checks import frames
+from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, RuleBook, Rules, Tags
+from tests.simulation.checks.settings import SETTLE_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+_SCAN_MS: Final = 500.0
+# A process may stand still for five seconds, and who was told to come back keeps the place in the line for two.
+_GRACE_MS: Final = 6_000.0
+# A request that its broker does not answer delays others for no longer than this.
+_LONGEST_DELAY_MS: Final = 25_000.0
+# A client that leaves may be charged until its broker answers. Nobody is told for how long the bucket then waits.
+_ABANDONED_MS: Final = 120_000.0
+_KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
+_OF_REQUESTS: Final = tuple(kind for kind in KINDS if kind not in (PRODUCE, FETCH))
+
+
+class _Key(NamedTuple):
+    node_id: int
+    kind: str
+    tags: Tags
+
+
+class _Bucket:
+    """What keeps one bucket busy: requests at the broker, each until when at most, and throttle times."""
+
+    __slots__ = ("at_broker", "busy_until_ms")
+
+    def __init__(self) -> None:
+        self.at_broker: dict[int, float] = {}
+        self.busy_until_ms = 0.0
+
+
+class _Connection:
+    """The requests of one client's connection, oldest first, and what is known of it."""
+
+    __slots__ = ("at_broker", "last", "told_until_ms", "unanswered", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Exchange] = {}
+        self.at_broker: dict[int, Exchange] = {}
+        self.told_until_ms = 0.0
+        self.last: Exchange | None = None  # that was forwarded
+
+
+class HeldBack(Check):
+    """Looks twice a second at the first waiting request and the first response of each connection."""
+
+    name: ClassVar[str] = "held back"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._book = RuleBook(world.settings)
+        self._rules: dict[str, Rules] = {}
+        self._buckets: dict[_Key, _Bucket] = {}
+        self._key_of: dict[int, _Key] = {}  # of the requests at brokers
+        self._connections: dict[int, _Connection] = {}
+        # Since when each exchange has no reason to wait, as far as its connections and its bucket say.
+        self._since_ms: dict[int, float] = {}
+        self._is_known = False
+        self._judges_from_ms = 0.0
+        self._next_ms = 0.0
+
+    # -- what changes all --
+
+    def rules_changed(self, *possible: Quotas) -> None:
+        """Note the rules. Where several sets may be in force, the buckets are not known."""
+        now_ms = self.world.clock.now_ms
+        self._book.change(possible, self.world.settings, now_ms)
+        self._is_known = len(possible) == 1
+        self._rules = {kind: Rules(possible[0], kind, self.world.settings) for kind in (PRODUCE, FETCH)}
+        self._since_ms.clear()
+        for bucket in self._buckets.values():  # by another limit the debt of before takes another time
+            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
+
+    def proxy_started(self, number: int) -> None:
+        """A new process owes nobody anything."""
+        self._buckets.clear()
+        self._key_of.clear()
+        self._since_ms.clear()
+
+    # -- what passes --
+
+    def _limit(self, exchange: "Exchange", node_id: int) -> tuple[_Key, Limit] | None:
+        kind = _KIND_OF.get(exchange.api_key)
+        if kind is None or not self._rules:
+            return None
+        tags = self._rules[kind].tags(exchange.entity.user, exchange.entity.client_id)
+        limit = self._rules[kind].limit(tags)
+        return None if limit is None else (_Key(node_id, kind, tags), limit)
+
+    def sent(self, exchange: "Exchange") -> None:
+        """It waits."""
+        if not exchange.is_inter_broker:
+            connection = self._connections.setdefault(exchange.connection, _Connection())
+            connection.waiting[exchange.correlation_id] = exchange
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """It keeps its bucket busy."""
+        if exchange.forwarded_to is None or exchange.is_inter_broker:
+            return
+        connection = self._connections.get(exchange.connection)
+        if connection is not None:
+            self._since_ms.pop(exchange.correlation_id, None)
+            connection.waiting.pop(exchange.correlation_id, None)
+            connection.last = exchange
+            if exchange.expects_response:
+                connection.at_broker[exchange.correlation_id] = exchange
+        found = self._limit(exchange, exchange.forwarded_to)
+        if found is None:
+            return
+        key, limit = found
+        bucket = self._buckets.setdefault(key, _Bucket())
+        now_ms = self.world.clock.now_ms
+        if connection is None:  # the client has gone, and nobody is told what this request owes
+            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
+        elif not exchange.expects_response:
+            owed_ms = 1_000 * len(exchange.request) / limit.rate
+            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms) + owed_ms
+        else:
+            self._key_of[exchange.correlation_id] = key
+            bucket.at_broker[exchange.correlation_id] = now_ms + _LONGEST_DELAY_MS
+
+    def received(self, exchange: "Exchange") -> None:
+        """It keeps its bucket busy for as long as its client was told."""
+        connection = self._connections.get(exchange.connection)
+        if connection is None:
+            return
+        now_ms = self.world.clock.now_ms
+        until_ms = now_ms + exchange.throttle_ms
+        self._over(exchange.correlation_id, max(until_ms, self._owed_until_ms(exchange, now_ms)))
+        connection.waiting.pop(exchange.correlation_id, None)  # the proxy itself may have answered
+        connection.at_broker.pop(exchange.correlation_id, None)
+        connection.told_until_ms = max(until_ms, connection.told_until_ms)
+
+    def _owed_until_ms(self, exchange: "Exchange", now_ms: float) -> float:
+        """Return until when a bucket owes the bytes of an exchange, if its client was not told all of that time."""
+        most_ms = self.world.settings.max_throttle_ms
+        key = self._key_of.get(exchange.correlation_id)
+        if key is None or key not in self._buckets:
+            return 0.0
+        limit = self._rules[key.kind].limit(key.tags)
+        is_told_all = most_ms is None or exchange.throttle_ms < most_ms
+        if limit is None or (is_told_all and limit.enforcement != "delay"):
+            return 0.0
+        amount = len(exchange.request) if key.kind is PRODUCE else len(exchange.response_of_broker or b"")
+        return max(now_ms, self._buckets[key].busy_until_ms) + 1_000 * amount / limit.rate
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """What it has at a broker may keep the bucket busy for long."""
+        gone = self._connections.pop(connection, None)
+        if gone is not None:
+            for correlation_id in (*gone.at_broker, *gone.waiting):
+                self._over(correlation_id, self.world.clock.now_ms + _ABANDONED_MS)
+
+    def _over(self, correlation_id: int, busy_until_ms: float) -> None:
+        """Note that an exchange is over, and until when its bucket may be busy."""
+        self._since_ms.pop(correlation_id, None)
+        key = self._key_of.pop(correlation_id, None)
+        if key is not None and key in self._buckets:
+            bucket = self._buckets[key]
+            bucket.at_broker.pop(correlation_id, None)
+            bucket.busy_until_ms = max(bucket.busy_until_ms, busy_until_ms)
+
+    # -- the verdict --
+
+    def step(self) -> None:
+        """Look at the first request and the first response of each connection."""
+        now_ms = self.world.clock.now_ms
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + _SCAN_MS
+        if not self._is_known or self.world.settings.has_queue:
+            self._since_ms.clear()
+            return
+        for connection in self._connections.values():
+            if connection.at_broker:
+                self._look(connection, next(iter(connection.at_broker.values())), now_ms)
+            if connection.waiting:
+                self._look(connection, next(iter(connection.waiting.values())), now_ms)
+
+    def _look(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> None:
+        """Fail if an exchange has had no reason to wait for too long."""
+        is_request = exchange.forwarded_first_ms < 0
+        may_wait = self._request_may_wait if is_request else self._response_may_wait
+        if _is_on_the_way(exchange, connection.last) or may_wait(connection, exchange, now_ms):
+            self._since_ms.pop(exchange.correlation_id, None)
+            return
+        since_ms = self._since_ms.setdefault(exchange.correlation_id, now_ms)
+        if now_ms - since_ms > _GRACE_MS:
+            what = "is not forwarded" if is_request else "has no response, and its broker has answered"
+            text = f"{exchange} {what}, and nothing has explained that for {now_ms - since_ms:.0f} ms"
+            self.world.fail(self.name, text)
+
+    def _limits(self, kinds: "tuple[str, ...]", exchange: "Exchange") -> list[Limit]:
+        user, client_id, _ = exchange.entity
+        since_ms = exchange.sent_ms - SETTLE_MS
+        return [one for kind in kinds for one in self._book.limits(kind, user, client_id, since_ms=since_ms)]
+
+    def _response_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:
+        """Return whether a response is not due, or is one that ``enforcement: delay`` holds back."""
+        if exchange.answered_ms < 0 or exchange.passed_ms >= 0:
+            return True
+        return any(limit.enforcement == "delay" for limit in self._limits(KINDS, exchange))
+
+    def _request_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:
+        """Return whether a request has a reason to wait: its client's throttle time, its bucket, or those before it."""
+        last = connection.last
+        if exchange.sent_ms < 0 or exchange.api_key not in _KIND_OF or last is None or last.forwarded_to is None:
+            return True
+        if now_ms < connection.told_until_ms or self._limits(_OF_REQUESTS, exchange):
+            return True
+        found = self._limit(exchange, last.forwarded_to)
+        if found is None:
+            limits = self._limits((PRODUCE, FETCH), exchange)
+            return bool(limits) or any(one.api_key not in _KIND_OF for one in connection.at_broker.values())
+        if connection.at_broker:
+            return True
+        bucket = self._buckets.get(found[0])
+        if bucket is None:
+            return False
+        return now_ms < bucket.busy_until_ms or any(until_ms > now_ms for until_ms in bucket.at_broker.values())
+
+
+def _is_on_the_way(exchange: "Exchange", last: "Exchange | None") -> bool:
+    """Return whether the network may still have what the proxy waits for, or has no room for what it has written."""
+    client_end, broker_end = exchange.client_end, None if last is None else last.broker_end
+    if client_end is None or broker_end is None or not client_end.is_open or not broker_end.is_open:
+        return True
+    ends = (client_end, client_end.peer, broker_end, broker_end.peer)
+    return any(end.is_on_the_way or not end.is_open for end in ends)
