@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quota_proxy.proxy.background import isolation
-from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
-from tests.simulation import actors, configuration
+from tests.simulation import actors, configuration, leftovers
 from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.brokers.profiles import LISTENERS, LISTENERS_WITH_LOGIN, PROFILES
 from tests.simulation.check_settings import check_settings
@@ -217,46 +216,21 @@ class Scenario:
                 self.states.add(f"api {exchange.api_key} throttled")
 
     def _check_nothing_is_left(self) -> None:
-        leftovers = self.leftovers()
-        if leftovers:
-            self.world.fail("everything is given back", "; ".join(leftovers))
+        left = self.leftovers()
+        if left:
+            self.world.fail("everything is given back", "; ".join(left))
 
     def leftovers(self) -> list[str]:
-        """Return what the stopped proxy still has: tasks, timers, descriptors."""
-        process = self.proxy.process
-        found = [f"descriptor {number}" for number in process.descriptors]
-        found += [f"transport to {transport.end.remote}" for transport in process.transports]
-        found += [f"timer {timer}" for timer in process.loop.open_timers]
-        found += [f"thread {thread.name}" for thread in process.threads if thread.is_alive()]
+        """Return what the stopped proxy still has."""
         server = self.proxy.server
-        if server is not None:
-            for broker in server.brokers.registry:
-                found += slots_in_use(broker.queue)
-            for listener in server.listeners:
-                if listener.open_count.total or listener.connections or listener.broker_count:
-                    found.append(f"listener {listener.name}: {listener.open_count.total} connections")
-        return found
+        of_server = () if server is None else leftovers.of_server(server)
+        return [*leftovers.of_process(self.proxy.process), *of_server]
 
     def _after_step(self) -> None:
         if isolation.internal_errors and self.world.scheduler.violation is None:
             self.world.fail("no internal error", f"{isolation.internal_errors}")
         for step in self._steppers:
             step()
-
-
-def slots_in_use(queue: BrokerQueue | None) -> list[str]:
-    """Return what connections that are gone still have in the fair call queue of a broker."""
-    if queue is None:
-        return []
-    dispatcher = queue.dispatcher
-    counts = {
-        "slots": dispatcher.in_flight,
-        "control slots": dispatcher.control_in_flight,
-        "waiting requests": len(dispatcher.queue),
-        "waiting control requests": len(dispatcher.control_queue),
-        "deadlines": len(queue._timeouts),
-    }
-    return [f"fair call queue: {number} {name}" for name, number in counts.items() if number]
 
 
 class StoryHandler(logging.Handler):

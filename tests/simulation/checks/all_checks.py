@@ -15,6 +15,7 @@ from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
 from tests.simulation.checks.request_rates import RequestRates
+from tests.simulation.checks.throttle_amounts import ThrottleAmounts
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.topic_changes import TopicChanges
 from tests.simulation.checks.usage_log import UsageLog
@@ -23,6 +24,7 @@ ALL: Final[tuple[type[Check], ...]] = (
     QuotaBounds,
     Answers,
     ThrottleTimes,
+    ThrottleAmounts,
     Liveness,
     HeldBack,
     FairQueue,

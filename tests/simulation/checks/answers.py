@@ -24,9 +24,7 @@ _MUTATIONS: Final = frozenset({frames.CREATE_TOPICS, frames.DELETE_TOPICS, frame
 _ADDRESSED: Final = frozenset({frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER})
 _BROKERS: Final = "10.0.1."
 _NOT_ENOUGH_REPLICAS: Final = 19
-_SESSION_ERRORS: Final = (0, 70)
-
-_FETCH_SESSION_ID_NOT_FOUND: Final = (70).to_bytes(2)
+_FETCH_SESSION_ID_NOT_FOUND: Final = 70
 
 
 class Answers(Check):
@@ -161,9 +159,15 @@ class Answers(Check):
         elif exchange.is_inter_broker:
             # A follower begins a new session if the proxy does not know the one of its fetch. A fetch of throttled
             # partitions alone is answered empty.
-            is_known = _FETCH_SESSION_ID_NOT_FOUND in response[8:20] or self.world.scenario.setup.has_replication
+            is_known = (
+                _FETCH_SESSION_ID_NOT_FOUND.to_bytes(2) in response[8:20] or self.world.scenario.setup.has_replication
+            )
         elif api_key == frames.FETCH:
-            is_known = self._may_be_empty(exchange) and _is_empty(response, exchange.api_version)
+            is_known = self._may_be_empty(exchange) and _is_empty(response, exchange)
+            if is_known and exchange.api_version > 0 and not exchange.throttle_ms:
+                self.world.fail(
+                    self.name, f"{exchange} is answered without records, and its client is not told to wait"
+                )
         else:
             is_known = False
         if not is_known:
@@ -177,10 +181,11 @@ class Answers(Check):
         return self.world.settings.has_queue or bool(self._book.limits(FETCH, user, client_id, since_ms=since_ms))
 
 
-def _is_empty(response: bytes, version: int) -> bool:
-    found = parsed(response, frames.FETCH, version)
-    error_code = getattr(found, "error_code", 0)
-    return error_code in _SESSION_ERRORS and not getattr(found, "topics", ())
+def _is_empty(response: bytes, exchange: "Exchange") -> bool:
+    """Return whether a response has no records, and ends the session of its fetch, which would miss changes."""
+    found = parsed(response, frames.FETCH, exchange.api_version)
+    error_code = _FETCH_SESSION_ID_NOT_FOUND if frames.session_id(exchange.request) else 0
+    return getattr(found, "error_code", 0) == error_code and not getattr(found, "topics", ())
 
 
 def _refuses_all(response: bytes, version: int) -> bool:

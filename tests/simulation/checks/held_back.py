@@ -228,7 +228,13 @@ class HeldBack(Check):
             return bool(limits) or any(one.api_key not in _KIND_OF for one in connection.at_broker.values())
         if connection.at_broker:
             return True
-        bucket = self._buckets.get(found[0])
+        key, limit = found
+        if exchange.api_key == frames.FETCH and limit.enforcement == "respond":
+            # It is answered without records, at the latest when it has waited for as long as it says.
+            since_ms = max(exchange.sent_ms, connection.told_until_ms)
+            if now_ms > since_ms + frames.max_wait_ms(exchange.request):
+                return False
+        bucket = self._buckets.get(key)
         if bucket is None:
             return False
         return now_ms < bucket.busy_until_ms or any(until_ms > now_ms for until_ms in bucket.at_broker.values())

@@ -24,7 +24,6 @@ _GRACE_MS: Final = 15_000.0
 _TURN_MS: Final = 30.0 * 15
 _WINDOWS_MS: Final = 24_000.0  # a sampled quota may stretch over two windows
 _FETCHES: Final = (frames.FETCH, frames.SHARE_FETCH)
-_IN_LINE: Final = {frames.PRODUCE: PRODUCE, **dict.fromkeys(_FETCHES, FETCH)}
 
 
 class Liveness(Check):
@@ -38,7 +37,7 @@ class Liveness(Check):
         self._book = RuleBook(world.settings)
         # The exchanges of each connection that have no response, oldest first.
         self._open: dict[int, dict[int, Exchange]] = {}
-        self._told_until_ms: dict[int, float] = {}
+        self._waits_from_ms: dict[int, float] = {}
         self._opened_ms: dict[int, float] = {}
         # The bytes that were sent or fetched, all of which buckets may still owe.
         self._bytes = {PRODUCE: 0, FETCH: 0}
@@ -80,8 +79,9 @@ class Liveness(Check):
             self._scan(now_ms)
 
     def forwarded(self, exchange: "Exchange") -> None:
-        """A request without a response has ended."""
+        """A request without a response has ended, and nobody is told for how long the next has to wait."""
         if not exchange.expects_response:
+            self._waits_from(exchange.connection, self.world.clock.now_ms)
             self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
@@ -91,14 +91,17 @@ class Liveness(Check):
     def received(self, exchange: "Exchange") -> None:
         """Remember for how long the client was told to wait."""
         if exchange.throttle_ms > 0:
-            until_ms = exchange.received_ms + exchange.throttle_ms
-            self._told_until_ms[exchange.connection] = max(until_ms, self._told_until_ms.get(exchange.connection, 0.0))
+            self._waits_from(exchange.connection, exchange.received_ms + exchange.throttle_ms)
+
+    def _waits_from(self, connection: int, from_ms: float) -> None:
+        """Note that the next request of a connection may wait until ``from_ms`` for those before it."""
+        self._waits_from_ms[connection] = max(from_ms, self._waits_from_ms.get(connection, 0.0))
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """A client that gives up has waited for too long."""
         self._scan(self.world.clock.now_ms)
         self._open.pop(connection, None)
-        self._told_until_ms.pop(connection, None)
+        self._waits_from_ms.pop(connection, None)
         self._opened_ms.pop(connection, None)
 
     def faults_ended(self) -> None:
@@ -118,7 +121,7 @@ class Liveness(Check):
             exchange = next(iter(exchanges.values()))
             is_new = self._opened_ms.get(connection, 0.0) > over_ms and self._is_free(exchange)
             peace_ms = over_ms if is_new else quiet_ms
-            since_ms = max(exchange.sent_ms, peace_ms, self._told_until_ms.get(connection, 0.0))
+            since_ms = max(exchange.sent_ms, peace_ms, self._waits_from_ms.get(connection, 0.0))
             if now_ms - since_ms <= _GRACE_MS or exchange.is_inter_broker:
                 continue
             self._judge(exchange, now_ms, now_ms - since_ms)
@@ -150,7 +153,7 @@ class Liveness(Check):
         for kind in KINDS:
             limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)
             for limit in limits:
-                if kind == _IN_LINE.get(exchange.api_key):
+                if kind in self._bytes:  # of any request, because a response mutes its connection
                     owed_ms = max(owed_ms, _WINDOWS_MS + 1_000 * self._bytes[kind] / limit.rate)
                 else:
                     owed_ms = max(owed_ms, 25_000.0 + 1_000 * 2 * waiting / limit.rate)

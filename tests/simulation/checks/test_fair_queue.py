@@ -9,7 +9,7 @@ from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn
 from tests.simulation.ledger import Exchange
-from tests.simulation.scenario import slots_in_use
+from tests.simulation.leftovers import slots_in_use
 from tests.simulation.violation import Violation
 
 
@@ -77,11 +77,11 @@ def test_nothing_is_judged_without_a_queue() -> None:
 
 def test_slots_that_are_in_use_are_found() -> None:
     queue = BrokerQueue(settings({"max_in_flight": 1}))
-    assert slots_in_use(queue) == slots_in_use(None) == []
+    assert [*slots_in_use(queue), *slots_in_use(None)] == []
     first, second = Ticket("first"), Ticket("second")
     queue.dispatcher.ask(first, 0)
     queue.dispatcher.ask(second, 0)
-    assert slots_in_use(queue) == ["fair call queue: 1 slots", "fair call queue: 1 waiting requests"]
+    assert [*slots_in_use(queue)] == ["fair call queue: 1 slots", "fair call queue: 1 waiting requests"]
     queue.dispatcher.leave(second, 1)
     queue.dispatcher.leave(first, 1)
-    assert slots_in_use(queue) == []
+    assert [*slots_in_use(queue)] == []
