@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulation.clients.admin import EntityKey, QuotaChoice
 from tests.simulation.themes import Theme
 
-PROXY_HOST: Final = "10.0.0.1"
+PROXY_HOST: Final = "10.0.0.100"  # longer than the hosts of brokers, so that addresses change sizes
 USERS: Final = ("alice", "bob", "carol")
 CLIENT_IDS: Final = ("etl", "web", "audit", "")
 PASSWORD: Final = "secret"  # noqa: S105 - of users that exist in a simulated world only
@@ -86,7 +86,7 @@ class Setup(NamedTuple):
 def draw(random: Random, folder: Path, theme: Theme) -> Setup:
     """Draw a setup. The proxy keeps its files below ``folder``."""
     brokers = random.choice(theme.brokers)
-    is_cluster = random.random() < 0.4
+    is_cluster = random.random() < 0.5
     has_login = random.random() < 0.4
     proxy_header = random.choice((1, 2)) if random.random() < 0.15 else 0
     replication = min(brokers, 2) if random.random() < 0.6 else 1
@@ -204,6 +204,10 @@ def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
         if client_id is not None:
             rule["client-id"] = client_id
         found[user, client_id] = rule | _rates(random)
+        if random.random() < 0.25:
+            found[user, client_id] |= {"enforcement": random.choice(("respond", "delay", "observe"))}
+        if random.random() < 0.25:
+            found[user, client_id] |= {"shaping": random.choice(("sampled", "paced"))}
     rules = list(found.values())
     if random.random() < 0.1:
         rules.append({"ip": "<default>", "connection_creation_rate": random.choice((1, 5))})

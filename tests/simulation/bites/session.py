@@ -217,6 +217,7 @@ SESSION: Final = (
         _FETCH,
         "        error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0\n",
         "        error_code = 0\n",
+        why="The response names no session, which tells a client as well that its session is over.",
     ),
     Break(
         "A client that is answered empty is told no throttle time",

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.brokers.partition import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION
+from tests.simulation.brokers.profiles import NEWEST, OF_TOMORROW
 from tests.simulation.wire import api_versions, metadata
 from tests.simulation.wire.common import NO_TOPIC_ID, NodeEndpoint, RequestHeader
 
@@ -20,7 +21,8 @@ def answer_api_versions(connection: "Connection", header: RequestHeader, frame: 
     lowest, highest = cluster.versions[_API_VERSIONS]
     if lowest <= header.api_version <= highest:
         api_versions.parse_request(frame)
-        response = api_versions.response(header.correlation_id, header.api_version, cluster.versions)
+        offered = OF_TOMORROW if cluster.versions is NEWEST else cluster.versions
+        response = api_versions.response(header.correlation_id, header.api_version, offered)
     else:
         response = api_versions.response(
             header.correlation_id,

@@ -16,7 +16,7 @@ from tests.simulation.wire import describe_client_quotas
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
 
-_OF_ENTITY: Final = ("user", "client-id", "ip")
+_NO_LIMITS: Final = ("user", "client-id", "ip", "enforcement", "shaping")
 _NEVER_SET: Final = Register()
 
 
@@ -58,7 +58,7 @@ def _values(quotas: Quotas) -> dict[tuple[EntityKey, str], float]:
         entity = entity_of(rule)
         found[entity, ""] = 0.0
         for key, value in rule.items():
-            if key not in _OF_ENTITY:
+            if key not in _NO_LIMITS:
                 found[entity, key] = number(value)
     return found
 

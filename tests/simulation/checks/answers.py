@@ -7,6 +7,7 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, RuleBook
 from tests.simulation.checks.same import (
+    Parsed,
     hosts,
     is_same_fetch,
     is_same_response,
@@ -23,6 +24,8 @@ _QUOTA_APIS: Final = frozenset({frames.DESCRIBE_QUOTAS, frames.ALTER_QUOTAS})
 _MUTATIONS: Final = frozenset({frames.CREATE_TOPICS, frames.DELETE_TOPICS, frames.CREATE_PARTITIONS})
 _ADDRESSED: Final = frozenset({frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER})
 _BROKERS: Final = "10.0.1."
+# The newest versions of Kafka 4.1, of the APIs whose requests or responses the proxy reads.
+_NEWEST: Final = {0: 13, 1: 18, 17: 1, 19: 7, 20: 6, 36: 2, 37: 3, 48: 1, 49: 1, 78: 2}
 _NOT_ENOUGH_REPLICAS: Final = 19
 _FETCH_SESSION_ID_NOT_FOUND: Final = 70
 
@@ -131,12 +134,20 @@ class Answers(Check):
             return  # a proxy that stops opens no more ports, and leaves out brokers that it never had a port for
         if not is_same_response(before, response, api_key, version):
             self.world.fail(self.name, f"the response to {exchange} is changed: {_difference(before, response)}")
+        if api_key == frames.API_VERSIONS:
+            self._judge_versions(exchange, parsed(response, api_key, version))
         if not self.world.settings.hides_addresses:
             return
         if api_key in _ADDRESSED or len(before) != len(response):
             own = [host for host in hosts(parsed(response, api_key, version)) if host.startswith(_BROKERS)]
             if own:
                 self.world.fail(self.name, f"the response to {exchange} has the address of a broker: {own}")
+
+    def _judge_versions(self, exchange: "Exchange", offered: Parsed) -> None:
+        """No client is offered a version that the proxy would have to read and cannot."""
+        too_new = {key: last for key, (_, last) in offered.apis.items() if last > _NEWEST.get(key, last)}
+        if too_new and not offered.error_code:
+            self.world.fail(self.name, f"the response to {exchange} offers versions that are too new: {too_new}")
 
     def _take(self, expected: dict[int, deque[int]], exchange: "Exchange", what: str) -> None:
         queue = expected.get(exchange.connection)
@@ -159,15 +170,12 @@ class Answers(Check):
         elif exchange.is_inter_broker:
             # A follower begins a new session if the proxy does not know the one of its fetch. A fetch of throttled
             # partitions alone is answered empty.
-            is_known = (
-                _FETCH_SESSION_ID_NOT_FOUND.to_bytes(2) in response[8:20] or self.world.scenario.setup.has_replication
-            )
+            error_code = _FETCH_SESSION_ID_NOT_FOUND.to_bytes(2)
+            is_known = error_code in response[8:20] or self.world.scenario.setup.has_replication
         elif api_key == frames.FETCH:
             is_known = self._may_be_empty(exchange) and _is_empty(response, exchange)
             if is_known and exchange.api_version > 0 and not exchange.throttle_ms:
-                self.world.fail(
-                    self.name, f"{exchange} is answered without records, and its client is not told to wait"
-                )
+                self.world.fail(self.name, f"{exchange} is answered without records or a throttle time")
         else:
             is_known = False
         if not is_known:
@@ -184,8 +192,8 @@ class Answers(Check):
 def _is_empty(response: bytes, exchange: "Exchange") -> bool:
     """Return whether a response has no records, and ends the session of its fetch, which would miss changes."""
     found = parsed(response, frames.FETCH, exchange.api_version)
-    error_code = _FETCH_SESSION_ID_NOT_FOUND if frames.session_id(exchange.request) else 0
-    return getattr(found, "error_code", 0) == error_code and not getattr(found, "topics", ())
+    is_known = getattr(found, "error_code", 0) in (0, _FETCH_SESSION_ID_NOT_FOUND)
+    return is_known and not getattr(found, "session_id", 0) and not getattr(found, "topics", ())
 
 
 def _refuses_all(response: bytes, version: int) -> bool:

@@ -25,7 +25,6 @@ SHARE_ACKNOWLEDGE: Final = 79
 _INT16: Final = Struct(">h").unpack_from
 _INT32: Final = Struct(">i").unpack_from
 _FETCH_WITH_MAX_BYTES: Final = 3
-_FETCH_WITH_SESSIONS: Final = 7
 _FETCH_WITHOUT_REPLICA_ID: Final = 15
 
 
@@ -78,14 +77,6 @@ def max_wait_ms(frame: bytes) -> int:
     """Return how long the broker may wait for data before it answers a Fetch."""
     wait_ms: int = _INT32(frame, fetch_limits_at(frame))[0]
     return wait_ms
-
-
-def session_id(frame: bytes) -> int:
-    """Return the session of a Fetch. 0: it has none, or asks for a new one."""
-    if _INT16(frame, 6)[0] < _FETCH_WITH_SESSIONS:
-        return 0
-    number: int = _INT32(frame, fetch_limits_at(frame) + 13)[0]  # behind the isolation level
-    return number
 
 
 # The first version of each API whose response begins with throttle_time_ms. KIP-124 and the message files of Kafka.

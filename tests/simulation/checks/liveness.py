@@ -39,6 +39,7 @@ class Liveness(Check):
         self._open: dict[int, dict[int, Exchange]] = {}
         self._waits_from_ms: dict[int, float] = {}
         self._opened_ms: dict[int, float] = {}
+        self._served: set[int] = set()  # the connections that have had a response
         # The bytes that were sent or fetched, all of which buckets may still owe.
         self._bytes = {PRODUCE: 0, FETCH: 0}
         self._next_ms = 0.0
@@ -87,6 +88,7 @@ class Liveness(Check):
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """It has ended for the proxy."""
         self._open.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+        self._served.add(exchange.connection)
 
     def received(self, exchange: "Exchange") -> None:
         """Remember for how long the client was told to wait."""
@@ -124,6 +126,10 @@ class Liveness(Check):
             since_ms = max(exchange.sent_ms, peace_ms, self._waits_from_ms.get(connection, 0.0))
             if now_ms - since_ms <= _GRACE_MS or exchange.is_inter_broker:
                 continue
+            if self.world.settings.limits_connections and connection not in self._served:
+                continue  # it is not let in yet
+            if exchange.client_end is not None and exchange.client_end.link.is_cut:
+                continue  # nobody can know that the client is gone, or that it is not
             self._judge(exchange, now_ms, now_ms - since_ms)
 
     def _is_free(self, exchange: "Exchange") -> bool:

@@ -8,7 +8,7 @@ from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn
 from tests.simulation.violation import Violation
-from tests.simulation.wire import fetch_response, metadata, produce
+from tests.simulation.wire import api_versions, fetch_response, metadata, produce
 from tests.simulation.wire.common import NodeEndpoint
 
 FETCH_BODY = pack(">iiii", -1, 500, 1_000, 50_000) + b"\0" + pack(">ii", 0, 0) + bytes(12)
@@ -126,11 +126,14 @@ def test_an_empty_fetch_needs_a_quota() -> None:
     (check,) = world.ledger.checks
     check.rules_changed([{"client-id": "etl", "consumer_byte_rate": 1_000}])
 
-    def empty() -> None:
+    def empty(throttle_ms: int = 500) -> None:
         exchange = world.send(1, api_version=11, body=FETCH_BODY)
-        world.give(exchange, fetch_response.response(exchange.correlation_id, 11, [], throttle_ms=500))
+        frame = fetch_response.response(exchange.correlation_id, 11, [], throttle_ms=throttle_ms)
+        world.give(exchange, frame, throttle_ms=throttle_ms)
 
     empty()
+    with pytest.raises(Violation, match="without records or a throttle time"):
+        empty(throttle_ms=0)
     check.rules_changed([])
     empty()
     world.wait(2_000)
@@ -144,3 +147,17 @@ def test_an_answer_without_the_broker_is_found() -> None:
     world.forward(exchange)
     with pytest.raises(Violation, match="without its broker"):
         world.give(exchange, pack(">ii", 4, exchange.correlation_id))
+
+
+def test_a_version_that_the_proxy_cannot_read_is_found() -> None:
+    world = a_world()
+
+    def offer(newest: int) -> None:
+        exchange = world.send(18, api_version=0)
+        world.forward(exchange)
+        frame = api_versions.response(exchange.correlation_id, 0, {0: (3, newest), 3: (0, 99)})
+        world.give(exchange, world.answer(exchange, frame=frame))
+
+    offer(13)
+    with pytest.raises(Violation, match="offers versions that are too new"):
+        offer(14)

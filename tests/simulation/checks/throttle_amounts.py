@@ -37,14 +37,22 @@ class _Key(NamedTuple):
 
 
 class _Charge:
-    """The bytes of one exchange, and between which times the proxy charges them."""
+    """The bytes of one exchange, and between which times the proxy charges them.
 
-    __slots__ = ("amount", "from_ms", "until_ms")
+    ``is_certain`` is False if it may be charged by the rules of before, to another bucket.
+    """
 
-    def __init__(self, amount: int, from_ms: float, until_ms: float = inf) -> None:
+    __slots__ = ("amount", "from_ms", "is_certain", "until_ms")
+
+    def __init__(self, amount: int, from_ms: float, *, is_certain: bool) -> None:
         self.amount = amount
         self.from_ms = from_ms
-        self.until_ms = until_ms
+        self.until_ms = inf
+        self.is_certain = is_certain
+
+    def is_before(self, own: "_Charge") -> bool:
+        """Return whether this was surely charged before ``own``, or is that one."""
+        return self is own or (self.is_certain and self.until_ms <= own.from_ms)
 
 
 class _Bounds(NamedTuple):
@@ -66,7 +74,7 @@ def _tokens(charges: Iterable[tuple[float, int]], rate: float, burst: float, at_
 def _of_tokens(own: _Charge, charges: list[_Charge], rate: float, burst: float, now_ms: float) -> _Bounds:
     """Return the bounds of a token bucket that an idle client fills up to ``burst``."""
     began_ms = own.from_ms
-    certain = [(one.from_ms, one.amount - _ROUNDING_BYTES) for one in charges if one is own or one.until_ms <= began_ms]
+    certain = [(one.from_ms, one.amount - _ROUNDING_BYTES) for one in charges if one.is_before(own)]
     possible = [(min(one.until_ms, began_ms), one.amount) for one in charges if one.from_ms <= now_ms]
     most_tokens, least_tokens = _tokens(certain, rate, burst, now_ms), _tokens(possible, rate, burst, began_ms)
     return _Bounds(-most_tokens * 1_000 / rate, max(0.0, -least_tokens) * 1_000 / rate)
@@ -79,7 +87,7 @@ def _of_windows(own: _Charge, charges: list[_Charge], rate: float, settings: Set
     """
     began_ms, window_ms, number = own.from_ms, settings.window_ms, settings.window_num
     since_ms = now_ms - (number - 1) * window_ms
-    certain = [one for one in charges if (one is own or one.until_ms <= began_ms) and one.from_ms >= since_ms]
+    certain = [one for one in charges if one.is_before(own) and one.from_ms >= since_ms]
     total = sum(one.amount - _ROUNDING_BYTES for one in certain)
     least_ms = total * 1_000 / rate - (number + 1) * window_ms
     since_ms = began_ms - (number + 1) * window_ms
@@ -197,7 +205,7 @@ class ThrottleAmounts(Check):
         key = _Key(exchange.forwarded_to, kind, tags)
         self._tags_seen.setdefault((key.node_id, kind), set()).add(tags)
         now_ms = self.world.clock.now_ms
-        charge = _Charge(amount, now_ms)
+        charge = _Charge(amount, now_ms, is_certain=exchange.forwarded_first_ms >= self._settled_ms)
         self._charges.setdefault(key, []).append(charge)
         self._own[exchange.correlation_id] = key, charge
 
@@ -213,13 +221,13 @@ class ThrottleAmounts(Check):
             one for one in self._charges[key] if min(one.until_ms, one.from_ms + _FORGOTTEN_MS) > now_ms - _FORGOTTEN_MS
         ]
         limit = self._rules[key.kind].limit(key.tags)
-        if limit is None or self._is_stopping or now_ms < self._settled_ms or exchange.answered_ms < 0:
+        if limit is None or self._is_stopping or not own.is_certain or exchange.answered_ms < 0:
             return
         if len(self._tags_seen[key.node_id, key.kind]) < self._settings.max_buckets:
             self._to_tell[exchange.correlation_id] = key, self._bounds(key, own, charges, limit)
 
     def _bounds(self, key: _Key, own: _Charge, charges: list[_Charge], limit: Limit) -> _Bounds:
-        """Return how long the response to a request that was charged as ``own`` must and may tell its client to wait."""
+        """Return for how long a request that was charged as ``own`` must and may make its client wait."""
         settings, now_ms, rate = self._settings, self.world.clock.now_ms, limit.rate
         if limit.shaping == "paced":
             bounds = _of_tokens(own, charges, rate, rate * settings.burst_ms / 1_000, now_ms)

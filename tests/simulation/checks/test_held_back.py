@@ -1,0 +1,108 @@
+"""Tests that what waits without a reason is found, and that each reason is known."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.simulation.checks.held_back import HeldBack
+from tests.simulation.checks.settings import Settings
+from tests.simulation.checks.support import StandIn
+from tests.simulation.ledger import Exchange
+from tests.simulation.network import End
+from tests.simulation.violation import Violation
+
+RULES = [{"client-id": "etl", "producer_byte_rate": 10_000, "consumer_byte_rate": 10_000}]
+
+
+def an_end(**state: bool) -> End:
+    found: Any = SimpleNamespace(**({"is_open": True, "is_on_the_way": False} | state))
+    found.peer = SimpleNamespace(is_open=True, is_on_the_way=False)
+    return cast("End", found)
+
+
+def a_world(settings: Settings | None = None, rules: Any = RULES) -> StandIn:
+    world = StandIn(settings)
+    world.watch(HeldBack).rules_changed(rules)
+    first = send(world, 18)  # so that the broker is dialled
+    forward(world, first)
+    world.give(first, world.answer(first))
+    return world
+
+
+def send(world: StandIn, api_key: int = 0, **more: Any) -> Exchange:
+    exchange = world.send(api_key, **more)
+    exchange.client_end = an_end()
+    return exchange
+
+
+def forward(world: StandIn, exchange: Exchange, end: End | None = None) -> None:
+    world.ledger.forwarding(exchange.correlation_id, 1, exchange.api_key, end or an_end())
+    world.ledger.forwarded(exchange)
+
+
+def wait(world: StandIn, ms: float) -> None:
+    for _ in range(int(ms / 500)):
+        world.wait(500)
+
+
+def test_a_request_whose_bucket_is_free_is_found() -> None:
+    world = a_world()
+    send(world)
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 7_500)
+
+
+def test_a_request_without_a_limit_is_found() -> None:
+    world = a_world(rules=[])
+    send(world)
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 7_500)
+
+
+def test_a_response_that_has_arrived_is_found() -> None:
+    world = a_world()
+    exchange = send(world)
+    forward(world, exchange)
+    world.answer(exchange)
+    with pytest.raises(Violation, match="has no response, and its broker has answered"):
+        wait(world, 7_500)
+
+
+def test_a_request_waits_for_the_throttle_time_of_another_connection() -> None:
+    world = a_world()
+    other = send(world, connection=2)
+    forward(world, other)
+    world.give(other, world.answer(other), throttle_ms=10_000)
+    send(world)
+    wait(world, 15_500)
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 2_000)
+
+
+def test_a_request_waits_for_25_seconds_for_one_that_its_broker_has() -> None:
+    world = a_world()
+    forward(world, send(world, connection=2))
+    send(world)
+    wait(world, 30_500)
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 2_000)
+
+
+def test_a_fetch_waits_no_longer_than_it_says() -> None:
+    world = a_world()
+    body = (500).to_bytes(4) + bytes(40)
+    other = send(world, 1, connection=2, api_version=15, body=bytes(1) + body)
+    forward(world, other)
+    world.give(other, world.answer(other), throttle_ms=60_000)
+    send(world, 1, api_version=15, body=bytes(1) + body)
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 8_000)
+
+
+@pytest.mark.parametrize("state", ["is_on_the_way", "is_open"])
+def test_what_the_network_has_is_not_held_back(state: str) -> None:
+    world = a_world()
+    exchange = send(world)
+    exchange.client_end = an_end(**{state: state == "is_on_the_way"})
+    wait(world, 20_000)
