@@ -42,6 +42,7 @@ class Exchange:
         broker_end: The proxy's end of the connection to that broker.
         at_broker_ms: When the last byte arrived at the broker.
         answered_ms: When the broker wrote its response.
+        response_at: Where the response begins in all bytes of the broker's connection.
         passed_ms: When the proxy wrote the last byte of a response to the client.
         received_ms: When the client had the whole response.
         throttle_ms: The throttle time in the response, as the client read it.
@@ -49,10 +50,9 @@ class Exchange:
 
     __slots__ = (
         "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
-        "connection",
-        "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
-        "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_of_broker", "sent_ms",
-        "throttle_ms",
+        "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
+        "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_at",
+        "response_of_broker", "sent_ms", "throttle_ms",
     )  # fmt: skip
 
     def __init__(
@@ -88,12 +88,19 @@ class Exchange:
         self.broker_end: End | None = None
         self.response_of_broker: bytes | None = None
         self.response: bytes | None = None
+        self.response_at = 0
         self.throttle_ms = 0
 
     @property
     def has_open_broker(self) -> bool:
         """Whether the proxy's connection to the broker that has the request is still open."""
         return self.broker_end is None or self.broker_end.is_open
+
+    @property
+    def has_reached_proxy(self) -> bool:
+        """Whether the proxy has read size and correlation id of the broker's response."""
+        end = self.broker_end
+        return end is not None and self.answered_ms >= 0 and end.received_bytes >= self.response_at + 8
 
     def __repr__(self) -> str:
         return f"{self.client}#{self.correlation_id} (api {self.api_key} v{self.api_version}, {len(self.request)} B)"
@@ -213,5 +220,7 @@ class Ledger:
         elif exchange is not None:
             exchange.answered_ms = self._clock.now_ms
             exchange.response_of_broker = response
+            if exchange.broker_end is not None:
+                exchange.response_at = exchange.broker_end.peer.written_bytes - len(response)
             for check in self.checks:
                 check.answered(exchange)

@@ -17,7 +17,7 @@ RULES = [{"client-id": "etl", "producer_byte_rate": 10_000, "consumer_byte_rate"
 
 def an_end(**state: bool) -> End:
     found: Any = SimpleNamespace(**({"is_open": True, "is_on_the_way": False} | state))
-    found.peer = SimpleNamespace(is_open=True, is_on_the_way=False)
+    found.peer = SimpleNamespace(is_open=True, is_on_the_way=False, written_bytes=0)
     return cast("End", found)
 
 

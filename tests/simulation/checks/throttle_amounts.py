@@ -108,7 +108,7 @@ class ThrottleAmounts(Check):
         self._has_rules = self._is_stopping = False
         self._settled_ms = self._most_known_ms = 0.0
         self._charges: dict[_Key, list[_Charge]] = {}
-        self._own: dict[int, tuple[_Key, _Charge]] = {}
+        self._own: dict[int, tuple[_Key, _Charge, Exchange]] = {}
         self._to_tell: dict[int, tuple[_Key, _Bounds]] = {}
         self._tags_seen: dict[tuple[int, str], set[Tags]] = {}
         # Until when each request may wait that was not forwarded, by the kind and tags of its bucket.
@@ -207,16 +207,17 @@ class ThrottleAmounts(Check):
         now_ms = self.world.clock.now_ms
         charge = _Charge(amount, now_ms, is_certain=exchange.forwarded_first_ms >= self._settled_ms)
         self._charges.setdefault(key, []).append(charge)
-        self._own[exchange.correlation_id] = key, charge
+        self._own[exchange.correlation_id] = key, charge, exchange
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """It is charged by now, and its response says for how long its client waits."""
         found = self._own.pop(exchange.correlation_id, None)
         if found is None:
             return
-        key, own = found
+        key, own, _ = found
         now_ms = self.world.clock.now_ms
         own.until_ms = now_ms
+        self._note_abandoned(key, now_ms)
         charges = self._charges[key] = [
             one for one in self._charges[key] if min(one.until_ms, one.from_ms + _FORGOTTEN_MS) > now_ms - _FORGOTTEN_MS
         ]
@@ -225,6 +226,12 @@ class ThrottleAmounts(Check):
             return
         if len(self._tags_seen[key.node_id, key.kind]) < self._settings.max_buckets:
             self._to_tell[exchange.correlation_id] = key, self._bounds(key, own, charges, limit)
+
+    def _note_abandoned(self, key: _Key, now_ms: float) -> None:
+        """Note which fetches of clients that have gone are charged by now: those whose response the proxy has begun."""
+        for other, charge, exchange in self._own.values():
+            if other == key and exchange.api_key == frames.FETCH and exchange.has_reached_proxy:
+                charge.until_ms = min(charge.until_ms, now_ms)
 
     def _bounds(self, key: _Key, own: _Charge, charges: list[_Charge], limit: Limit) -> _Bounds:
         """Return for how long a request that was charged as ``own`` must and may make its client wait."""
