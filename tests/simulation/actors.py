@@ -8,7 +8,9 @@ from tests.simulation import configuration
 from tests.simulation.clients.admin import ALTER, CREATE, DELETE, DESCRIBE, GROW, Admin
 from tests.simulation.clients.connection import Login, Setting
 from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
+from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
 from tests.simulation.clients.profiles import BROKEN, CLUMSY, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
@@ -64,6 +66,7 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         habits=habits,
         login=Login(user, configuration.PASSWORD) if setup.has_login else None,
         proxy_header=setup.proxy_header,
+        port_offset=scenario.world.random_of(f"port of {name}").choice((0, setup.second_port)),
         is_patient=habits is HEALTHY and scenario.world.random_of(f"patience of {name}").random() < _PATIENT_SHARE,
     )
 
@@ -156,6 +159,16 @@ def _stranger(scenario: "Scenario", name: str, random: Random) -> Stranger:
     )
 
 
+def _impostor(scenario: "Scenario", name: str, random: Random) -> Impostor:
+    return Impostor(scenario.world, _setting(scenario, name, random))
+
+
+def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
+    setting = _setting(scenario, name, random)._replace(login=None, habits=HEALTHY)
+    number, every_ms = random.choice((10, 40)), random.choice((3_000.0, 9_000.0))
+    return Crowd(scenario.world, setting, number, every_ms=every_ms, most=3)
+
+
 KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "producer": _producer,
     "consumer": _consumer,
@@ -164,6 +177,8 @@ KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "topic admin": _topic_admin,
     "quota admin": _quota_admin,
     "stranger": _stranger,
+    "impostor": _impostor,
+    "crowd": _crowd,
 }
 # How often a kind is drawn.
 WEIGHTS: Final[dict[str, int]] = {
@@ -174,4 +189,6 @@ WEIGHTS: Final[dict[str, int]] = {
     "topic admin": 2,
     "quota admin": 4,
     "stranger": 1,
+    "impostor": 1,
+    "crowd": 0,  # it takes many steps, so it comes where a theme wants it
 }

@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 from tests.simulation.clients.admin import EntityKey, QuotaChoice
 from tests.simulation.themes import Theme
 
-PROXY_HOST: Final = "10.0.0.100"  # longer than the hosts of brokers, so that addresses change sizes
+# Longer than the hosts of brokers, so that addresses change the sizes of responses.
+PROXY_HOST: Final = "10.0.0.100"
 USERS: Final = ("alice", "bob", "carol")
 CLIENT_IDS: Final = ("etl", "web", "audit", "")
 PASSWORD: Final = "secret"  # noqa: S105 - of users that exist in a simulated world only
@@ -24,6 +25,8 @@ _STORED: Final[dict[str, tuple[float, ...]]] = {
 }
 _FIRST_PORT: Final = 9192
 _FIRST_INTERNAL_PORT: Final = 9292
+# The port of a broker under its second name, from that under its first.
+_SECOND_NAME: Final = -10
 
 
 class Setup(NamedTuple):
@@ -37,6 +40,7 @@ class Setup(NamedTuple):
         proxy_header: The version of the PROXY protocol header that clients begin with; 0 is none.
         replication: How many replicas a partition has. If it is more than 1, followers fetch through the proxy.
         settings: The proxy's configuration file.
+        has_second_names: Whether each broker has a second listener, which reaches it under another name.
     """
 
     brokers: int
@@ -46,6 +50,12 @@ class Setup(NamedTuple):
     replication: int
     broker_version: int
     settings: dict[str, Any]
+    has_second_names: bool = False
+
+    @property
+    def second_port(self) -> int:
+        """Return where a broker's port under its second name is, from that under its first. 0 if it has none."""
+        return _SECOND_NAME if self.has_second_names else 0
 
     @property
     def has_store(self) -> bool:
@@ -111,7 +121,17 @@ def draw(random: Random, folder: Path, theme: Theme) -> Setup:
         settings["replication"] = {"leader.replication.throttled.rate": random.choice(_RATES)}
     theme.change(random, settings, str(folder))
     version = random.choice((0, 0, 1, 2)) if theme.broker_version is None else theme.broker_version
-    return Setup(brokers, is_cluster, has_login, proxy_header, replication, version, settings)
+    has_second_names = not is_cluster and replication == 1 and random.random() < theme.second_name_share
+    if has_second_names:
+        settings["listeners"] += [_second_name(listener, at + 1) for at, listener in enumerate(settings["listeners"])]
+    return Setup(brokers, is_cluster, has_login, proxy_header, replication, version, settings, has_second_names)
+
+
+def _second_name(listener: dict[str, Any], node_id: int) -> dict[str, Any]:
+    """Return a listener that reaches the broker of another one under its second name."""
+    port = _FIRST_PORT + node_id + _SECOND_NAME
+    names = {"name": f"second{node_id}", "bind": f"{PROXY_HOST}:{port}", "upstream": f"10.0.4.{node_id}:9092"}
+    return {**{key: value for key, value in listener.items() if key != "node_id"}, **names}
 
 
 def _listeners(

@@ -50,8 +50,8 @@ class Exchange:
 
     __slots__ = (
         "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
-        "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms", "forwarded_to",
-        "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_at",
+        "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms",
+        "forwarded_to", "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_at",
         "response_of_broker", "sent_ms", "throttle_ms",
     )  # fmt: skip
 

@@ -27,6 +27,7 @@ class Theme(NamedTuple):
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
         sizes: The sizes of records in bytes; empty if they are drawn.
+        second_name_share: How often brokers have a second name, of those worlds that can.
         change: Changes the drawn settings.
     """
 
@@ -39,6 +40,7 @@ class Theme(NamedTuple):
     broker_version: int | None = None
     replication: int | None = None
     sizes: tuple[int, ...] = ()
+    second_name_share: float = 0.1
     change: Change = lambda *_: None
 
 
@@ -117,6 +119,15 @@ THEMES: Final[Mapping[str, Theme]] = {
     "many consumers": Theme(
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
         broken_share=0.4, brokers=(1, 1, 2),
+    ),
+    "second names": Theme(
+        ("producer", *("consumer",) * 2), sizes=_MIDDLE, brokers=(1,), second_name_share=1.0, replication=1,
+        change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
+    ),
+    "request rates": Theme(("impostor", "impostor", "producer"), change=_with_limits("request_rate"), brokers=(1,)),
+    "crowds": Theme(
+        ("crowd", "crowd", "producer", "producer"), ("host unreachable",), brokers=(2, 3), sizes=_MIDDLE,
+        broken_share=0.0,
     ),
     "share groups": Theme(
         ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),

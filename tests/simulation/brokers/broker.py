@@ -56,8 +56,10 @@ class Broker:
         self._listening: list[Listening] = []
         self._stalls = 0
         self.stalled_until_ms = 0.0
+        self._hosts = self.host, f"10.0.4.{node_id}"  # it has two names
         for listener in cluster.listeners.values():
-            self.world.broker_addresses[self.host, listener.port] = node_id
+            for host in self._hosts:
+                self.world.broker_addresses[host, listener.port] = node_id
 
     def __repr__(self) -> str:
         return f"broker {self.node_id}"
@@ -70,7 +72,8 @@ class Broker:
             return
         self.is_up = True
         for name, listener in self.cluster.listeners.items():
-            self._listening.append(self.world.network.listen((self.host, listener.port), self._accepting(name)))
+            for host in self._hosts:
+                self._listening.append(self.world.network.listen((host, listener.port), self._accepting(name)))
         self.cluster.broker_up(self.node_id)
         self.world.story.tell(f"broker {self.node_id} starts")
 

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
 from tests.simulation.brokers.partition import UNKNOWN_TOPIC_OR_PARTITION
+from tests.simulation.clients import impostor
 from tests.simulation.wire import find_coordinator, heartbeat, init_producer_id, join_group, offset_commit, offset_fetch
 from tests.simulation.wire.common import RequestHeader
 
@@ -40,6 +41,11 @@ def answer_find(connection: "Connection", header: RequestHeader, frame: bytes) -
 def _error(connection: "Connection", group_id: str) -> int:
     broker = connection.broker
     return 0 if coordinator_of(broker.cluster, group_id) == broker.node_id else _NOT_COORDINATOR
+
+
+def answer_markers(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
+    """Write no markers of transactions, which only brokers ask for."""
+    connection.respond(header, impostor.answer(header.correlation_id))
 
 
 def answer_heartbeat(connection: "Connection", header: RequestHeader, frame: bytes) -> None:

@@ -25,6 +25,7 @@ HANDLERS: Final[Mapping[int, "Handle"]] = {
     19: topics.answer_create,
     20: topics.answer_delete,
     22: groups.answer_producer_id,
+    27: groups.answer_markers,
     36: login.answer_authenticate,
     37: topics.answer_grow,
     48: client_quotas.answer_describe,

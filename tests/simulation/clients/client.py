@@ -195,7 +195,8 @@ class Client(ABC):
             if node not in self.addresses:
                 self.refresh_metadata()
                 return
-            address = self.addresses[node]
+            host, port = self.addresses[node]
+            address = host, port + self.setting.port_offset
         self.connections[key] = Connection(self.world, self.setting, self, address, node, key, greet)
 
     def changed(self, connection: Connection) -> None:

@@ -22,6 +22,7 @@ class Setting(NamedTuple):
         source_host: Where its packets come from.
         bootstrap: The addresses that it knows at its start.
         proxy_header: The version of the PROXY protocol header that it begins with; 0 is none.
+        port_offset: What it adds to the ports that brokers advertise. There they have a second name.
         is_patient: Whether it waits for ever for a response, so that the checks see who is never answered.
     """
 
@@ -34,6 +35,7 @@ class Setting(NamedTuple):
     login: Login | None = None
     proxy_header: int = 0
     is_patient: bool = False
+    port_offset: int = 0
 
 
 def proxy_header(version: int, host: str, port: int, to: tuple[str, int]) -> bytes:
