@@ -96,8 +96,8 @@ class Setup(NamedTuple):
 def draw(random: Random, folder: Path, theme: Theme) -> Setup:
     """Draw a setup. The proxy keeps its files below ``folder``."""
     brokers = random.choice(theme.brokers)
-    is_cluster = random.random() < 0.5
-    has_login = random.random() < 0.4
+    is_cluster = random.random() < theme.cluster_share
+    has_login = random.random() < theme.login_share
     proxy_header = random.choice((1, 2)) if random.random() < 0.15 else 0
     replication = min(brokers, 2) if random.random() < 0.6 else 1
     if theme.replication is not None:
@@ -121,7 +121,8 @@ def draw(random: Random, folder: Path, theme: Theme) -> Setup:
         settings["replication"] = {"leader.replication.throttled.rate": random.choice(_RATES)}
     theme.change(random, settings, str(folder))
     version = random.choice((0, 0, 1, 2)) if theme.broker_version is None else theme.broker_version
-    has_second_names = not is_cluster and replication == 1 and random.random() < theme.second_name_share
+    # Without logins, because the proxy asks a broker who it is as soon as it reaches it, if it needs no login for that.
+    has_second_names = not (is_cluster or has_login) and replication == 1 and random.random() < theme.second_name_share
     if has_second_names:
         settings["listeners"] += [_second_name(listener, at + 1) for at, listener in enumerate(settings["listeners"])]
     return Setup(brokers, is_cluster, has_login, proxy_header, replication, version, settings, has_second_names)
@@ -131,7 +132,7 @@ def _second_name(listener: dict[str, Any], node_id: int) -> dict[str, Any]:
     """Return a listener that reaches the broker of another one under its second name."""
     port = _FIRST_PORT + node_id + _SECOND_NAME
     names = {"name": f"second{node_id}", "bind": f"{PROXY_HOST}:{port}", "upstream": f"10.0.4.{node_id}:9092"}
-    return {**{key: value for key, value in listener.items() if key != "node_id"}, **names}
+    return listener | names
 
 
 def _listeners(

@@ -27,6 +27,8 @@ class Theme(NamedTuple):
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
         sizes: The sizes of records in bytes; empty if they are drawn.
+        cluster_share: How often one listener serves all brokers.
+        login_share: How often clients log in.
         second_name_share: How often brokers have a second name, of those worlds that can.
         change: Changes the drawn settings.
     """
@@ -40,6 +42,8 @@ class Theme(NamedTuple):
     broker_version: int | None = None
     replication: int | None = None
     sizes: tuple[int, ...] = ()
+    cluster_share: float = 0.5
+    login_share: float = 0.4
     second_name_share: float = 0.1
     change: Change = lambda *_: None
 
@@ -121,7 +125,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         broken_share=0.4, brokers=(1, 1, 2),
     ),
     "second names": Theme(
-        ("producer", *("consumer",) * 2), sizes=_MIDDLE, brokers=(1,), second_name_share=1.0, replication=1,
+        ("producer", *("consumer",) * 2), sizes=_MIDDLE, brokers=(1,), replication=1, cluster_share=0.0,
+        login_share=0.0, second_name_share=1.0,
         change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
     ),
     "request rates": Theme(("impostor", "impostor", "producer"), change=_with_limits("request_rate"), brokers=(1,)),

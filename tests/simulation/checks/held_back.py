@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _SCAN_MS: Final = 500.0
 # A process may stand still for five seconds, and who was told to come back keeps the place in the line for two.
 _GRACE_MS: Final = 6_000.0
+_DIAL_MS: Final = 10_000.0  # a dial whose packets are lost, before the next
 # A request that its broker does not answer delays others for no longer than this.
 _LONGEST_DELAY_MS: Final = 25_000.0
 # A client that leaves may be charged until its broker answers. Nobody is told for how long the bucket then waits.
@@ -194,15 +195,35 @@ class HeldBack(Check):
     def _look(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> None:
         """Fail if an exchange has had no reason to wait for too long."""
         is_request = exchange.forwarded_first_ms < 0
+        if connection.last is None:
+            if self._could_dial(exchange):
+                self._count(exchange, now_ms, "is not forwarded, and its broker could be dialled", _DIAL_MS)
+            else:
+                self._since_ms.pop(exchange.correlation_id, None)
+            return
         may_wait = self._request_may_wait if is_request else self._response_may_wait
         if _is_on_the_way(exchange, connection.last) or may_wait(connection, exchange, now_ms):
             self._since_ms.pop(exchange.correlation_id, None)
             return
+        self._count(exchange, now_ms, "is not forwarded" if is_request else "is answered by its broker, and not here")
+
+    def _count(self, exchange: "Exchange", now_ms: float, what: str, more_ms: float = 0.0) -> None:
+        """Fail if an exchange has been without a reason for too long."""
         since_ms = self._since_ms.setdefault(exchange.correlation_id, now_ms)
-        if now_ms - since_ms > _GRACE_MS:
-            what = "is not forwarded" if is_request else "has no response, and its broker has answered"
+        if now_ms - since_ms > _GRACE_MS + more_ms:
             text = f"{exchange} {what}, and nothing has explained that for {now_ms - since_ms:.0f} ms"
             self.world.fail(self.name, text)
+
+    def _could_dial(self, exchange: "Exchange") -> bool:
+        """Return whether the first request of a connection has arrived, and its broker is there."""
+        world, end = self.world, exchange.client_end
+        if exchange.broker is None or end is None or not end.is_open or end.is_on_the_way or exchange.sent_ms < 0:
+            return False
+        if world.settings.limits_connections or world.scenario.proxy.process.has_no_descriptor():
+            return False
+        broker = world.scenario.cluster.brokers[exchange.broker]
+        has_hosts = not {broker.host, end.local[0]} & world.network.unreachable.keys()
+        return broker.is_up and not broker.is_stalled and has_hosts and not self._limits(KINDS, exchange)
 
     def _limits(self, kinds: "tuple[str, ...]", exchange: "Exchange") -> list[Limit]:
         user, client_id, _ = exchange.entity

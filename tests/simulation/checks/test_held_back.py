@@ -65,7 +65,7 @@ def test_a_response_that_has_arrived_is_found() -> None:
     exchange = send(world)
     forward(world, exchange)
     world.answer(exchange)
-    with pytest.raises(Violation, match="has no response, and its broker has answered"):
+    with pytest.raises(Violation, match="is answered by its broker, and not here"):
         wait(world, 7_500)
 
 
