@@ -63,7 +63,7 @@ FIXED_BUGS: Final = (
         name="A broker that drops SYNs takes the others down, since one queue of dials serves all",
         file="proxy/server/broker_dialer.py",
         old="        queue = self._queues.setdefault(address, _DialQueue(address))\n",
-        new='        queue = self._queues.setdefault(Address("", 0), _DialQueue(address))\n',
+        new='        queue = self._queues.setdefault(Address(host="", port=0), _DialQueue(address))\n',
         origin="fixed bug",
         why="More clients than 32 must dial a broker that drops SYNs.",
     ),

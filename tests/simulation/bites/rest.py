@@ -238,10 +238,10 @@ PROTOCOL: Final = (
         '    body += b"\\1" if is_flexible else bytes(4)\n',
     ),
     Break(
-        "acks is read after a transactional id that is not there",
+        "acks is read where the absent transactional id is",
         "protocol/produce.py",
         "        position: int | None = offset + 1\n",
-        "        position: int | None = offset + 2\n",
+        "        position: int | None = offset\n",
     ),
     Break(
         "The throttle time of a flexible Produce response is sought one byte too early",

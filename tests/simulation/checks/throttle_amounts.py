@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, RuleBook, Tags
+from tests.simulation.checks.kafka_rate import KafkaRate
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
 
@@ -95,6 +96,29 @@ def _of_windows(own: _Charge, charges: list[_Charge], rate: float, settings: Set
     return _Bounds(least_ms, max(0.0, total * 1_000 / rate - (number - 1) * window_ms))
 
 
+def _exactly(own: _Charge, charges: list[_Charge], rate: float, settings: Settings) -> _Bounds | None:
+    """Return the bounds of sampled windows where all charges are certain: those of Kafka's own arithmetic.
+
+    None: it depends on when exactly the proxy has charged each of them.
+    """
+    if not all(one.is_before(own) for one in charges):
+        return None
+    found = []
+    for is_late in (False, True):
+        kafka = KafkaRate(settings.window_num, int(settings.window_ms))
+        at_ms = 0
+        for one in sorted(charges, key=lambda one: one.until_ms):
+            at_ms = max(at_ms, int(one.until_ms if is_late else one.from_ms))
+            kafka.record(one.amount, at_ms)
+        found.append(kafka.throttle_ms(rate, at_ms))
+    least_ms, most_ms = min(found), max(found)
+    longest_ms = max(one.until_ms - one.from_ms for one in charges)
+    if most_ms - least_ms > 2 * longest_ms + _ROUNDING_MS:
+        return None
+    rounding_ms = longest_ms + _ROUNDING_BYTES * len(charges) * 1_000 / rate
+    return _Bounds(least_ms - rounding_ms, most_ms + rounding_ms)
+
+
 class ThrottleAmounts(Check):
     """Keeps for each bucket what was charged to it."""
 
@@ -106,6 +130,8 @@ class ThrottleAmounts(Check):
         self._book = RuleBook(world.settings)
         self._rules: dict[str, PossibleRules] = {}
         self._has_rules = self._is_stopping = False
+        # Whether all charges since the first are known. Where windows begin depends on all of them.
+        self._is_exact = True
         self._settled_ms = self._most_known_ms = 0.0
         self._charges: dict[_Key, list[_Charge]] = {}
         self._own: dict[int, tuple[_Key, _Charge, Exchange]] = {}
@@ -127,12 +153,14 @@ class ThrottleAmounts(Check):
         if self._has_rules:
             self._settled_ms = now_ms + SETTLE_MS
             self._most_known_ms = now_ms + _FORGOTTEN_MS
+            self._is_exact = False
             self._forget()
         self._has_rules = True
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing, and reads the rules as they are now."""
         self._has_rules = self._is_stopping = False
+        self._is_exact = True
         self._settled_ms = self._most_known_ms = 0.0
         self._forget()
 
@@ -218,9 +246,11 @@ class ThrottleAmounts(Check):
         now_ms = self.world.clock.now_ms
         own.until_ms = now_ms
         self._note_abandoned(key, now_ms)
+        known = self._charges[key]
         charges = self._charges[key] = [
-            one for one in self._charges[key] if min(one.until_ms, one.from_ms + _FORGOTTEN_MS) > now_ms - _FORGOTTEN_MS
+            one for one in known if min(one.until_ms, one.from_ms + _FORGOTTEN_MS) > now_ms - _FORGOTTEN_MS
         ]
+        self._is_exact &= len(charges) == len(known)
         limit = self._rules[key.kind].limit(key.tags)
         if limit is None or self._is_stopping or not own.is_certain or exchange.answered_ms < 0:
             return
@@ -240,6 +270,8 @@ class ThrottleAmounts(Check):
             bounds = _of_tokens(own, charges, rate, rate * settings.burst_ms / 1_000, now_ms)
         else:
             bounds = _of_windows(own, charges, rate, settings, now_ms)
+            if self._is_exact:
+                bounds = _exactly(own, charges, rate, settings) or bounds
             if key.kind == FETCH:  # they are spread over half of the windows
                 burst = rate * settings.window_ms * (settings.window_num - 1) / 2_000
                 spread = _of_tokens(own, charges, rate, burst, now_ms)
