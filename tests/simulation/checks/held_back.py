@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _SCAN_MS: Final = 500.0
-# A process may stand still for five seconds, and who was told to come back keeps the place in the line for two.
-_GRACE_MS: Final = 6_000.0
+# Who was told to come back keeps the place in the line for two seconds.
+_GRACE_MS: Final = 3_500.0
+_STANDS_STILL_MS: Final = 5_000.0
+# How often one connection may be served while the first request of another waits in the same line.
+_MOST_OVERTAKES: Final = 2
 _DIAL_MS: Final = 10_000.0  # a dial whose packets are lost, before the next
 # A request that its broker does not answer delays others for no longer than this.
 _LONGEST_DELAY_MS: Final = 25_000.0
@@ -68,6 +71,8 @@ class HeldBack(Check):
         self._buckets: dict[_Key, _Bucket] = {}
         self._key_of: dict[int, _Key] = {}  # of the requests at brokers
         self._connections: dict[int, _Connection] = {}
+        # The requests that wait in the line of each bucket, and how often each connection was served meanwhile.
+        self._in_line: dict[_Key, dict[int, dict[int, int]]] = {}
         # Since when each exchange has no reason to wait, as far as its connections and its bucket say.
         self._since_ms: dict[int, float] = {}
         self._is_known = False
@@ -83,6 +88,7 @@ class HeldBack(Check):
         self._is_known = len(possible) == 1
         self._rules = {kind: Rules(possible[0], kind, self.world.settings) for kind in (PRODUCE, FETCH)}
         self._since_ms.clear()
+        self._in_line.clear()
         for bucket in self._buckets.values():  # by another limit the debt of before takes another time
             bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
 
@@ -91,6 +97,7 @@ class HeldBack(Check):
         self._buckets.clear()
         self._key_of.clear()
         self._since_ms.clear()
+        self._in_line.clear()
 
     # -- what passes --
 
@@ -123,6 +130,7 @@ class HeldBack(Check):
         if found is None:
             return
         key, limit = found
+        self._overtake(key, exchange)
         bucket = self._buckets.setdefault(key, _Bucket())
         now_ms = self.world.clock.now_ms
         if connection is None:  # the client has gone, and nobody is told what this request owes
@@ -133,6 +141,19 @@ class HeldBack(Check):
         else:
             self._key_of[exchange.correlation_id] = key
             bucket.at_broker[exchange.correlation_id] = now_ms + _LONGEST_DELAY_MS
+
+    def _overtake(self, key: _Key, exchange: "Exchange") -> None:
+        """Fail if a connection is served again and again while the request of another waits in the same line."""
+        in_line = self._in_line.get(key, {})
+        in_line.pop(exchange.correlation_id, None)
+        for correlation_id, overtakes in in_line.items():
+            waiting = self.world.ledger.exchanges[correlation_id]
+            if waiting.connection == exchange.connection:
+                continue
+            overtakes[exchange.connection] = count = overtakes.get(exchange.connection, 0) + 1
+            if count > _MOST_OVERTAKES and self._is_known:
+                text = f"{exchange} is forwarded, number {count} of its connection while {waiting} waits"
+                self.world.fail(self.name, text)
 
     def received(self, exchange: "Exchange") -> None:
         """It keeps its bucket busy for as long as its client was told."""
@@ -169,6 +190,8 @@ class HeldBack(Check):
     def _over(self, correlation_id: int, busy_until_ms: float) -> None:
         """Note that an exchange is over, and until when its bucket may be busy."""
         self._since_ms.pop(correlation_id, None)
+        for in_line in self._in_line.values():
+            in_line.pop(correlation_id, None)
         key = self._key_of.pop(correlation_id, None)
         if key is not None and key in self._buckets:
             bucket = self._buckets[key]
@@ -210,7 +233,8 @@ class HeldBack(Check):
     def _count(self, exchange: "Exchange", now_ms: float, what: str, more_ms: float = 0.0) -> None:
         """Fail if an exchange has been without a reason for too long."""
         since_ms = self._since_ms.setdefault(exchange.correlation_id, now_ms)
-        if now_ms - since_ms > _GRACE_MS + more_ms:
+        stood_still_ms = _STANDS_STILL_MS if self.world.scenario.fired.get("proxy paused") else 0.0
+        if now_ms - since_ms > _GRACE_MS + stood_still_ms + more_ms:
             text = f"{exchange} {what}, and nothing has explained that for {now_ms - since_ms:.0f} ms"
             self.world.fail(self.name, text)
 
@@ -250,6 +274,7 @@ class HeldBack(Check):
         if connection.at_broker:
             return True
         key, limit = found
+        self._in_line.setdefault(key, {}).setdefault(exchange.correlation_id, {})
         if exchange.api_key == frames.FETCH and limit.enforcement == "respond":
             # It is answered without records, at the latest when it has waited for as long as it says.
             since_ms = max(exchange.sent_ms, connection.told_until_ms)

@@ -80,6 +80,7 @@ class QuotaBounds(Check):
         self._charges: dict[int, _Charge] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
         self._dialled: set[int] = set()
+        self._brought: dict[int, int] = {}  # the bytes of the last fetched response of each connection
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
@@ -182,6 +183,8 @@ class QuotaBounds(Check):
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
         if not is_dialled and not self._is_stopping and exchange.api_key != frames.SHARE_FETCH:
+            if exchange.api_key == frames.FETCH:
+                self._judge_room(exchange, charge, now_ms)
             self._judge(exchange, charge, now_ms)
         if kind is PRODUCE:
             charge.unsure = amount
@@ -190,6 +193,30 @@ class QuotaBounds(Check):
             # The request may have been let through long ago, and have waited since for the broker to be dialled. The
             # time that its bytes are worth has then passed for others.
             flow.credit += min(amount, flow.rate * waited_ms / 1_000)
+
+    def _judge_room(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
+        """Judge whether there is room for a fetch beside those in flight, each as large as the last of its connection.
+
+        One that its broker does not answer takes its room for as long as its bytes are worth.
+        """
+        flow, exchanges = charge.flow, self.world.ledger.exchanges
+        own = self._brought.get(exchange.connection, 0)
+        in_flight = 0
+        for correlation_id in self._in_flight[charge.key]:
+            other = exchanges[correlation_id]
+            amount = self._brought.get(other.connection, 0)
+            age_ms = now_ms - other.forwarded_first_ms
+            if other is exchange or other.answered_ms >= 0 or not other.has_open_broker:
+                continue
+            if age_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS):
+                in_flight += amount
+        flow.advance(now_ms)
+        if in_flight and own and flow.is_known and flow.credit + flow.tolerance < in_flight + own:
+            text = (
+                f"{exchange} will bring some {own:,} B, those in flight {in_flight:,} B, and the quota has room for "
+                f"{max(0.0, flow.credit):,.0f} B"
+            )
+            self.world.fail(self.name, text)
 
     def _judge(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
         flow, key = charge.flow, charge.key
@@ -251,7 +278,7 @@ class QuotaBounds(Check):
         if charge is None or exchange.api_key == frames.PRODUCE or exchange.response_of_broker is None:
             return
         charge.asked = 0
-        charge.unsure = max(0, len(exchange.response_of_broker) - 5)
+        charge.unsure = self._brought[exchange.connection] = max(0, len(exchange.response_of_broker) - 5)
         charge.flow.take(charge.unsure, self.world.clock.now_ms)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:

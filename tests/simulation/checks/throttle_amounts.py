@@ -139,6 +139,7 @@ class ThrottleAmounts(Check):
         self._tags_seen: dict[tuple[int, str], set[Tags]] = {}
         # Until when each request may wait that was not forwarded, by the kind and tags of its bucket.
         self._waiting: dict[tuple[str, Tags], dict[int, float]] = {}
+        self._fetches: dict[int, Exchange] = {}  # at their brokers
         # Until when clients keep their places that were told to fetch again.
         self._away_until_ms: dict[tuple[str, Tags], float] = {}
 
@@ -169,7 +170,7 @@ class ThrottleAmounts(Check):
         self._is_stopping = True
 
     def _forget(self) -> None:
-        for kept in (self._charges, self._own, self._to_tell, self._tags_seen, self._waiting):
+        for kept in (self._charges, self._own, self._to_tell, self._tags_seen, self._waiting, self._fetches):
             kept.clear()
 
     # -- what passes --
@@ -187,6 +188,9 @@ class ThrottleAmounts(Check):
             for correlation_id in waiting:
                 if exchanges[correlation_id].connection == connection:
                     waiting[correlation_id] = min(until_ms, waiting[correlation_id])
+        for correlation_id in [one for one in self._fetches if exchanges[one].connection == connection]:
+            # If its broker never answers, it is charged for what was set aside for it.
+            self._keep_place(self._fetches.pop(correlation_id), _FORGOTTEN_MS)
 
     def _waiting_with(self, exchange: "Exchange") -> dict[int, float] | None:
         kind = _KIND_OF.get(exchange.api_key)
@@ -208,6 +212,8 @@ class ThrottleAmounts(Check):
             waiting.pop(exchange.correlation_id, None)
             if exchange.api_key == frames.SHARE_FETCH:
                 self._keep_place(exchange, _LONGEST_FETCH_MS)  # the response may be emptied
+            elif exchange.api_key == frames.FETCH:
+                self._fetches[exchange.correlation_id] = exchange
         if exchange.api_key == frames.PRODUCE:
             self._charge(exchange, len(exchange.request) - 4)
 
@@ -219,6 +225,7 @@ class ThrottleAmounts(Check):
     def answered(self, exchange: "Exchange") -> None:
         """What was fetched may be charged from now on. What was produced is not charged before now."""
         if exchange.api_key in _KIND_OF and exchange.api_key != frames.PRODUCE and exchange.response_of_broker:
+            self._fetches.pop(exchange.correlation_id, None)
             self._charge(exchange, len(exchange.response_of_broker) - 4)
         elif exchange.correlation_id in self._own:
             self._own[exchange.correlation_id][1].from_ms = self.world.clock.now_ms

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _ROUNDING_MS: Final = 2.0
+_LONGEST_WAY_MS: Final = 1_200.0  # from a broker to the proxy
 _TOO_MANY_CHANGES: Final = 89  # THROTTLING_QUOTA_EXCEEDED
 _OF_REQUESTS: Final = ("request_percentage", "request_rate")
 _KINDS: Final = {
@@ -51,6 +52,9 @@ class ThrottleTimes(Check):
         self._mutes: dict[int, _Mute] = {}
         # For each response that is on its way to its client: the first request that was forwarded after it passed.
         self._on_the_way: dict[int, dict[int, Exchange | None]] = {}
+        # The requests of each connection that were forwarded, and whose response has not passed.
+        self._unpassed: dict[int, dict[int, Exchange]] = {}
+        self._overtakes: dict[int, Exchange] = {}  # the first request that was forwarded while a response was held back
         self._most_ms = self._limit_ms()
         self._most_before: list[tuple[float, float]] = []  # until when, and the longest wait then
         self._is_stopping = False
@@ -80,13 +84,26 @@ class ThrottleTimes(Check):
         """Forget a connection."""
         self._mutes.pop(connection, None)
         self._on_the_way.pop(connection, None)
+        self._unpassed.pop(connection, None)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
         """From now on the connection is muted, if the response says so."""
         self._on_the_way.setdefault(exchange.connection, {})[exchange.correlation_id] = None
+        self._unpassed.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+        overtaker = self._overtakes.pop(exchange.correlation_id, None)
+        # What is written at one time is written to the broker first.
+        if overtaker is not None and overtaker.forwarded_first_ms < exchange.passed_ms - _ROUNDING_MS:
+            self.world.fail(self.name, f"{overtaker} is forwarded while the response to {exchange} is held back")
 
     def forwarding(self, exchange: "Exchange") -> None:
-        """Nothing of a muted connection is forwarded."""
+        """Nothing of a muted connection is forwarded, nor while a response of it is held back."""
+        unpassed = self._unpassed.setdefault(exchange.connection, {})
+        if not self._is_stopping:
+            for other in unpassed.values():
+                if self.world.clock.now_ms - other.answered_ms > _LONGEST_WAY_MS and _is_held(other):
+                    self._overtakes.setdefault(other.correlation_id, exchange)
+        if exchange.expects_response:
+            unpassed[exchange.correlation_id] = exchange
         if not self._is_stopping:
             on_the_way = self._on_the_way.get(exchange.connection)
             for correlation_id in on_the_way or ():
@@ -155,6 +172,14 @@ class ThrottleTimes(Check):
         if mute is None or mute.until_ms < until_ms:
             reason = f"the response to {exchange} says {told_ms} ms"
             self._mutes[exchange.connection] = _Mute(until_ms, reason)
+
+
+def _is_held(exchange: "Exchange") -> bool:
+    """Return whether the proxy has the whole response to a request, and its client has room for it."""
+    response, broker_end, client_end = exchange.response_of_broker, exchange.broker_end, exchange.client_end
+    if response is None or broker_end is None or client_end is None or not client_end.is_open:
+        return False
+    return broker_end.received_bytes >= exchange.response_at + len(response) and not client_end.peer.is_on_the_way
 
 
 def _refuses_changes(exchange: "Exchange") -> bool:
