@@ -201,9 +201,10 @@ class QuotaBounds(Check):
         """
         flow, exchanges = charge.flow, self.world.ledger.exchanges
         own = self._brought.get(exchange.connection, 0)
-        in_flight = 0
-        for correlation_id in self._in_flight[charge.key]:
+        in_flight = unsure = 0
+        for correlation_id, other_charge in self._in_flight[charge.key].items():
             other = exchanges[correlation_id]
+            unsure += other_charge.unsure
             amount = self._brought.get(other.connection, 0)
             age_ms = now_ms - other.forwarded_first_ms
             if other is exchange or other.answered_ms >= 0 or not other.has_open_broker:
@@ -211,7 +212,7 @@ class QuotaBounds(Check):
             if age_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS):
                 in_flight += amount
         flow.advance(now_ms)
-        if in_flight and own and flow.is_known and flow.credit + flow.tolerance < in_flight + own:
+        if in_flight and own and flow.is_known and flow.credit + unsure + flow.tolerance < in_flight + own:
             text = (
                 f"{exchange} will bring some {own:,} B, those in flight {in_flight:,} B, and the quota has room for "
                 f"{max(0.0, flow.credit):,.0f} B"
