@@ -7,6 +7,7 @@ from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.connection_limits import ConnectionLimits
 from tests.simulation.checks.durability import Durability
+from tests.simulation.checks.ends import Ends
 from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.held_back import HeldBack
 from tests.simulation.checks.in_sync import InSync
@@ -35,4 +36,5 @@ ALL: Final[tuple[type[Check], ...]] = (
     RequestRates,
     TopicChanges,
     ConnectionLimits,
+    Ends,
 )
