@@ -23,6 +23,7 @@ class Theme(NamedTuple):
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
         broken_share: How many clients have bad habits.
+        deaf_share: How many clients stop to read for ever on half of their connections.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
@@ -35,6 +36,7 @@ class Theme(NamedTuple):
     old_share: float = 0.1
     acks_zero_share: float = 0.25
     broken_share: float = 0.1
+    deaf_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
     replication: int | None = None
@@ -107,7 +109,9 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
-_BROKER_FAULTS: Final = ("broker stall", "broker crash", "connection cut", "host unreachable", "response cut")
+_BROKER_FAULTS: Final = (
+    "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut",
+)  # fmt: skip
 
 THEMES: Final[Mapping[str, Theme]] = {
     "anything": Theme(),
@@ -146,8 +150,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
     ),
     "drains": Theme(
-        ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.3, sizes=_MIDDLE,
-        change=_aged,
+        ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.2, deaf_share=0.1,
+        sizes=_MIDDLE, change=_aged,
     ),
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(

@@ -6,6 +6,7 @@ from tests.simulation.checks.administration import Administration
 from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.connection_limits import ConnectionLimits
+from tests.simulation.checks.cut_short import CutShort
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.ends import Ends
 from tests.simulation.checks.fair_queue import FairQueue
@@ -37,4 +38,5 @@ ALL: Final[tuple[type[Check], ...]] = (
     TopicChanges,
     ConnectionLimits,
     Ends,
+    CutShort,
 )

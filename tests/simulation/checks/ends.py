@@ -21,10 +21,12 @@ _SCAN_MS: Final = 1_000.0
 _GRACE_MS: Final = 8_000.0
 # The keepalive of both sides takes 30 + 3 * 5 s, and what is closed waits for 30 s.
 _KEEPALIVE_MS: Final = 45_000.0
-# A client that has closed its side is waited for up to 15 times for two seconds, while it has not read everything.
+# After the proxy has closed its side, a client has two seconds for its own, and 15 times as long while it still reads.
+_CLOSES_MS: Final = 2_000.0
 _HALF_CLOSED_MS: Final = 30_000.0
 # A dial takes at most 10 s. It may wait for 32 others.
-_DIAL_MS: Final = 20_000.0
+_DIAL_MS: Final = 10_000.0
+_MOST_DIALS: Final = 32
 # These begin a connection, and neither wait for a bucket of bytes nor for a slot of the fair call queue.
 _GREETINGS: Final = (frames.API_VERSIONS, frames.SASL_HANDSHAKE)
 
@@ -145,7 +147,8 @@ class Ends(Check):
         if end.link.is_cut:
             return "its client has vanished", _KEEPALIVE_MS + _GRACE_MS
         if end.has_shut_down:
-            return "the proxy has closed its side", _HALF_CLOSED_MS + _GRACE_MS
+            most_ms = _HALF_CLOSED_MS if end.unsent_bytes else _CLOSES_MS
+            return "the proxy has closed its side", most_ms + _GRACE_MS
         client = self._clients.get(end)
         if client is None:
             return None
@@ -153,7 +156,8 @@ class Ends(Check):
             return ("its broker has gone", _GRACE_MS) if client.broker_end not in transports else None
         exchange = next(iter(client.waiting.values()), None)
         if exchange is not None and self._awaits_dial(exchange):
-            return "its broker should have been dialled", _DIAL_MS + _GRACE_MS
+            most_ms = _DIAL_MS if len(transports) <= _MOST_DIALS else 2 * _DIAL_MS
+            return "its broker should have been dialled", most_ms + _GRACE_MS
         return None
 
     def _awaits_dial(self, exchange: "Exchange") -> bool:
