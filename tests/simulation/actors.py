@@ -49,7 +49,7 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
     )
     user = configuration.ADMIN if is_admin else users[0]
-    is_rude = not is_admin and random.random() < 0.1
+    is_rude = not is_admin and random.random() < scenario.theme.rude_share
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     theme = scenario.theme
     broken = 0.0 if is_admin else theme.broken_share

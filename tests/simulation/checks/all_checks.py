@@ -16,7 +16,9 @@ from tests.simulation.checks.isolation import Isolation
 from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
+from tests.simulation.checks.refused_order import RefusedOrder
 from tests.simulation.checks.request_rates import RequestRates
+from tests.simulation.checks.slots import Slots
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.topic_changes import TopicChanges
 from tests.simulation.checks.usage_log import UsageLog
@@ -39,4 +41,6 @@ ALL: Final[tuple[type[Check], ...]] = (
     ConnectionLimits,
     Ends,
     CutShort,
+    Slots,
+    RefusedOrder,
 )

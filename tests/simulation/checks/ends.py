@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
-from tests.simulation.checks.entities import KINDS, RuleBook
+from tests.simulation.checks.entities import RuleBook
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -29,6 +29,7 @@ _DIAL_MS: Final = 10_000.0
 _MOST_DIALS: Final = 32
 # These begin a connection, and neither wait for a bucket of bytes nor for a slot of the fair call queue.
 _GREETINGS: Final = (frames.API_VERSIONS, frames.SASL_HANDSHAKE)
+_OF_REQUESTS: Final = ("request_percentage", "request_rate")
 
 
 class _Client:
@@ -168,8 +169,8 @@ class Ends(Check):
         if client_end.is_on_the_way or client_end.peer.unread_bytes:
             return False
         user, client_id, _ = exchange.entity
-        kinds = (kind for kind in KINDS if self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms))
-        return next(kinds, None) is None
+        sent_ms = exchange.sent_ms
+        return not any(self._book.limits(kind, user, client_id, since_ms=sent_ms) for kind in _OF_REQUESTS)
 
     def _of_broker(
         self, end: "End", transport: "SimulatedTransport", transports: "dict[End, SimulatedTransport]"
