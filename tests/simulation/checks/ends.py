@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.disturbance import Disturbances
 from tests.simulation.checks.entities import RuleBook
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _SCAN_MS: Final = 1_000.0
 # A process may stand still for five seconds, and the sweep that looks for lost clients runs once a second.
 _GRACE_MS: Final = 8_000.0
+_SHORT_GRACE_MS: Final = 3_000.0
 # The keepalive of both sides takes 30 + 3 * 5 s, and what is closed waits for 30 s.
 _KEEPALIVE_MS: Final = 45_000.0
 # After the proxy has closed its side, a client has two seconds for its own, and 15 times as long while it still reads.
@@ -33,15 +35,20 @@ _OF_REQUESTS: Final = ("request_percentage", "request_rate")
 
 
 class _Client:
-    """What is known of a client's connection: its requests without a response, and its connection to a broker."""
+    """What is known of a client's connection: its requests without a response, and its connection to a broker.
 
-    __slots__ = ("at_broker", "broker_end", "last_ms", "waiting")
+    ``active_ms`` is when it has last sent or got something, or when its throttle time ends.
+    """
+
+    __slots__ = ("active_ms", "at_broker", "broker_end", "name", "open", "waiting")
 
     def __init__(self) -> None:
+        self.name = ""
         self.waiting: dict[int, Exchange] = {}
+        self.open: dict[int, Exchange] = {}
         self.at_broker: dict[int, Exchange] = {}
         self.broker_end: End | None = None
-        self.last_ms = 0.0  # when its broker has last answered
+        self.active_ms = 0.0
 
 
 class Ends(Check):
@@ -52,6 +59,7 @@ class Ends(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._book = RuleBook(world.settings)
+        self._disturbances = Disturbances(world)
         self._clients: dict[End, _Client] = {}  # by the proxy's end
         self._client_ends: dict[End, End] = {}  # by the end to the broker
         self._since_ms: dict[tuple[End, str], float] = {}
@@ -69,8 +77,13 @@ class Ends(Check):
 
     def sent(self, exchange: "Exchange") -> None:
         """It waits."""
-        if exchange.client_end is not None and exchange.expects_response:
-            client = self._clients.setdefault(exchange.client_end.peer, _Client())
+        if exchange.client_end is None:
+            return
+        client = self._clients.setdefault(exchange.client_end.peer, _Client())
+        client.name = exchange.client
+        client.active_ms = max(client.active_ms, exchange.sent_ms)
+        client.open[exchange.correlation_id] = exchange
+        if exchange.expects_response:
             client.waiting[exchange.correlation_id] = exchange
 
     def forwarding(self, exchange: "Exchange") -> None:
@@ -88,20 +101,35 @@ class Ends(Check):
             client.at_broker[exchange.correlation_id] = exchange
         self._client_ends[broker_end] = own
 
+    def forwarded(self, exchange: "Exchange") -> None:
+        """A request without a response has ended."""
+        client = self._client_of(exchange)
+        if client is not None and not exchange.expects_response:
+            client.open.pop(exchange.correlation_id, None)
+            client.active_ms = max(client.active_ms, exchange.forwarded_ms)
+
     def answered(self, exchange: "Exchange") -> None:
         """The broker has nothing of it left."""
-        self._over(exchange)
+        client = self._client_of(exchange)
+        if client is not None:
+            client.at_broker.pop(exchange.correlation_id, None)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """The proxy itself may have answered."""
-        self._over(exchange)
-
-    def _over(self, exchange: "Exchange") -> None:
-        client = self._clients.get(exchange.client_end.peer) if exchange.client_end is not None else None
+        """It has ended. The proxy itself may have answered."""
+        client = self._client_of(exchange)
         if client is not None:
-            client.waiting.pop(exchange.correlation_id, None)
-            client.at_broker.pop(exchange.correlation_id, None)
-            client.last_ms = self.world.clock.now_ms
+            for exchanges in (client.waiting, client.at_broker, client.open):
+                exchanges.pop(exchange.correlation_id, None)
+            client.active_ms = max(client.active_ms, exchange.passed_ms)
+
+    def received(self, exchange: "Exchange") -> None:
+        """Who is told to wait is not idle meanwhile."""
+        client = self._client_of(exchange)
+        if client is not None:
+            client.active_ms = max(client.active_ms, exchange.received_ms + exchange.throttle_ms)
+
+    def _client_of(self, exchange: "Exchange") -> _Client | None:
+        return None if exchange.client_end is None else self._clients.get(exchange.client_end.peer)
 
     # -- the verdict --
 
@@ -149,10 +177,14 @@ class Ends(Check):
             return "its client has vanished", _KEEPALIVE_MS + _GRACE_MS
         if end.has_shut_down:
             most_ms = _HALF_CLOSED_MS if end.unsent_bytes else _CLOSES_MS
-            return "the proxy has closed its side", most_ms + _GRACE_MS
+            return "the proxy has closed its side", most_ms + self._grace_ms
         client = self._clients.get(end)
         if client is None:
             return None
+        idle_ms = self.world.settings.idle_ms
+        if idle_ms is not None and self._is_idle(client, end, now_ms):
+            # It is looked at four times in that time, in a turn of a second.
+            return f"it got idle at {client.active_ms:.3f} ms", 1.25 * idle_ms + 2 * _SCAN_MS + self._grace_ms
         if client.broker_end is not None:
             return ("its broker has gone", _GRACE_MS) if client.broker_end not in transports else None
         exchange = next(iter(client.waiting.values()), None)
@@ -160,6 +192,16 @@ class Ends(Check):
             most_ms = _DIAL_MS if len(transports) <= _MOST_DIALS else 2 * _DIAL_MS
             return "its broker should have been dialled", most_ms + _GRACE_MS
         return None
+
+    @property
+    def _grace_ms(self) -> float:
+        return _GRACE_MS if self.world.scenario.fired.get("proxy paused") else _SHORT_GRACE_MS
+
+    def _is_idle(self, client: _Client, end: "End", now_ms: float) -> bool:
+        """Return whether a client has sent nothing, and waits for nothing."""
+        if client.open or now_ms < client.active_ms or end.is_on_the_way or end.unread_bytes:
+            return False
+        return self._disturbances.is_well_behaved(client.name) and not end.peer.is_on_the_way
 
     def _awaits_dial(self, exchange: "Exchange") -> bool:
         """Return whether a request waits for nothing but the dial of its broker."""
