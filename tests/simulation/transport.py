@@ -59,7 +59,7 @@ class SimulatedTransport(asyncio.Transport):
         """Not called: ``_plan_read`` is."""
 
     def lost(self, end: End, is_reset: bool) -> None:
-        """The peer or the network has ended the connection. Nothing is seen of it while it is neither read nor written."""
+        """The connection is gone. The loop does not see that while the connection is neither read nor written."""
         if self._is_paused and not self._is_closing and not end._is_above:
             self._is_unseen = True
         else:

@@ -64,7 +64,7 @@ class Answers(Check):
     # -- requests --
 
     def sent(self, exchange: "Exchange") -> None:
-        """Note the order. Who waits behind a refused batch is refused as well, also after the queue was switched off."""
+        """Note the order. Batches behind a refused one are refused as well, also after the queue was switched off."""
         self._had_queue |= self.world.settings.has_queue
         connection, correlation_id = exchange.connection, exchange.correlation_id
         self._sent[connection] = position = self._sent.get(connection, 0) + 1

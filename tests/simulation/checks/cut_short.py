@@ -129,9 +129,10 @@ class CutShort(Check):
         elif exchange.forwarded_ms >= 0:
             if is_healthy or (settings.idle_ms is None and self._is_clumsy(client)):
                 self.world.fail(self.name, f"the proxy closes the connection of {exchange}, which its broker has")
-        elif is_healthy and settings.age_ms is None and now_ms - exchange.sent_ms > _WAITED_MS:
-            if exchange.forwarded_first_ms < 0:
-                text = f"which has waited for {now_ms - exchange.sent_ms:.0f} ms to be forwarded"
+        elif is_healthy and settings.age_ms is None and exchange.forwarded_first_ms < 0:
+            waited_ms = now_ms - exchange.sent_ms
+            if waited_ms > _WAITED_MS:
+                text = f"which has waited for {waited_ms:.0f} ms to be forwarded"
                 self.world.fail(self.name, f"the proxy closes the connection of {exchange}, {text}")
 
     def _is_clumsy(self, client: str) -> bool:
@@ -145,7 +146,7 @@ class CutShort(Check):
 
     def _may_be_refused(self, exchange: "Exchange") -> bool:
         """Return whether its broker may not have been dialled, because something else went wrong."""
-        broker = self.world.scenario.cluster.brokers.get(exchange.broker)
+        broker = self.world.scenario.cluster.brokers.get(exchange.broker or 0)
         return broker is None or not broker.is_up or broker.is_stalled
 
     def _await_forward(self, line: _Line, now_ms: float) -> None:

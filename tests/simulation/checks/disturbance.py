@@ -68,8 +68,8 @@ class Disturbances:
 
     def quiet_since_ms(self) -> float:
         """Return from when on nothing explains a wait any more, also of connections that were there before."""
-        over_ms = self.over_ms()
-        return over_ms if over_ms == self._last_ms else over_ms + _NOTICED_MS
+        self.over_ms()
+        return max(self._last_ms, self._over_ms + _NOTICED_MS)
 
     def happened_now(self) -> None:
         """Note something else that explains as much, such as the end of the proxy."""
@@ -78,7 +78,7 @@ class Disturbances:
     def end(self) -> None:
         """Note that the faults of before are over, and that no more will come."""
         self.over_ms()
-        self._over_ms = self._world.clock.now_ms + 1  # not the time of ``_last_ms``, see ``quiet_since_ms``
+        self._over_ms = self._world.clock.now_ms
 
     def is_well_behaved(self, client: str) -> bool:
         """Return whether an actor reads and writes as it should."""

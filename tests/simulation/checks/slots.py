@@ -176,7 +176,12 @@ class Slots(Check):
         first = next(iter(line.at_broker.values()), None)
         if first is None or line.is_odd or line.is_gone or first.forwarded_to != node_id:
             return False
-        if first.api_key not in _JUDGED or first.forwarded_ms < 0 or first.answered_ms >= 0 or not first.has_open_broker:
+        if (
+            first.api_key not in _JUDGED
+            or first.forwarded_ms < 0
+            or first.answered_ms >= 0
+            or not first.has_open_broker
+        ):
             return False
         end = first.client_end
         return end is not None and end.peer.is_open and self._disturbances.is_well_behaved(first.client)

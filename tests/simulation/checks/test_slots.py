@@ -30,6 +30,20 @@ def send(world: StandIn, connection: int, api_key: int = 0, user: str = "alice")
     return exchange
 
 
+def wait(world: StandIn, times: int = 10) -> None:
+    for _ in range(times):
+        world.wait(300)
+
+
+def overtake(world: StandIn, other: Exchange) -> None:
+    """Let one connection after the other send a request and get the slot."""
+    for number in range(100):
+        world.give(other, world.answer(other))
+        other = send(world, 3 + number, user="bob")
+        world.forward(other)
+        world.wait(300)
+
+
 def test_one_request_more_than_may_be_is_found() -> None:
     world = a_world()
     world.forward(send(world, 1))
@@ -48,8 +62,7 @@ def test_a_request_that_waits_beside_a_free_slot_is_found() -> None:
     world = a_world()
     send(world, 1)
     with pytest.raises(Violation, match="has a free slot"):
-        for _ in range(10):
-            world.wait(300)
+        wait(world)
 
 
 def test_a_fetch_that_waits_for_data_uses_no_slot() -> None:
@@ -57,16 +70,14 @@ def test_a_fetch_that_waits_for_data_uses_no_slot() -> None:
     world.forward(send(world, 2, 1))
     send(world, 1)
     with pytest.raises(Violation, match="has a free slot"):
-        for _ in range(10):
-            world.wait(300)
+        wait(world)
 
 
 def test_a_request_may_wait_while_all_slots_are_used() -> None:
     world = a_world()
     world.forward(send(world, 2))
     send(world, 1)
-    for _ in range(100):
-        world.wait(300)
+    wait(world, 100)
 
 
 def test_a_request_that_all_others_overtake_is_found() -> None:
@@ -76,8 +87,4 @@ def test_a_request_that_all_others_overtake_is_found() -> None:
     send(world, 1)
     world.wait(300)
     with pytest.raises(Violation, match="that came later"):
-        for number in range(100):
-            world.give(other, world.answer(other))
-            other = send(world, 3 + number, user="bob")
-            world.forward(other)
-            world.wait(300)
+        overtake(world, other)
