@@ -12,7 +12,7 @@ from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import BROKEN, CLUMSY, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import BROKEN, CLUMSY, DEAF, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -51,11 +51,13 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
     )
     user = configuration.ADMIN if is_admin else users[0]
-    is_rude = not is_admin and random.random() < 0.1
+    is_rude = not is_admin and random.random() < scenario.theme.rude_share
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     theme = scenario.theme
     broken = 0.0 if is_admin else theme.broken_share
     habits = random.choices((HEALTHY, CLUMSY, BROKEN), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
+    if not is_admin and scenario.world.random_of(f"deafness of {name}").random() < theme.deaf_share:
+        habits = DEAF
     entity = Entity(user if setup.has_login else "ANONYMOUS", client_ids[0], host)
     return Setting(
         name=name,

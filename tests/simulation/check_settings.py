@@ -36,6 +36,8 @@ def check_settings(settings: Mapping[str, Any]) -> Settings:
     limits = ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
     has_limits = any(key in listener for key in limits)
     has_limits = has_limits or any("connections" in rule or "ip" in rule for rule in settings["quotas"])
+    queue = settings.get("fair_call_queue", {})
+    max_in_flight = queue.get("max_in_flight")
     return Settings(
         shaping=settings.get("shaping", "sampled"),
         enforcement=settings.get("enforcement", "respond"),
@@ -53,6 +55,8 @@ def check_settings(settings: Mapping[str, Any]) -> Settings:
         max_creation_rate=listener.get("max_connection_creation_rate"),
         has_proxy_header=bool(listener.get("proxy_protocol")),
         has_queue="fair_call_queue" in settings,
+        max_in_flight=max_in_flight if isinstance(max_in_flight, int) else None,
+        queue_capacity=queue.get("callqueue.capacity"),
         hides_addresses="bootstrap_servers" in listener,
         administers_quotas=True,
     )

@@ -139,6 +139,20 @@ def _broker_drops_connections(scenario: "Scenario", random: Random) -> bool:
 
 
 @_kind
+def _broker_cut_off(scenario: "Scenario", random: Random) -> bool:
+    """A firewall resets all connections to a broker, and drops the packets of new ones for a while."""
+    broker = _a_broker(scenario, random)
+    network = scenario.world.network
+    network.unreachable[broker.host] = None
+    scenario.tell(f"broker {broker.node_id} is cut off")
+    for link in network.open_links():
+        if broker.host in (link.ends[0].local[0], link.ends[1].local[0]):
+            link.reset()
+    scenario.world.call_later(random.choice((1_000.0, 15_000.0)), lambda: network.unreachable.pop(broker.host, None))
+    return True
+
+
+@_kind
 def _response_cut(scenario: "Scenario", random: Random) -> bool:
     """A broker closes a connection in the middle of a response."""
     broker = _a_broker(scenario, random)

@@ -120,6 +120,11 @@ class End:
         return self._fin_arrived
 
     @property
+    def has_shut_down(self) -> bool:
+        """Whether this end has closed its sending side, or both."""
+        return self._fin_wanted
+
+    @property
     def is_reset(self) -> bool:
         """Whether the connection was made, and is gone without a call of ``close``."""
         return not self.is_open and not self._is_closed

@@ -83,6 +83,8 @@ class Scenario:
         if setup.replication > 1:
             cluster.route = setup.inter_broker_route
         cluster.start()
+        for broker in cluster.brokers.values():
+            broker.disk_ms = self.theme.disk_ms
         for name in configuration.TOPICS:
             cluster.create_topic(name, self.world.random.randint(1, 3), replication=setup.replication)
         return cluster

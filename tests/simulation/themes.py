@@ -22,10 +22,13 @@ class Theme(NamedTuple):
         faults: The kinds that most of its faults are of.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
+        rude_share: How many clients without a login ask for nothing before they send.
         broken_share: How many clients have bad habits.
+        deaf_share: How many clients stop to read for ever on half of their connections.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
+        disk_ms: The range of the time that an append takes at each broker.
         sizes: The sizes of records in bytes; empty if they are drawn.
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
@@ -37,10 +40,13 @@ class Theme(NamedTuple):
     faults: tuple[str, ...] = ()
     old_share: float = 0.1
     acks_zero_share: float = 0.25
+    rude_share: float = 0.1
     broken_share: float = 0.1
+    deaf_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
     replication: int | None = None
+    disk_ms: tuple[float, float] = (0.0, 0.0)
     sizes: tuple[int, ...] = ()
     cluster_share: float = 0.5
     login_share: float = 0.4
@@ -63,10 +69,21 @@ def _with_limits(*names: str, is_alone: bool = True) -> Change:
     return change
 
 
+def _impatient(random: Random, settings: Settings, folder: str) -> None:
+    _with_limits("producer_byte_rate")(random, settings, folder)
+    if random.random() < 0.5:
+        for listener in settings["listeners"]:
+            if not listener.get("inter_broker"):
+                listener["login_timeout"] = "1s"
+
+
 def _queue(random: Random, settings: Settings, folder: str) -> None:
-    settings["fair_call_queue"] = {"max_in_flight": random.choice((1, 1, 2))}
+    settings["fair_call_queue"] = queue = {"max_in_flight": random.choice((1, 1, 2))}
     if random.random() < 0.6:
-        settings["fair_call_queue"] |= {"callqueue.capacity": 4, "backoff.enable": True}
+        queue |= {"callqueue.capacity": 4, "backoff.enable": random.random() < 0.7}
+    if random.random() < 0.7:
+        settings["quotas"] = []  # so that nothing but the queue makes requests wait
+        return
     _with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False)(random, settings, folder)
 
 
@@ -87,9 +104,15 @@ def _logged(random: Random, settings: Settings, folder: str) -> None:
 def _aged(random: Random, settings: Settings, folder: str) -> None:
     for listener in settings["listeners"]:
         if not listener.get("inter_broker"):
-            listener |= {"max_connection_age": "5s", "idle_timeout": random.choice(("4s", "20s"))}
+            listener |= {
+                "max_connection_age": random.choice(("2s", "5s")),
+                "idle_timeout": random.choice(("4s", "20s")),
+            }
     settings["drain_timeout"] = random.choice(("1s", "5s"))
-    _with_limits("producer_byte_rate", is_alone=False)(random, settings, folder)
+    if random.random() < 0.5:
+        _with_limits("producer_byte_rate", is_alone=False)(random, settings, folder)
+    else:
+        settings["quotas"] = []
 
 
 def _counted(random: Random, settings: Settings, folder: str) -> None:
@@ -113,12 +136,14 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
-_BROKER_FAULTS: Final = ("broker stall", "broker crash", "connection cut", "host unreachable", "response cut")
+_BROKER_FAULTS: Final = (
+    "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut",
+)  # fmt: skip
 
 THEMES: Final[Mapping[str, Theme]] = {
     "anything": Theme(),
     "many producers": Theme(
-        ("producer",) * 5, sizes=_MIDDLE, change=_with_limits("producer_byte_rate"), brokers=(1, 1, 2)
+        ("producer",) * 5, sizes=_MIDDLE, change=_impatient, brokers=(1, 1, 2), rude_share=0.3
     ),
     "many consumers": Theme(
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
@@ -146,7 +171,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         sizes=(4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
-        ("producer",) * 4, ("broker stall", "slow broker disk", "broker refuses"), change=_queue, sizes=_MIDDLE
+        (*("producer",) * 5, "consumer"), ("slow broker disk", "connection reset", "slow network"), change=_queue,
+        sizes=_MIDDLE, brokers=(1, 1, 2), replication=1, disk_ms=(5.0, 40.0), acks_zero_share=0.1,
+        deaf_share=0.1,
     ),
     "stored quotas": Theme(("quota admin",) * 2, _STORE_FAULTS, change=_stored, brokers=(1,)),
     "usage log": Theme(
@@ -162,8 +189,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
     ),
     "drains": Theme(
-        ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.3, sizes=_MIDDLE,
-        change=_aged,
+        ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.2, deaf_share=0.25,
+        sizes=_MIDDLE, change=_aged,
     ),
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(

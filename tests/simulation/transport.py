@@ -32,6 +32,7 @@ class SimulatedTransport(asyncio.Transport):
         self._is_closing = self._is_lost = self._is_ended = False
         self._is_paused = self._is_protocol_paused = self._is_read_planned = False
         self._wants_eof = False
+        self._is_unseen = False  # whether the connection is gone, and nothing has shown that yet
         self._is_news = False  # whether the peer has ended the connection, and the protocol has yet to hear of it
         end.low_water_bytes = _LOW_WATER_BYTES
         end.handler = self
@@ -58,8 +59,16 @@ class SimulatedTransport(asyncio.Transport):
         """Not called: ``_plan_read`` is."""
 
     def lost(self, end: End, is_reset: bool) -> None:
-        """The peer or the network has ended the connection."""
-        self._loop.call_soon(self._force, _error_of(end))
+        """The connection is gone. The loop does not see that while the connection is neither read nor written."""
+        if self._is_paused and not self._is_closing and not end._is_above:
+            self._is_unseen = True
+        else:
+            self._loop.call_soon(self._force, _error_of(end))
+
+    def _see(self) -> None:
+        if self._is_unseen:
+            self._is_unseen = False
+            self._loop.call_soon(self._force, _error_of(self.end))
 
     def drained(self, end: End) -> None:
         """The write buffer has room again."""
@@ -118,6 +127,7 @@ class SimulatedTransport(asyncio.Transport):
         """Read again."""
         if self._is_paused:
             self._is_paused = False
+            self._see()
             if self.end.is_readable:
                 self._plan_read()
 
@@ -136,6 +146,7 @@ class SimulatedTransport(asyncio.Transport):
                 self.end.tap.wrote(bytes(data))  # as if the peer had ended the connection just after the write
             return
         self.end.write(bytes(data))
+        self._see()
         if not self._is_protocol_paused and self.end.unsent_bytes > _HIGH_WATER_BYTES:
             self._is_protocol_paused = True
             self._call(self._protocol.pause_writing)

@@ -58,6 +58,7 @@ FIXED_BUGS: Final = (
         old="        if self.is_closed:\n            transport.abort()\n            return\n        self.transports.connect_broker(transport)\n",
         new="        self.transports.connect_broker(transport)\n",
         origin="fixed bug",
+        why="A client that goes cancels its dial, and no simulated dial ends in spite of that.",
     ),
     Break(
         name="A broker that drops SYNs takes the others down, since one queue of dials serves all",
@@ -118,6 +119,7 @@ FIXED_BUGS: Final = (
         new="        claim = state.context.policy.oauthbearer_claim\n        if charge is not None:\n            charge.begin()\n"
         "        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)\n",
         origin="fixed bug",
+        why="No simulated client that is logged in sends a second login that cannot be read.",
     ),
     Break(
         name="While requests wait in line, a fetch asks for more than one batch and gets one cut off",

@@ -6,7 +6,9 @@ from tests.simulation.checks.administration import Administration
 from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.connection_limits import ConnectionLimits
+from tests.simulation.checks.cut_short import CutShort
 from tests.simulation.checks.durability import Durability
+from tests.simulation.checks.ends import Ends
 from tests.simulation.checks.fair_queue import FairQueue
 from tests.simulation.checks.held_back import HeldBack
 from tests.simulation.checks.in_sync import InSync
@@ -14,7 +16,9 @@ from tests.simulation.checks.isolation import Isolation
 from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
+from tests.simulation.checks.refused_order import RefusedOrder
 from tests.simulation.checks.request_rates import RequestRates
+from tests.simulation.checks.slots import Slots
 from tests.simulation.checks.throttle_amounts import ThrottleAmounts
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.topic_changes import TopicChanges
@@ -37,4 +41,8 @@ ALL: Final[tuple[type[Check], ...]] = (
     RequestRates,
     TopicChanges,
     ConnectionLimits,
+    Ends,
+    CutShort,
+    Slots,
+    RefusedOrder,
 )

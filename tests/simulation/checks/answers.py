@@ -46,7 +46,7 @@ class Answers(Check):
         self._forwarded: dict[int, int] = {}
         self._at_broker: dict[int, None] = {}
         self._is_stopping = False
-        self._has_mutation_rules = False
+        self._has_mutation_rules = self._had_queue = False
         self._book = RuleBook(world.settings)
 
     def rules_changed(self, *possible: Quotas) -> None:
@@ -65,7 +65,8 @@ class Answers(Check):
     # -- requests --
 
     def sent(self, exchange: "Exchange") -> None:
-        """Note the order."""
+        """Note the order. Batches behind a refused one are refused as well, also after the queue was switched off."""
+        self._had_queue |= self.world.settings.has_queue
         connection, correlation_id = exchange.connection, exchange.correlation_id
         self._sent[connection] = position = self._sent.get(connection, 0) + 1
         self._position[correlation_id] = position
@@ -166,7 +167,7 @@ class Answers(Check):
         elif api_key in _MUTATIONS:
             is_known = self._has_mutation_rules or settings.has_queue
         elif api_key == frames.PRODUCE:
-            is_known = settings.has_queue and _refuses_all(response, exchange.api_version)
+            is_known = self._had_queue and _refuses_all(response, exchange.api_version)
         elif exchange.is_inter_broker:
             # A follower begins a new session if the proxy does not know the one of its fetch. A fetch of throttled
             # partitions alone is answered empty.

@@ -23,6 +23,7 @@ _NOTICED_MS: Final = 55_000.0
 _LASTS_MS: Final = {
     "connection reset": 0.0, "connection cut": 0.0, "all connections reset": 0.0, "host unreachable": 20_000.0,
     "broker crash": 15_000.0, "broker stall": 40_000.0, "broker drops connections": 0.0, "response cut": 0.0,
+    "broker cut off": 15_000.0,
     "slow broker disk": 15_000.0, "proxy killed": 0.0, "power lost": 0.0, "proxy restarted": 0.0,
     "proxy paused": 5_000.0, "no descriptors": 4_000.0, "disk full": 10_000.0, "disk faulty": 10_000.0,
     "broker throttles": 8_000.0, "broker refuses": 8_000.0,
@@ -67,8 +68,8 @@ class Disturbances:
 
     def quiet_since_ms(self) -> float:
         """Return from when on nothing explains a wait any more, also of connections that were there before."""
-        over_ms = self.over_ms()
-        return over_ms if over_ms == self._last_ms else over_ms + _NOTICED_MS
+        self.over_ms()
+        return max(self._last_ms, self._over_ms + _NOTICED_MS)
 
     def happened_now(self) -> None:
         """Note something else that explains as much, such as the end of the proxy."""
@@ -77,7 +78,7 @@ class Disturbances:
     def end(self) -> None:
         """Note that the faults of before are over, and that no more will come."""
         self.over_ms()
-        self._over_ms = self._world.clock.now_ms + 1  # not the time of ``_last_ms``, see ``quiet_since_ms``
+        self._over_ms = self._world.clock.now_ms
 
     def is_well_behaved(self, client: str) -> bool:
         """Return whether an actor reads and writes as it should."""

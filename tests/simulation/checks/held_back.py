@@ -130,7 +130,8 @@ class HeldBack(Check):
         if found is None:
             return
         key, limit = found
-        self._overtake(key, exchange)
+        if exchange.api_key != frames.SHARE_FETCH:  # one that waits for too long is forwarded, to bring no records
+            self._overtake(key, exchange)
         bucket = self._buckets.setdefault(key, _Bucket())
         now_ms = self.world.clock.now_ms
         if connection is None:  # the client has gone, and nobody is told what this request owes

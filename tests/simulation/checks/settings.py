@@ -31,6 +31,8 @@ class Settings:
         has_proxy_header: Whether connections begin with a PROXY protocol header.
         dial_ms: After this time a connection to a broker has failed.
         has_queue: Whether the fair call queue is on.
+        max_in_flight: How many requests may be at a broker; None without a queue, or if it is adaptive.
+        queue_capacity: The places of the fair call queue, if the file says how many.
         queue_wait_ms: How long a request may wait in the fair call queue before it is refused or forwarded.
         hides_addresses: Whether the proxy replaces the addresses of brokers in responses.
         administers_quotas: Whether the proxy itself answers requests about client quotas.
@@ -57,6 +59,8 @@ class Settings:
     has_proxy_header: bool = False
     dial_ms: float = 10_000.0
     has_queue: bool = False
+    max_in_flight: int | None = None
+    queue_capacity: int | None = None
     queue_wait_ms: float = 60_000.0
     hides_addresses: bool = True
     administers_quotas: bool = False

@@ -57,7 +57,7 @@ class ThrottleTimes(Check):
         self._overtakes: dict[int, Exchange] = {}  # the first request that was forwarded while a response was held back
         self._most_ms = self._limit_ms()
         self._most_before: list[tuple[float, float]] = []  # until when, and the longest wait then
-        self._is_stopping = False
+        self._is_stopping = self._had_queue = False
 
     def _limit_ms(self) -> float:
         longest = self.world.settings.max_throttle_ms
@@ -66,6 +66,7 @@ class ThrottleTimes(Check):
     def rules_changed(self, *possible: Quotas) -> None:
         """Note the limits, and how long a wait may be."""
         now_ms = self.world.clock.now_ms
+        self._had_queue |= self.world.settings.has_queue
         self._book.change(possible, self.world.settings, now_ms)
         if self._most_ms != self._limit_ms():
             self._most_before.append((now_ms, self._most_ms))
@@ -149,7 +150,9 @@ class ThrottleTimes(Check):
         if told_ms > most_ms and exchange.api_key not in _QUOTA_APIS:
             self.world.fail(self.name, f"{exchange} is told to wait for {told_ms} ms, and {most_ms:.0f} ms is the most")
         user, client_id, _ = exchange.entity
-        is_mutable = not settings.has_queue and exchange.api_key not in _QUOTA_APIS
+        # Batches behind a refused one are refused as well, also after the queue was switched off.
+        may_be_refused = settings.has_queue or (self._had_queue and exchange.forwarded_first_ms < 0)
+        is_mutable = not may_be_refused and exchange.api_key not in _QUOTA_APIS
         limits = [
             limit
             for kind in _KINDS.get(exchange.api_key, _OF_REQUESTS)

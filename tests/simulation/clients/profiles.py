@@ -190,3 +190,5 @@ CLUMSY: Final = Habits(splits=0.3, dribbles=0.02, reads_slowly=0.2, half_closes=
 BROKEN: Final = Habits(
     splits=0.3, dribbles=0.05, stalls=0.01, resets=0.1, reads_slowly=0.3, is_deaf=0.03, half_closes=0.5
 )
+# Hangs in the middle of what it reads, such as a process that is stopped in a debugger.
+DEAF: Final = Habits(is_deaf=0.5)

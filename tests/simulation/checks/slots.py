@@ -1,0 +1,251 @@
+"""The slots of the fair call queue: no more requests are at a broker than may be, and no slot is idle while one waits.
+
+Whoever waits also has its turn: of 15 slots that become free, each level with a request gets one. Within a level one
+request of each user leaves in turn. So no more than 15 requests for each user, all sent later, can come before another.
+
+The check counts connections, as the queue does. It judges where it knows the queue: one listener for each broker, a
+fixed number of slots, and no fault by which the proxy is late.
+"""
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.simulation.checks import frames
+from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.disturbance import Disturbances
+from tests.simulation.checks.entities import KINDS, RuleBook
+from tests.simulation.checks.settings import SETTLE_MS
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Entity, Exchange
+    from tests.simulation.world import World
+
+_SCAN_MS: Final = 250.0
+_GRACE_MS: Final = 1_000.0
+# Fetches that wait for data keep their slot for 20 ms.
+_FETCH_MS: Final = 500.0
+# How long the last byte of a response may be on its way.
+_RESPONSE_MS: Final = 3_000.0
+# A request whose rest takes longer than this to arrive may lose its slot.
+_UPLOAD_MS: Final = 500.0
+_TURNS: Final = 15  # 8 + 4 + 2 + 1
+# These wait for the slots that are judged. Others need none, or have slots of their own.
+_JUDGED: Final = frozenset({frames.PRODUCE, frames.METADATA})
+_FETCHES: Final = frozenset({frames.FETCH, frames.SHARE_FETCH})
+# To charge these the proxy asks the broker first.
+_MUTATIONS: Final = frozenset({frames.CREATE_TOPICS, frames.DELETE_TOPICS, frames.CREATE_PARTITIONS})
+# By these the proxy is late, or the queue is another one.
+_LATE: Final = ("proxy paused", "slow network", "tiny windows", "queue switched")
+
+
+class _Line:
+    """A client's connection: its requests that wait, and those at the broker, oldest first."""
+
+    __slots__ = ("at_broker", "is_gone", "is_odd", "last", "told_until_ms", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: dict[int, Exchange] = {}
+        self.at_broker: dict[int, Exchange] = {}
+        self.last: Exchange | None = None  # that was forwarded
+        self.told_until_ms = 0.0
+        self.is_odd = False  # whether a request of it has arrived so slowly that it may have lost its slot
+        self.is_gone = False
+
+    def uses_slot(self, now_ms: float) -> bool:
+        """Return whether it may have a slot."""
+        if self.last is None or not self.last.has_open_broker:
+            return False
+        first = next(iter(self.at_broker.values()), None)
+        if first is None:
+            return False
+        if first.answered_ms >= 0:
+            return now_ms - first.answered_ms < _RESPONSE_MS
+        return first.api_key not in _FETCHES or now_ms - first.forwarded_first_ms < _FETCH_MS
+
+
+class _Wait:
+    """A request that surely waits for a slot: how many that were sent later came before it."""
+
+    __slots__ = ("free_since_ms", "since_ms", "turns", "users")
+
+    def __init__(self, now_ms: float) -> None:
+        self.since_ms = now_ms
+        self.free_since_ms: float | None = None
+        self.turns = 0
+        self.users: dict[Entity, None] = {}  # who came before it
+
+
+class Slots(Check):
+    """Counts the requests at each broker, and looks four times a second at who waits."""
+
+    name: ClassVar[str] = "slots of the queue"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._book = RuleBook(world.settings)
+        self._disturbances = Disturbances(world)
+        self._lines: dict[int, _Line] = {}
+        self._waits: dict[int, dict[int, _Wait]] = {}  # by broker and correlation id
+        self._next_ms = 0.0
+        self._is_stopping = False
+
+    def rules_changed(self, *possible: Quotas) -> None:
+        """Note which requests may wait for a quota."""
+        self._book.change(possible, self.world.settings, self.world.clock.now_ms)
+        self._waits.clear()
+
+    def proxy_started(self, number: int) -> None:
+        """A new process has no queue yet."""
+        self._lines.clear()
+        self._waits.clear()
+        self._is_stopping = False
+
+    def proxy_stopping(self, number: int) -> None:
+        """It drains."""
+        self._is_stopping = True
+
+    # -- what passes --
+
+    def sent(self, exchange: "Exchange") -> None:
+        """It waits."""
+        if self.world.settings.max_in_flight is not None:
+            line = self._lines.setdefault(exchange.connection, _Line())
+            line.waiting[exchange.correlation_id] = exchange
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """It has a slot, or uses that of its connection."""
+        line = self._lines.get(exchange.connection)
+        if line is None or exchange.forwarded_to is None:
+            return
+        line.waiting.pop(exchange.correlation_id, None)
+        line.last = exchange
+        waits = self._waits.get(exchange.forwarded_to)
+        if waits:
+            waits.pop(exchange.correlation_id, None)
+            if exchange.api_key in _JUDGED and not line.at_broker:
+                for wait in waits.values():
+                    wait.turns = wait.turns + 1 if exchange.sent_ms > wait.since_ms else 0
+                    wait.users[exchange.entity] = None
+        if exchange.expects_response:
+            line.at_broker[exchange.correlation_id] = exchange
+
+    def forwarded(self, exchange: "Exchange") -> None:
+        """Count who has a request at the broker."""
+        line = self._lines.get(exchange.connection)
+        if line is None:
+            return
+        if exchange.forwarded_ms - exchange.forwarded_first_ms > _UPLOAD_MS:
+            line.is_odd = True
+        most = self.world.settings.max_in_flight
+        if most is None or exchange.api_key != frames.PRODUCE or self._is_unknown():
+            return
+        holders = [one for one in self._lines.values() if self._surely_holds(one, exchange.forwarded_to)]
+        if len(holders) > most:
+            others = [next(iter(one.at_broker.values())) for one in holders]
+            text = f"{exchange} is forwarded, and {len(holders)} connections have requests at its broker: {others}"
+            self.world.fail(self.name, f"{text}; {most} may have")
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """It is over. The proxy itself may have answered."""
+        line = self._lines.get(exchange.connection)
+        if line is not None:
+            line.waiting.pop(exchange.correlation_id, None)
+            line.at_broker.pop(exchange.correlation_id, None)
+
+    def received(self, exchange: "Exchange") -> None:
+        """Remember for how long the proxy may not read the connection."""
+        line = self._lines.get(exchange.connection)
+        if line is not None:
+            line.told_until_ms = max(line.told_until_ms, exchange.received_ms + exchange.throttle_ms)
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Its slot may be in use until the proxy has heard of it."""
+        line = self._lines.get(connection)
+        if line is not None:
+            line.is_gone = True
+            line.waiting.clear()
+
+    # -- the verdict --
+
+    def _is_unknown(self) -> bool:
+        scenario, settings = self.world.scenario, self.world.settings
+        if self._is_stopping or settings.hides_addresses or settings.max_in_flight is None:
+            return True
+        return any(scenario.fired.get(kind) for kind in _LATE) or scenario.setup.replication > 1
+
+    def _surely_holds(self, line: _Line, node_id: int | None) -> bool:
+        first = next(iter(line.at_broker.values()), None)
+        if first is None or line.is_odd or line.is_gone or first.forwarded_to != node_id:
+            return False
+        if (
+            first.api_key not in _JUDGED
+            or first.forwarded_ms < 0
+            or first.answered_ms >= 0
+            or not first.has_open_broker
+        ):
+            return False
+        end = first.client_end
+        return end is not None and end.peer.is_open and self._disturbances.is_well_behaved(first.client)
+
+    def step(self) -> None:
+        """Look at who waits."""
+        now_ms = self.world.clock.now_ms
+        if now_ms < self._next_ms:
+            return
+        self._next_ms = now_ms + _SCAN_MS
+        if not self._lines:
+            return
+        if self._is_unknown():
+            self._waits.clear()
+            return
+        for connection in [one for one, line in self._lines.items() if line.is_gone and not line.uses_slot(now_ms)]:
+            del self._lines[connection]
+        # A slot may be given to who is still being connected.
+        is_connecting = any(line.waiting and line.last is None for line in self._lines.values())
+        seen: dict[int, dict[int, _Wait]] = {}
+        for line in self._lines.values():
+            exchange = next(iter(line.waiting.values()), None)
+            if exchange is None or line.last is None or line.last.forwarded_to is None:
+                continue
+            if exchange.api_key in _MUTATIONS:
+                is_connecting = True
+            if self._surely_waits(exchange, line, now_ms):
+                node_id = line.last.forwarded_to
+                wait = self._waits.get(node_id, {}).get(exchange.correlation_id) or _Wait(now_ms)
+                seen.setdefault(node_id, {})[exchange.correlation_id] = wait
+        self._waits = seen
+        for node_id, waits in seen.items():
+            self._judge(node_id, waits, now_ms, is_connecting=is_connecting)
+
+    def _surely_waits(self, exchange: "Exchange", line: _Line, now_ms: float) -> bool:
+        """Return whether a request has arrived at the proxy, and nothing but the queue can hold it back."""
+        last, end = line.last, exchange.client_end
+        if exchange.api_key not in _JUDGED or exchange.sent_ms < 0 or now_ms < line.told_until_ms or line.at_broker:
+            return False
+        if last is None or not last.has_open_broker or end is None or not end.is_open or end.is_on_the_way:
+            return False
+        if not self._disturbances.is_well_behaved(exchange.client):
+            return False
+        user, client_id, _ = exchange.entity
+        since_ms = exchange.sent_ms - SETTLE_MS
+        return not any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in KINDS)
+
+    def _judge(self, node_id: int, waits: dict[int, _Wait], now_ms: float, *, is_connecting: bool) -> None:
+        most = self.world.settings.max_in_flight or 0
+        used = sum(
+            line.last is not None and line.last.forwarded_to == node_id and line.uses_slot(now_ms)
+            for line in self._lines.values()
+        )
+        is_roomy = self.world.settings.queue_capacity is None
+        for correlation_id, wait in waits.items():
+            exchange = self.world.ledger.exchanges[correlation_id]
+            if used >= most or is_connecting:
+                wait.free_since_ms = None
+            elif wait.free_since_ms is None:
+                wait.free_since_ms = now_ms
+            elif now_ms - wait.free_since_ms > _GRACE_MS:
+                text = f"{exchange} waits for {now_ms - wait.since_ms:.0f} ms, and broker {node_id} has a free slot"
+                self.world.fail(self.name, f"{text}: {used} of {most} are in use")
+            most_turns = _TURNS * (1 + len(wait.users))
+            if is_roomy and wait.turns > most_turns:
+                text = f"{exchange} waits for {now_ms - wait.since_ms:.0f} ms, and {wait.turns} that came later"
+                self.world.fail(self.name, f"{text} were forwarded before it; {most_turns} may be")
