@@ -107,6 +107,9 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
+_LOG_FAULTS: Final = (
+    "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted",
+)  # fmt: skip
 _BROKER_FAULTS: Final = ("broker stall", "broker crash", "connection cut", "host unreachable", "response cut")
 
 THEMES: Final[Mapping[str, Theme]] = {
@@ -134,7 +137,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "stored quotas": Theme(("quota admin",) * 2, _STORE_FAULTS, change=_stored, brokers=(1,)),
     "usage log": Theme(
-        ("producer", "producer", "consumer"), ("disk full", "disk faulty", "wall clock set"), change=_logged,
+        ("producer", "producer", "consumer"), _LOG_FAULTS, change=_logged,
         acks_zero_share=0.5, broken_share=0.4, brokers=(1,), sizes=_MIDDLE,
     ),
     "broken clients": Theme(
