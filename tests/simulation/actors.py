@@ -49,9 +49,9 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
     )
     user = configuration.ADMIN if is_admin else users[0]
-    is_rude = not is_admin and random.random() < 0.1
-    profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     theme = scenario.theme
+    is_rude = not is_admin and random.random() < theme.rude_share
+    profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     broken = 0.0 if is_admin else theme.broken_share
     habits = random.choices((HEALTHY, CLUMSY, BROKEN), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
     entity = Entity(user if setup.has_login else "ANONYMOUS", client_ids[0], host)
@@ -72,13 +72,18 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
     most = random.choice((5, 20, 60))
     every_ms = random.choice((2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
+    setting = _setting(scenario, name, random)
+    acks = 0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1))
+    if not acks and setting.profile is RUDE:
+        every_ms = scenario.plan.horizon_ms / most  # it would be gone before anything has happened
     return Producer(
         scenario.world,
-        _setting(scenario, name, random),
+        setting,
         [random.choice(configuration.TOPICS)],
         Load(scenario.theme.sizes or random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
-        acks=0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1)),
+        acks=acks,
         is_idempotent=random.random() < 0.5,
+        client_ids=configuration.CLIENT_IDS if random.random() < scenario.theme.fickle_share else (),
     )
 
 

@@ -23,6 +23,8 @@ class Theme(NamedTuple):
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
         broken_share: How many clients have bad habits.
+        rude_share: How many clients neither ask for versions nor wait for anything.
+        fickle_share: How many producers have another client-id in each request.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
@@ -35,6 +37,8 @@ class Theme(NamedTuple):
     old_share: float = 0.1
     acks_zero_share: float = 0.25
     broken_share: float = 0.1
+    rude_share: float = 0.1
+    fickle_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
     replication: int | None = None
@@ -73,9 +77,17 @@ def _stored(random: Random, settings: Settings, folder: str) -> None:
     settings["quotas"] = settings["quotas"][: random.choice((0, 1))]
 
 
-def _logged(random: Random, settings: Settings, folder: str) -> None:
+def _logged_limits(random: Random, settings: Settings, folder: str) -> None:
     settings["usage_log"] = {"directory": folder, "interval": "1s", "proxy": "sim"}
     _with_limits("producer_byte_rate", "consumer_byte_rate")(random, settings, folder)
+
+
+def _logged(random: Random, settings: Settings, folder: str) -> None:
+    _logged_limits(random, settings, folder)
+    if random.random() < 0.3:  # buckets without debt are replaced within an interval
+        settings["usage_log"]["interval"] = "5s"
+        settings["max_buckets"] = random.choice((1, 2))
+        settings["quotas"][0]["client-id"] = "etl"
 
 
 def _aged(random: Random, settings: Settings, folder: str) -> None:
@@ -108,7 +120,7 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
 _LOG_FAULTS: Final = (
-    "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted",
+    "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
 )  # fmt: skip
 _BROKER_FAULTS: Final = ("broker stall", "broker crash", "connection cut", "host unreachable", "response cut")
 
@@ -138,15 +150,16 @@ THEMES: Final[Mapping[str, Theme]] = {
     "stored quotas": Theme(("quota admin",) * 2, _STORE_FAULTS, change=_stored, brokers=(1,)),
     "usage log": Theme(
         ("producer", "producer", "consumer"), _LOG_FAULTS, change=_logged,
-        acks_zero_share=0.5, broken_share=0.4, brokers=(1,), sizes=_MIDDLE,
+        acks_zero_share=0.8, broken_share=0.5, rude_share=0.6, fickle_share=0.3, brokers=(1,),
+        sizes=(500, 4_000, 16_384),
     ),
     "broken clients": Theme(
         ("producer",) * 3, ("connection reset", "tiny windows"), broken_share=0.8, sizes=(16_384, 100_000),
         change=_with_limits("producer_byte_rate", is_alone=False),
     ),
     "broken brokers": Theme(
-        ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.4, sizes=_MIDDLE,
-        change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
+        ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.5, rude_share=0.5, sizes=_MIDDLE,
+        change=_logged_limits,
     ),
     "drains": Theme(
         ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.3, sizes=_MIDDLE,

@@ -178,7 +178,7 @@ USAGE: Final = (
         "The usage of buckets that were removed is lost",
         "proxy/usage/meter.py",
         "            bucket = departed.buckets.popleft()\n            self._add_bucket(broker, bucket)\n",
-        "            bucket = departed.buckets.popleft()\n",
+        "            bucket = departed.buckets.popleft()\n            bucket.logged = bucket.usage\n",
     ),
     Break(
         "A batch that could not be written is dropped",
