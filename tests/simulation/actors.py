@@ -10,7 +10,7 @@ from tests.simulation.clients.connection import Login, Setting
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import BROKEN, CLUMSY, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import CLUMSY, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -53,7 +53,7 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
     is_rude = not is_admin and random.random() < theme.rude_share
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     broken = 0.0 if is_admin else theme.broken_share
-    habits = random.choices((HEALTHY, CLUMSY, BROKEN), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
+    habits = random.choices((HEALTHY, CLUMSY, theme.broken), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
     entity = Entity(user if setup.has_login else "ANONYMOUS", client_ids[0], host)
     return Setting(
         name=name,
@@ -139,6 +139,7 @@ def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
         every_ms=random.choice((50.0, 500.0, 2_000.0)),
         kinds=(ALTER, ALTER, DESCRIBE),
         choices=choices,
+        dry_share=0.15,
         most_operations=random.choice((5, 20)),
     )
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from tests.simulation.clients.profiles import BROKEN, DEAF, Habits
 from tests.simulation.plan import derived_random
 
 Settings = dict[str, Any]
@@ -22,13 +23,17 @@ class Theme(NamedTuple):
         faults: The kinds that most of its faults are of.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
-        broken_share: How many clients have bad habits.
+        broken: The bad habits.
+        broken_share: How many clients have them.
         rude_share: How many clients neither ask for versions nor wait for anything.
         fickle_share: How many producers have another client-id in each request.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
         sizes: The sizes of records in bytes; empty if they are drawn.
+        memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
+            least that a file may say.
+        least_ms: How long a world lasts at least.
         change: Changes the drawn settings.
     """
 
@@ -36,6 +41,7 @@ class Theme(NamedTuple):
     faults: tuple[str, ...] = ()
     old_share: float = 0.1
     acks_zero_share: float = 0.25
+    broken: Habits = BROKEN
     broken_share: float = 0.1
     rude_share: float = 0.1
     fickle_share: float = 0.0
@@ -43,6 +49,8 @@ class Theme(NamedTuple):
     broker_version: int | None = None
     replication: int | None = None
     sizes: tuple[int, ...] = ()
+    memory_divisor: int = 1
+    least_ms: float = 0.0
     change: Change = lambda *_: None
 
 
@@ -74,7 +82,8 @@ def _followers(random: Random, settings: Settings, folder: str) -> None:
 
 def _stored(random: Random, settings: Settings, folder: str) -> None:
     settings["store"] = {"directory": f"{folder}/quotas.d"}
-    settings["quotas"] = settings["quotas"][: random.choice((0, 1))]
+    _with_limits("producer_byte_rate")(random, settings, folder)
+    settings["quotas"] = settings["quotas"][: random.choice((0, 1, 1))]
 
 
 def _logged_limits(random: Random, settings: Settings, folder: str) -> None:
@@ -110,6 +119,8 @@ def _counted(random: Random, settings: Settings, folder: str) -> None:
 
 def _small_memory(random: Random, settings: Settings, folder: str) -> None:
     settings["max_buffered"] = "16MiB"
+    if random.random() < 0.8:  # as much as the network takes
+        settings["quotas"] = [one for one in settings["quotas"] if "ip" in one]
 
 
 def _observed(random: Random, settings: Settings, folder: str) -> None:
@@ -147,7 +158,9 @@ THEMES: Final[Mapping[str, Theme]] = {
     "queue": Theme(
         ("producer",) * 4, ("broker stall", "slow broker disk", "broker refuses"), change=_queue, sizes=_MIDDLE
     ),
-    "stored quotas": Theme(("quota admin",) * 2, _STORE_FAULTS, change=_stored, brokers=(1,)),
+    "stored quotas": Theme(
+        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
+    ),
     "usage log": Theme(
         ("producer", "producer", "consumer"), _LOG_FAULTS, change=_logged,
         acks_zero_share=0.8, broken_share=0.5, rude_share=0.6, fickle_share=0.3, brokers=(1,),
@@ -167,8 +180,8 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(
-        ("producer", "consumer", "consumer"), ("broker stall", "tiny windows"), broken_share=0.6, sizes=(1_000_000,),
-        change=_small_memory,
+        (*("producer",) * 2, *("consumer",) * 4), ("broker stall", "broker drops connections"), broken=DEAF,
+        broken_share=0.6, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
     ),
     "observe and delay": Theme(("producer", "producer", "consumer"), sizes=_MIDDLE, change=_observed),
     "changed rules": Theme(
