@@ -13,6 +13,7 @@ from tests.simulation.checks.check import Check, Quotas
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
+    from tests.simulation.network import End
     from tests.simulation.world import World
 
 _SCAN_MS: Final = 500.0
@@ -52,7 +53,7 @@ class Memory(Check):
     def __init__(self, world: "World") -> None:
         super().__init__(world)
         self._next_ms = 0.0
-        self._stuck: dict[int, _Stuck] = {}  # by the ids of their ends
+        self._stuck: dict[End, _Stuck] = {}
         self._is_stopping = False
 
     def rules_changed(self, *possible: Quotas) -> None:
@@ -96,10 +97,10 @@ class Memory(Check):
                 text = f"{unsent} B wait for {end.remote}, and {MOST_OF_ONE_BYTES} B is the most"
                 self.world.fail(self.name, text)
             taken = end.written_bytes - unsent
-            stuck = before.get(id(end))
+            stuck = before.get(end)
             if stuck is None or stuck.taken_bytes != taken:
                 stuck = _Stuck(taken, now_ms, unsent)
-            self._stuck[id(end)] = stuck
+            self._stuck[end] = stuck
             if now_ms - stuck.since_ms > judged_ms:
                 total += stuck.unsent_bytes
         if total > self.world.settings.max_buffered and not self._is_stopping:
