@@ -145,6 +145,7 @@ CLIENT_QUOTAS: Final = (
         "proxy/client_quotas/manager.py",
         "            asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)\n",
         "            pass\n",
+        why="A session looks for its answer once a second by itself, and nothing promises how soon an answer comes.",
     ),
     Break(
         "A rule that expires stays",

@@ -10,15 +10,21 @@ from tests.simulation.checks.support import StandIn
 from tests.simulation.violation import Violation
 
 
-class _End(SimpleNamespace):
-    __hash__ = object.__hash__
+class _End:
+    """The proxy's end of a connection, after 100 bytes that the system has taken."""
+
+    remote = ("10.0.2.1", 40_000)
+
+    def __init__(self, unsent_bytes: int) -> None:
+        self.unsent_bytes = unsent_bytes
+        self.written_bytes = unsent_bytes + 100
 
 
 def a_world(*unsent_bytes: int) -> StandIn:
     """Return a world whose proxy has a connection for each number, with so many bytes to send."""
     world = StandIn(Settings(max_buffered=1_000_000))
     world.watch(Memory)
-    ends = [_End(unsent_bytes=size, written_bytes=size + 100, remote=("10.0.2.1", 40_000)) for size in unsent_bytes]
+    ends = [_End(size) for size in unsent_bytes]
     process = SimpleNamespace(transports=[SimpleNamespace(end=end) for end in ends])
     world.scenario.proxy = SimpleNamespace(process=process)
     return world
