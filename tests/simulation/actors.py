@@ -12,7 +12,7 @@ from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import BROKEN, CLUMSY, DEAF, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import CLUMSY, DEAF, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -51,11 +51,11 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
     )
     user = configuration.ADMIN if is_admin else users[0]
-    is_rude = not is_admin and random.random() < scenario.theme.rude_share
-    profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     theme = scenario.theme
+    is_rude = not is_admin and random.random() < theme.rude_share
+    profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     broken = 0.0 if is_admin else theme.broken_share
-    habits = random.choices((HEALTHY, CLUMSY, BROKEN), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
+    habits = random.choices((HEALTHY, CLUMSY, theme.broken), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
     if not is_admin and scenario.world.random_of(f"deafness of {name}").random() < theme.deaf_share:
         habits = DEAF
     entity = Entity(user if setup.has_login else "ANONYMOUS", client_ids[0], host)
@@ -77,13 +77,18 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
     most = random.choice((5, 20, 60))
     every_ms = random.choice((2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
+    setting = _setting(scenario, name, random)
+    acks = 0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1))
+    if not acks and setting.profile is RUDE:
+        every_ms = scenario.plan.horizon_ms / most  # it would be gone before anything has happened
     return Producer(
         scenario.world,
-        _setting(scenario, name, random),
+        setting,
         [random.choice(configuration.TOPICS)],
         Load(scenario.theme.sizes or random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
-        acks=0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1)),
+        acks=acks,
         is_idempotent=random.random() < 0.5,
+        client_ids=configuration.CLIENT_IDS if random.random() < scenario.theme.fickle_share else (),
     )
 
 
@@ -139,6 +144,7 @@ def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
         every_ms=random.choice((50.0, 500.0, 2_000.0)),
         kinds=(ALTER, ALTER, DESCRIBE),
         choices=choices,
+        dry_share=0.15,
         most_operations=random.choice((5, 20)),
     )
 

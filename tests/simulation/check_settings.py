@@ -30,8 +30,8 @@ def _limited_ports(settings: Mapping[str, Any]) -> dict[tuple[str, int], int]:
     return found
 
 
-def check_settings(settings: Mapping[str, Any]) -> Settings:
-    """Return the numbers of a configuration file."""
+def check_settings(settings: Mapping[str, Any], *, memory_divisor: int = 1) -> Settings:
+    """Return the numbers of a configuration file. See ``Theme.memory_divisor``."""
     listener = settings["listeners"][0]
     limits = ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
     has_limits = any(key in listener for key in limits)
@@ -44,7 +44,7 @@ def check_settings(settings: Mapping[str, Any]) -> Settings:
         max_throttle_ms=_ms(settings.get("max_throttle_time"), 25_000.0),
         window_num=settings.get("kafka", {}).get("quota.window.num", 11),
         max_buckets=settings.get("max_buckets", 100_000),
-        max_buffered=int(settings.get("max_buffered", "512MiB").removesuffix("MiB")) * _MIB,
+        max_buffered=int(settings.get("max_buffered", "512MiB").removesuffix("MiB")) * _MIB // memory_divisor,
         login_ms=_ms(listener.get("login_timeout"), 30_000.0) or 0.0,
         idle_ms=_ms(listener.get("idle_timeout"), None),
         age_ms=_ms(listener.get("max_connection_age"), None),

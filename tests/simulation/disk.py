@@ -20,12 +20,14 @@ class Disk:
         is_full: Whether a write fails, after a part of it.
         fails_to_sync: Whether a sync fails.
         store: The files of the store of quotas, which have faults of their own.
+        torn: The files with a final name of which a loss of power has taken a part.
     """
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.folder = folder
         self.is_full = self.fails_to_sync = False
         self.store = StoreDisk(random)
+        self.torn: dict[Path, None] = {}
         self._random = random
         self._synced_bytes: dict[int, int] = {}  # by inode
         self._open: dict[int, None] = {}
@@ -81,6 +83,8 @@ class Disk:
             synced = min(self._synced_bytes.get(found.st_ino, 0), found.st_size)
             kept = self._random.randint(synced, found.st_size)
             lost += found.st_size - kept
+            if kept < found.st_size and path.suffix == ".jsonl":
+                self.torn[path] = None
             os.truncate(path, kept)
         return lost
 

@@ -22,6 +22,7 @@ def draw_plan(seed: int) -> Plan:
     actors: list[PlannedActor] = []
     others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice((0, 1, 2, 3, 4)))
     theme = theme_of(seed)
+    horizon_ms = max(horizon_ms, theme.least_ms)
     for kind in (*(theme.actors or ("producer",)), *others[: _MOST_ACTORS - len(theme.actors)]):
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))

@@ -5,12 +5,14 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka_quota_proxy.config.errors import ConfigError, StartError
 from kafka_quota_proxy.config.load import Loaded, load
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.simulation.disk import Disk
@@ -33,6 +35,7 @@ class Proxy:
         is_running: Whether a process runs, also while it drains.
         written_ms: When the file was last written.
         on_applied: Called with the content of the file that is in force from now on.
+        memory_divisor: By how much less memory a process may use than its file says.
         is_wanted: Whether the supervisor starts a process again when one has ended.
     """
 
@@ -44,6 +47,7 @@ class Proxy:
         self.settings = settings
         self.number = 0
         self.is_running = self.is_wanted = False
+        self.memory_divisor = 1
         self.file_version = 0
         self.written_ms = 0.0
         self.on_applied: Callable[[Mapping[str, Any]], None] = lambda _: None
@@ -77,14 +81,17 @@ class Proxy:
             loaded = load(self.path, reads_files=False)
         except ConfigError:
             return  # the supervisor tries again
-        self.server = server = Server(loaded.config)
+        self.server = server = Server(self._with_less_memory(loaded.config))
         self.on_applied(self._settings_by_hash[loaded.hash])
         self.reloader = Reloader(self.path, loaded, on_loaded=partial(self._apply, server))
         with suppress(StartError, ExceptionGroup):
             await server.run(companion=self.reloader.watch)
 
+    def _with_less_memory(self, config: ProxyConfig) -> ProxyConfig:
+        return replace(config, max_buffered_bytes=config.max_buffered_bytes // self.memory_divisor)
+
     def _apply(self, server: Server, new: Loaded) -> None:
-        server.apply(new.config)
+        server.apply(self._with_less_memory(new.config))
         self.on_applied(self._settings_by_hash[new.hash])
 
     def _ended(self, number: int, task: "asyncio.Task[None]") -> None:

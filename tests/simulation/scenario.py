@@ -53,9 +53,10 @@ class Scenario:
         self._is_ending = False
         self.theme = theme_of(plan.seed)
         self.setup = setup = configuration.draw(world.random_of("configuration"), folder, self.theme)
-        world.settings = check_settings(setup.settings)
+        world.settings = check_settings(setup.settings, memory_divisor=self.theme.memory_divisor)
         self.cluster = self._make_cluster()
         self.proxy = Proxy(world, configuration.PROXY_HOST, folder, setup.settings)
+        self.proxy.memory_divisor = self.theme.memory_divisor
         world.scenario = self
         self.actors: dict[str, Actor] = {
             actor.name: actors.KINDS[actor.kind](self, actor.name, world.random_of(f"make {actor.name}"))
@@ -105,7 +106,7 @@ class Scenario:
 
     def _applied(self, settings: Mapping[str, Any]) -> None:
         self.tell("a file is in force")
-        self.world.settings = check_settings(settings)
+        self.world.settings = check_settings(settings, memory_divisor=self.theme.memory_divisor)
         self.stored.file_applied(settings["quotas"])
 
     # -- the run --

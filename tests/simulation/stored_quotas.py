@@ -144,7 +144,9 @@ class StoredQuotas(Check):
             if any(result.error_code == 0 for result in response.entries):
                 self.world.fail(self.name, f"{exchange} has changed a quota, and there is no store")
             return
-        entries = self._open.pop(exchange.correlation_id, [])
+        entries = self._open.pop(exchange.correlation_id, None)
+        if entries is None:  # a dry run
+            return
         for writes, result in zip(entries, response.entries, strict=True):
             for register, write in writes:
                 self._end(register, write, result)

@@ -41,9 +41,10 @@ class Administrator:
         self.world.ledger.checks = (self.stored, Administration(self.world))  # type: ignore[arg-type]
         self.stored.file_applied([IN_FILE])
 
-    def send(self, value: float | None, entity: tuple[EntityPart, ...] = ETL) -> Exchange:
+    def send(self, value: float | None, entity: tuple[EntityPart, ...] = ETL, *, is_dry_run: bool = False) -> Exchange:
         operation = alter_client_quotas.Operation(KEY, value or 0.0, remove=value is None)
-        frame = alter_client_quotas.request(1, 0, "admin", [alter_client_quotas.Alteration(entity, [operation])])
+        alterations = [alter_client_quotas.Alteration(entity, [operation])]
+        frame = alter_client_quotas.request(1, 0, "admin", alterations, validate_only=is_dry_run)
         return self._send(49, frame)
 
     def answer(self, exchange: Exchange, error_code: int = 0, message: str | None = None) -> None:
@@ -159,3 +160,15 @@ def test_a_lost_or_wrong_limit_is_found(admin: Administrator, etl: float | None,
     admin.alter(100.0)
     with pytest.raises(Violation, match="because of what was acknowledged"):
         admin.show(admin.ask(), etl, web)
+
+
+@pytest.mark.parametrize("shown", [1_000.0, 2_000.0])
+def test_a_dry_run_changes_nothing(shown: float) -> None:
+    admin = Administrator()
+    admin.alter(1_000.0)
+    admin.answer(admin.send(2_000.0, is_dry_run=True))
+    if shown == 1_000.0:
+        admin.show(admin.ask(), shown)
+        return
+    with pytest.raises(Violation, match="only"):
+        admin.show(admin.ask(), shown)

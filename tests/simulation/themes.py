@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
+from tests.simulation.clients.profiles import BROKEN, DEAF, Habits
 from tests.simulation.plan import derived_random
 
 Settings = dict[str, Any]
@@ -22,9 +23,11 @@ class Theme(NamedTuple):
         faults: The kinds that most of its faults are of.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
-        rude_share: How many clients without a login ask for nothing before they send.
-        broken_share: How many clients have bad habits.
+        rude_share: How many clients without a login neither ask for versions nor wait for anything.
+        broken: The bad habits.
+        broken_share: How many clients have them.
         deaf_share: How many clients stop to read for ever on half of their connections.
+        fickle_share: How many producers have another client-id in each request.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
@@ -33,6 +36,9 @@ class Theme(NamedTuple):
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
         second_name_share: How often brokers have a second name, of those worlds that can.
+        memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
+            least that a file may say.
+        least_ms: How long a world lasts at least.
         change: Changes the drawn settings.
     """
 
@@ -41,8 +47,10 @@ class Theme(NamedTuple):
     old_share: float = 0.1
     acks_zero_share: float = 0.25
     rude_share: float = 0.1
+    broken: Habits = BROKEN
     broken_share: float = 0.1
     deaf_share: float = 0.0
+    fickle_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
     replication: int | None = None
@@ -51,6 +59,8 @@ class Theme(NamedTuple):
     cluster_share: float = 0.5
     login_share: float = 0.4
     second_name_share: float = 0.1
+    memory_divisor: int = 1
+    least_ms: float = 0.0
     change: Change = lambda *_: None
 
 
@@ -93,12 +103,21 @@ def _followers(random: Random, settings: Settings, folder: str) -> None:
 
 def _stored(random: Random, settings: Settings, folder: str) -> None:
     settings["store"] = {"directory": f"{folder}/quotas.d"}
-    settings["quotas"] = settings["quotas"][: random.choice((0, 1))]
+    _with_limits("producer_byte_rate")(random, settings, folder)
+    settings["quotas"] = settings["quotas"][: random.choice((0, 1, 1))]
+
+
+def _logged_limits(random: Random, settings: Settings, folder: str) -> None:
+    settings["usage_log"] = {"directory": folder, "interval": "1s", "proxy": "sim"}
+    _with_limits("producer_byte_rate", "consumer_byte_rate")(random, settings, folder)
 
 
 def _logged(random: Random, settings: Settings, folder: str) -> None:
-    settings["usage_log"] = {"directory": folder, "interval": "1s", "proxy": "sim"}
-    _with_limits("producer_byte_rate", "consumer_byte_rate")(random, settings, folder)
+    _logged_limits(random, settings, folder)
+    if random.random() < 0.3:  # buckets without debt are replaced within an interval
+        settings["usage_log"]["interval"] = "5s"
+        settings["max_buckets"] = random.choice((1, 2))
+        settings["quotas"][0]["client-id"] = "etl"
 
 
 def _aged(random: Random, settings: Settings, folder: str) -> None:
@@ -127,6 +146,8 @@ def _counted(random: Random, settings: Settings, folder: str) -> None:
 
 def _small_memory(random: Random, settings: Settings, folder: str) -> None:
     settings["max_buffered"] = "16MiB"
+    if random.random() < 0.8:  # as much as the network takes
+        settings["quotas"] = [one for one in settings["quotas"] if "ip" in one]
 
 
 def _observed(random: Random, settings: Settings, folder: str) -> None:
@@ -138,6 +159,9 @@ _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
 _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut",
+)  # fmt: skip
+_LOG_FAULTS: Final = (
+    "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
 )  # fmt: skip
 
 THEMES: Final[Mapping[str, Theme]] = {
@@ -175,18 +199,21 @@ THEMES: Final[Mapping[str, Theme]] = {
         sizes=_MIDDLE, brokers=(1, 1, 2), replication=1, disk_ms=(5.0, 40.0), acks_zero_share=0.1,
         deaf_share=0.1,
     ),
-    "stored quotas": Theme(("quota admin",) * 2, _STORE_FAULTS, change=_stored, brokers=(1,)),
+    "stored quotas": Theme(
+        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
+    ),
     "usage log": Theme(
-        ("producer", "producer", "consumer"), ("disk full", "disk faulty", "wall clock set"), change=_logged,
-        acks_zero_share=0.5, broken_share=0.4, brokers=(1,), sizes=_MIDDLE,
+        ("producer", "producer", "consumer"), _LOG_FAULTS, change=_logged,
+        acks_zero_share=0.8, broken_share=0.5, rude_share=0.6, fickle_share=0.3, brokers=(1,),
+        sizes=(500, 4_000, 16_384),
     ),
     "broken clients": Theme(
         ("producer",) * 3, ("connection reset", "tiny windows"), broken_share=0.8, sizes=(16_384, 100_000),
         change=_with_limits("producer_byte_rate", is_alone=False),
     ),
     "broken brokers": Theme(
-        ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.4, sizes=_MIDDLE,
-        change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
+        ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.5, rude_share=0.5, sizes=_MIDDLE,
+        change=_logged_limits,
     ),
     "drains": Theme(
         ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.2, deaf_share=0.25,
@@ -194,8 +221,8 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(
-        ("producer", "consumer", "consumer"), ("broker stall", "tiny windows"), broken_share=0.6, sizes=(1_000_000,),
-        change=_small_memory,
+        (*("producer",) * 2, *("consumer",) * 4), ("broker stall", "broker drops connections"), broken=DEAF,
+        broken_share=0.6, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
     ),
     "observe and delay": Theme(("producer", "producer", "consumer"), sizes=_MIDDLE, change=_observed),
     "changed rules": Theme(

@@ -145,6 +145,7 @@ CLIENT_QUOTAS: Final = (
         "proxy/client_quotas/manager.py",
         "            asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)\n",
         "            pass\n",
+        why="A session looks for its answer once a second by itself, and nothing promises how soon an answer comes.",
     ),
     Break(
         "A rule that expires stays",
@@ -178,7 +179,7 @@ USAGE: Final = (
         "The usage of buckets that were removed is lost",
         "proxy/usage/meter.py",
         "            bucket = departed.buckets.popleft()\n            self._add_bucket(broker, bucket)\n",
-        "            bucket = departed.buckets.popleft()\n",
+        "            bucket = departed.buckets.popleft()\n            bucket.logged = bucket.usage\n",
     ),
     Break(
         "A batch that could not be written is dropped",

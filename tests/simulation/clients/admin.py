@@ -60,14 +60,15 @@ class Operation:
         quota: The entity, key and value of an alteration. The value None removes it.
         begun_ms: When the first request was sent.
         ended_ms: When the last response came, or when it was given up.
+        is_dry_run: Whether an alteration is only to be validated.
         attempts: How many requests were sent.
         refusals: The throttle time of each answer with THROTTLING_QUOTA_EXCEEDED.
         error_code: How it ended: 0, an error, or UNKNOWN if nobody can say whether it was done.
         entries: What a description has shown.
     """
 
-    __slots__ = ("attempts", "begun_ms", "ended_ms", "entries", "error_code", "kind", "may_be_done", "not_before_ms",
-                 "partitions", "quota", "refusals", "topic")  # fmt: skip
+    __slots__ = ("attempts", "begun_ms", "ended_ms", "entries", "error_code", "is_dry_run", "kind",
+                 "may_be_done", "not_before_ms", "partitions", "quota", "refusals", "topic")  # fmt: skip
 
     def __init__(
         self, kind: str, topic: str = "", partitions: int = 0, quota: tuple[EntityKey, str, float | None] | None = None
@@ -76,6 +77,7 @@ class Operation:
         self.topic = topic
         self.partitions = partitions
         self.quota = quota
+        self.is_dry_run = False
         self.begun_ms = self.ended_ms = -1.0
         self.attempts = 0
         self.refusals: list[int] = []
@@ -105,6 +107,7 @@ class Admin(Client):
         choices: "Sequence[QuotaChoice]" = (),
         most_partitions: int = 8,
         most_operations: int = 1 << 40,
+        dry_share: float = 0.0,
     ) -> None:
         super().__init__(world, setting)
         self.operations: list[Operation] = []
@@ -116,6 +119,7 @@ class Admin(Client):
         self._choices = choices
         self._most_partitions = most_partitions
         self._left = most_operations
+        self._dry_share = dry_share
         self._made = 0
         self._next_ms = 0.0
         self._current: Operation | None = None
@@ -158,7 +162,9 @@ class Admin(Client):
             kind = CREATE
         if kind == ALTER:
             choice = random.choice(self._choices)
-            return Operation(ALTER, quota=(choice.entity, choice.key, random.choice(choice.values)))
+            operation = Operation(ALTER, quota=(choice.entity, choice.key, random.choice(choice.values)))
+            operation.is_dry_run = random.random() < self._dry_share
+            return operation
         if kind == DESCRIBE:
             return Operation(DESCRIBE)
         if kind == CREATE:
@@ -214,7 +220,9 @@ class Admin(Client):
             [alter_client_quotas.EntityPart(*part) for part in entity],
             [alter_client_quotas.Operation(key, value or 0.0, remove=value is None)],
         )
-        frame = alter_client_quotas.request(correlation_id, version, client_id, [alteration])
+        frame = alter_client_quotas.request(
+            correlation_id, version, client_id, [alteration], validate_only=operation.is_dry_run
+        )
         return ALTER_CLIENT_QUOTAS, version, frame, alter_client_quotas.parse_response
 
     # -- responses --
@@ -255,6 +263,8 @@ class Admin(Client):
         operation.error_code = error_code
         operation.ended_ms = self.world.clock.now_ms
         self.operations.append(operation)
+        if operation.is_dry_run:
+            return
         if operation.quota is not None:
             entity, key, value = operation.quota
             if error_code == 0:

@@ -270,7 +270,7 @@ class Connection:
         if random.random() < habits.reads_slowly:
             self._slow_read_ms = random.choice((1.0, 20.0, 200.0, 1_000.0))
         if random.random() < habits.is_deaf:
-            self._deaf_after_bytes = random.choice((0, 3, 40, 400, 4_000, 100_000))
+            self._deaf_after_bytes = random.choice(habits.deaf_after_bytes)
 
     def received(self, end: "End", data: bytes) -> None:
         """Take each whole response out of what has arrived."""
@@ -346,6 +346,8 @@ class Connection:
                 self._deaf_after_bytes = 0
                 self._end.pause()
                 self._slow_read_ms = 0.0
+                if self._owner.random.random() < self.setting.habits.half_closes:
+                    self.world.call_soon(self.half_close)
                 return
         if self._slow_read_ms and self._resume is None:
             self._end.pause()

@@ -4,7 +4,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from tests.simulation.clients.client import Client
-from tests.simulation.clients.profiles import INIT_PRODUCER_ID, PRODUCE
+from tests.simulation.clients.profiles import INIT_PRODUCER_ID, PRODUCE, RUDE
 from tests.simulation.wire import init_producer_id, produce
 from tests.simulation.wire.records import Batch, write_batch
 
@@ -21,6 +21,7 @@ _UNKNOWN_PRODUCER_ID: Final = 59
 _RETRIABLE: Final = frozenset((2, 3, 5, 6, 7, 8, 9, 13, 14, 19, 20, 56, 74, 100))
 _LOST_SEQUENCE: Final = frozenset((_OUT_OF_ORDER_SEQUENCE, _INVALID_PRODUCER_EPOCH, _UNKNOWN_PRODUCER_ID))
 _MOST_SEQUENCE_RETRIES: Final = 5
+_HANGS_UP: Final = 0.2  # how often a rude client resets its connection once it has written a Produce with acks=0
 _MOST_BUFFERED_BYTES: Final = 32 * 1_048_576
 _MOST_REQUEST_BYTES: Final = 1_048_576
 
@@ -94,6 +95,7 @@ class Producer(Client):
         *,
         acks: int = -1,
         is_idempotent: bool = False,
+        client_ids: tuple[str, ...] = (),
     ) -> None:
         super().__init__(world, setting, topics)
         self.acks = -1 if is_idempotent else acks
@@ -103,6 +105,7 @@ class Producer(Client):
         self.unconfirmed: list[tuple[str, int, str]] = []
         self.may_repeat: set[str] = set()
         self.buffered_bytes = 0
+        self._client_ids = client_ids  # of which each Produce request has one; the setting's if there are none
         self._load = load
         self._made = 0
         self._next_burst_ms = 0.0
@@ -232,13 +235,14 @@ class Producer(Client):
             by_topic.setdefault(self.topic_ids[topic] if has_ids else topic, []).append((index, pending.data))
         world = self.world
         correlation_id = world.ledger.next_id()
-        frame = produce.request(
-            correlation_id, version, self.setting.entity.client_id, by_topic.items(), acks=self.acks
-        )
+        entity = self.setting.entity
+        if self._client_ids:
+            entity = entity._replace(client_id=self.random.choice(self._client_ids))
+        frame = produce.request(correlation_id, version, entity.client_id, by_topic.items(), acks=self.acks)
         detail = ProduceDetail(self.acks, tuple([(*each.partition, each.token, each.size) for each in pendings]))
         if self.acks:
             connection.send(
-                frame, PRODUCE, version, correlation_id, parse=produce.parse_response, detail=detail,
+                frame, PRODUCE, version, correlation_id, parse=produce.parse_response, detail=detail, entity=entity,
                 on_response=lambda result, exchange: self._answered(result, exchange, pendings),
                 on_failure=lambda exchange: self._unanswered(pendings),
             )  # fmt: skip
@@ -248,9 +252,11 @@ class Producer(Client):
             self.buffered_bytes -= pending.size
             self.unconfirmed.append((*pending.partition, pending.token))
         connection.send(
-            frame, PRODUCE, version, correlation_id, parse=produce.parse_response, detail=detail,
+            frame, PRODUCE, version, correlation_id, parse=produce.parse_response, detail=detail, entity=entity,
             on_response=lambda result, exchange: None, expects_response=False,
         )  # fmt: skip
+        if self.profile is RUDE and self.random.random() < _HANGS_UP:
+            world.call_soon(connection.abort)  # the caller is not done with the connection
 
     def _encode(self, pending: _Pending) -> None:
         if self.is_idempotent and pending.sequence < 0:

@@ -173,7 +173,9 @@ class Habits(NamedTuple):
         resets: That a request ends with a reset: in its middle, or while the response is on its way.
         reads_slowly: That a new connection pauses after each read.
         is_deaf: That a new connection stops to read at some byte, for ever.
-        half_closes: That an orderly end closes the sending side first, and then waits for the responses.
+        half_closes: That an orderly end closes the sending side first, and then waits for the responses. Who stops to
+            read does so as well.
+        deaf_after_bytes: The bytes at one of which a deaf connection stops to read.
     """
 
     splits: float = 0.0
@@ -183,10 +185,12 @@ class Habits(NamedTuple):
     reads_slowly: float = 0.0
     is_deaf: float = 0.0
     half_closes: float = 0.0
+    deaf_after_bytes: tuple[int, ...] = (0, 3, 40, 400, 4_000, 100_000)
 
 
 HEALTHY: Final = Habits()
 CLUMSY: Final = Habits(splits=0.3, dribbles=0.02, reads_slowly=0.2, half_closes=0.5)
+DEAF: Final = Habits(reads_slowly=0.3, is_deaf=0.6, half_closes=0.7, deaf_after_bytes=(2_000, 4_000, 100_000))
 BROKEN: Final = Habits(
     splits=0.3, dribbles=0.05, stalls=0.01, resets=0.1, reads_slowly=0.3, is_deaf=0.03, half_closes=0.5
 )
