@@ -55,4 +55,5 @@ def check_settings(settings: Mapping[str, Any]) -> Settings:
         has_queue="fair_call_queue" in settings,
         hides_addresses="bootstrap_servers" in listener,
         administers_quotas=True,
+        replication=settings.get("replication"),
     )

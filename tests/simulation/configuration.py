@@ -111,7 +111,25 @@ def draw(random: Random, folder: Path, theme: Theme) -> Setup:
         settings["replication"] = {"leader.replication.throttled.rate": random.choice(_RATES)}
     theme.change(random, settings, str(folder))
     version = random.choice((0, 0, 1, 2)) if theme.broker_version is None else theme.broker_version
+    if "replication" in settings:
+        settings["replication"] = draw_replication(random)
     return Setup(brokers, is_cluster, has_login, proxy_header, replication, version, settings)
+
+
+def draw_replication(random: Random) -> dict[str, Any]:
+    """Draw the section ``replication``: rates, and in some files which replicas they are for."""
+    settings: dict[str, Any] = {}
+    if random.random() < 0.85:
+        settings["leader.replication.throttled.rate"] = random.choice(_RATES)
+    if random.random() < 0.3 or not settings:
+        settings["follower.replication.throttled.rate"] = random.choice(_RATES)
+    if random.random() < 0.3:
+        listed = {}
+        for topic in random.choice((TOPICS, TOPICS[:1], TOPICS[1:])):
+            items = [f"{random.randint(0, 2)}:{random.randint(1, 3)}" for _ in range(random.choice((1, 3)))]
+            listed[topic] = "*" if random.random() < 0.4 else ",".join(items)
+        settings["throttled.replicas"] = listed
+    return settings
 
 
 def _listeners(

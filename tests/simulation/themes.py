@@ -65,7 +65,8 @@ def _queue(random: Random, settings: Settings, folder: str) -> None:
 
 
 def _followers(random: Random, settings: Settings, folder: str) -> None:
-    settings["replication"] = {"leader.replication.throttled.rate": random.choice((8_192, 20_480, 61_440))}
+    settings["replication"] = {}  # drawn later
+    settings["quotas"] = settings["quotas"][1:2]  # so that there is enough to copy
 
 
 def _stored(random: Random, settings: Settings, folder: str) -> None:
@@ -126,8 +127,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer",) * 2, ("broker crash", "broker stall", "leader move"), brokers=(2, 3), replication=2,
-        sizes=(4_000, 60_000), change=_followers,
+        ("producer",) * 2,
+        ("broker disk lost", "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed"),
+        brokers=(2, 3), replication=2, sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         ("producer",) * 4, ("broker stall", "slow broker disk", "broker refuses"), change=_queue, sizes=_MIDDLE

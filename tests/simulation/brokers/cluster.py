@@ -247,6 +247,12 @@ class Cluster:
             if follower.node_id == node_id:
                 follower.start()
 
+    def empty_replicas(self, node_id: int) -> None:
+        """Let a dead broker have nothing of the partitions that others lead and that it is not in sync with."""
+        for partition in self.partitions.values():
+            if node_id in partition.states and node_id not in partition.isr and partition.leader != node_id:
+                partition.states[node_id].log_end = partition.log.start_offset
+
     def live_nodes(self) -> Iterable[int]:
         """Return the brokers that run, in order."""
         return (node_id for node_id, broker in self.brokers.items() if broker.is_up)

@@ -218,6 +218,7 @@ class Follower:
             connection=self._connection, entity=self.entity, broker=self.leader, is_inter_broker=True,
             detail={key: offset for key, (_, offset) in self._asked.items()},
         )  # fmt: skip
+        self._exchange.client_end = self._end
         ledger.sent(self._exchange)
         if self._end is not None:
             self._end.write(frame)
