@@ -91,7 +91,7 @@ def draw(random: Random, folder: Path, theme: Theme) -> Setup:
     proxy_header = random.choice((1, 2)) if random.random() < 0.15 else 0
     replication = min(brokers, 2) if random.random() < 0.6 else 1
     if theme.replication is not None:
-        replication = theme.replication
+        replication = min(brokers, theme.replication)
     settings: dict[str, Any] = {"listeners": _listeners(random, brokers, is_cluster, proxy_header, replication)}
     settings |= draw_throttling(random)
     settings["quotas"] = draw_quotas(random, has_login=has_login)

@@ -20,8 +20,8 @@ def draw_plan(seed: int) -> Plan:
     horizon_ms = random.choices(list(_HORIZONS_MS), list(_HORIZONS_MS.values()))[0]
     counts: dict[str, int] = {}
     actors: list[PlannedActor] = []
-    others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice((0, 1, 2, 3, 4)))
     theme = theme_of(seed)
+    others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice(theme.others))
     for kind in (*(theme.actors or ("producer",)), *others[: _MOST_ACTORS - len(theme.actors)]):
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))

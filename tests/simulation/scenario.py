@@ -86,6 +86,12 @@ class Scenario:
         cluster.start()
         for name in configuration.TOPICS:
             cluster.create_topic(name, self.world.random.randint(1, 3), replication=setup.replication)
+        if self.theme.has_newcomers:
+            random = self.world.random_of("newcomers")
+            newcomers = random.sample(list(cluster.brokers), random.randint(1, setup.brokers - 1))
+            for partition in cluster.partitions.values():
+                sizes = random.choices(self.theme.sizes, k=random.randint(2, 20))
+                cluster.begin_with(partition, sizes, newcomers=newcomers)
         return cluster
 
     def create_topic(self, name: str, partitions: int) -> None:

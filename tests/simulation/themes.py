@@ -25,7 +25,9 @@ class Theme(NamedTuple):
         broken_share: How many clients have bad habits.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
-        replication: The number of replicas; None if it is drawn.
+        others: How many actors there may be of any kind.
+        replication: The number of replicas; None if it is drawn. No more than there are brokers.
+        has_newcomers: Whether the partitions begin with records that some replicas do not have.
         sizes: The sizes of records in bytes; empty if they are drawn.
         change: Changes the drawn settings.
     """
@@ -37,7 +39,9 @@ class Theme(NamedTuple):
     broken_share: float = 0.1
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
+    others: tuple[int, ...] = (0, 1, 2, 3, 4)
     replication: int | None = None
+    has_newcomers: bool = False
     sizes: tuple[int, ...] = ()
     change: Change = lambda *_: None
 
@@ -108,6 +112,10 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
+_FOLLOWER_FAULTS: Final = (
+    "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
+    "quotas changed", "connection reset",
+)  # fmt: skip
 _BROKER_FAULTS: Final = ("broker stall", "broker crash", "connection cut", "host unreachable", "response cut")
 
 THEMES: Final[Mapping[str, Theme]] = {
@@ -127,9 +135,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer",) * 2,
-        ("broker disk lost", "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed"),
-        brokers=(2, 3), replication=2, sizes=(1_000, 4_000, 60_000), change=_followers,
+        ("producer",), _FOLLOWER_FAULTS, brokers=(2, 3, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True,
+        sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         ("producer",) * 4, ("broker stall", "slow broker disk", "broker refuses"), change=_queue, sizes=_MIDDLE

@@ -8,6 +8,7 @@ from tests.simulation.brokers.follower import Follower
 from tests.simulation.brokers.log import Batch
 from tests.simulation.brokers.partition import Partition, Replica
 from tests.simulation.brokers.profiles import LISTENERS, NEWEST, Listener
+from tests.simulation.wire import records
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.client_quotas import QuotaEntity
@@ -252,6 +253,19 @@ class Cluster:
         for partition in self.partitions.values():
             if node_id in partition.states and node_id not in partition.isr and partition.leader != node_id:
                 partition.states[node_id].log_end = partition.log.start_offset
+
+    def begin_with(self, partition: Partition, sizes: Iterable[int], *, newcomers: Iterable[int]) -> None:
+        """Let a partition have batches of these sizes, of which new replicas at ``newcomers`` have nothing yet."""
+        for number, size in enumerate(sizes):
+            partition.append(records.Batch(f"old-{partition}-{number}", size))
+        for node_id, state in partition.states.items():
+            state.log_end = partition.log.end_offset
+            if node_id in newcomers and node_id != partition.leader:
+                state.log_end = 0
+                partition.isr.remove(node_id)
+        partition.advance()
+        for follower in self.followers:
+            follower.leader_changed(partition)
 
     def live_nodes(self) -> Iterable[int]:
         """Return the brokers that run, in order."""
