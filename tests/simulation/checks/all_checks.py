@@ -8,6 +8,7 @@ from tests.simulation.checks.check import Check
 from tests.simulation.checks.connection_limits import ConnectionLimits
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.fair_queue import FairQueue
+from tests.simulation.checks.follower_fetches import FollowerFetches
 from tests.simulation.checks.held_back import HeldBack
 from tests.simulation.checks.in_sync import InSync
 from tests.simulation.checks.isolation import Isolation
@@ -31,6 +32,7 @@ ALL: Final[tuple[type[Check], ...]] = (
     Isolation,
     InSync,
     ReplicationRates,
+    FollowerFetches,
     Durability,
     Administration,
     UsageLog,
