@@ -28,7 +28,8 @@ def draw_plan(seed: int) -> Plan:
     faults: list[PlannedFault] = []
     # A third of the worlds is calm, so that what holds without faults is checked too.
     number = 0 if random.random() < 0.33 else random.choice((1, 2, 4, 8))
-    for at_ms in sorted(random.uniform(0.0, horizon_ms) for _ in range(number)):
+    last_ms = min(horizon_ms, theme.faults_within_ms)
+    for at_ms in sorted(random.uniform(0.0, last_ms) for _ in range(number)):
         kind = random.choice(theme.faults if theme.faults and random.random() < 0.7 else list(KINDS))
         counts[kind] = counts.get(kind, 0) + 1
         faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))

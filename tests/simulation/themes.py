@@ -20,6 +20,7 @@ class Theme(NamedTuple):
     Attributes:
         actors: The kinds of actors that are always there.
         faults: The kinds that most of its faults are of.
+        faults_within_ms: When the last fault begins. Busy worlds end early, and later ones would not happen.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
         broken_share: How many clients have bad habits.
@@ -34,6 +35,7 @@ class Theme(NamedTuple):
 
     actors: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    faults_within_ms: float = 90_000.0
     old_share: float = 0.1
     acks_zero_share: float = 0.25
     broken_share: float = 0.1
@@ -135,7 +137,7 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer",), _FOLLOWER_FAULTS, brokers=(2, 3, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True,
+        ("producer",), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True,
         sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(

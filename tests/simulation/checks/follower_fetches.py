@@ -168,9 +168,7 @@ class FollowerFetches(Check):
             if not one.error_code
         )
 
-    def _judge_own(
-        self, exchange: "Exchange", link: _Link, error: int, after: dict[Key, FetchedPartition]
-    ) -> None:
+    def _judge_own(self, exchange: "Exchange", link: _Link, error: int, after: dict[Key, FetchedPartition]) -> None:
         """The proxy itself has answered: no session, or nothing that has room."""
         if exchange.forwarded_first_ms >= 0:
             self._fail(exchange, "was forwarded, and answered without its leader")
