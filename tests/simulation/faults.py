@@ -221,6 +221,18 @@ def _leader_move(scenario: "Scenario", random: Random) -> bool:
 
 
 @_kind
+def _follower_hangs_up(scenario: "Scenario", random: Random) -> bool:
+    """A follower closes its connection when its next fetch of something that lags is at the leader."""
+    followers = scenario.cluster.followers
+    if not followers:
+        return False
+    follower = random.choice(followers)
+    follower.hangs_up = True
+    scenario.tell(f"{follower.name} will hang up when its fetch is at the leader")
+    return True
+
+
+@_kind
 def _topic_deleted(scenario: "Scenario", random: Random) -> bool:
     """A topic is deleted, and comes back empty with another id."""
     name = random.choice(configuration.TOPICS)

@@ -116,7 +116,7 @@ _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
 _FOLLOWER_FAULTS: Final = (
     "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
-    "quotas changed", "connection reset",
+    "quotas changed", "connection reset", "follower hangs up", "follower hangs up",
 )  # fmt: skip
 _BROKER_FAULTS: Final = ("broker stall", "broker crash", "connection cut", "host unreachable", "response cut")
 
@@ -137,8 +137,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer",), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True,
-        sizes=(1_000, 4_000, 60_000), change=_followers,
+        ("producer",), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
+        others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         ("producer",) * 4, ("broker stall", "slow broker disk", "broker refuses"), change=_queue, sizes=_MIDDLE

@@ -303,6 +303,12 @@ class Cluster:
             partition.isr.append(node_id)
             self._note_isr(partition, node_id, "it has caught up", is_in_sync=True)
 
+    def replica_lagged(self, node_id: int, leader: int) -> None:
+        """Tell the follower that a leader reads its fetch, and that something in it lags."""
+        for follower in self.followers:
+            if follower.hangs_up and (follower.node_id, follower.leader) == (node_id, leader):
+                follower.lagged()
+
     def _appended(self, partition: Partition) -> None:
         """Let the replicas copy what is new after a moment, where the followers are not simulated."""
         if self.route is None and len(partition.replicas) > 1 and partition not in self._copying:

@@ -44,6 +44,7 @@ class Follower:
         max_bytes: The most that a response may hold (replica.fetch.response.max.bytes).
         partition_max_bytes: The most for a partition (replica.fetch.max.bytes).
         copied_bytes: How many bytes of records it has received.
+        hangs_up: Whether it closes its connection when a fetch of something that lags is at the leader.
     """
 
     def __init__(self, cluster: "Cluster", node_id: int, leader: int, *, version: int) -> None:
@@ -58,6 +59,7 @@ class Follower:
         self.max_bytes = 10_485_760
         self.partition_max_bytes = 1_048_576
         self.copied_bytes = 0
+        self.hangs_up = False
         self.is_running = False
         self._copies: dict[Key, _Copy] = {}
         self._forgotten: list[Key] = []
@@ -93,6 +95,13 @@ class Follower:
             self._copies[key] = _Copy(partition, partition.states[self.node_id].log_end)
             if self._end is None and self._timer is None:
                 self._go_on()
+
+    def lagged(self) -> None:
+        """Hang up, if that is planned, because the leader reads a fetch of something that lags."""
+        if self.hangs_up:
+            self.hangs_up = False
+            self._hang_up()
+            self._try_later()
 
     # -- the connection --
 

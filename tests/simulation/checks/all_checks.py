@@ -16,6 +16,7 @@ from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
 from tests.simulation.checks.replication_rates import ReplicationRates
+from tests.simulation.checks.replication_room import ReplicationRoom
 from tests.simulation.checks.request_rates import RequestRates
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.topic_changes import TopicChanges
@@ -32,6 +33,7 @@ ALL: Final[tuple[type[Check], ...]] = (
     Isolation,
     InSync,
     ReplicationRates,
+    ReplicationRoom,
     FollowerFetches,
     Durability,
     Administration,

@@ -5,11 +5,9 @@ asked for in smaller pieces, and may lose the batches at the end of its records.
 half a second at most. A fetch of a session passes as it is, and while something lags there is no session.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
 
-from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
-from tests.simulation.checks.replication import Key, Replication, asked_of, told_by
+from tests.simulation.checks.replication import FollowerCheck, Key, asked_of, is_of_follower, told_by
 from tests.simulation.wire import records
 from tests.simulation.wire.common import WireError
 from tests.simulation.wire.fetch import FetchPartition
@@ -27,6 +25,8 @@ _PAUSED_MS: Final = 6_500.0
 _PLENTY_OF_MEMORY: Final = 64 << 20
 # The leader is asked for no more of a partition of which nothing is known.
 _FIRST_LOOK_BYTES: Final = 64 * 1024
+# A follower asks for no more of a partition (replica.fetch.max.bytes).
+_LARGEST_BYTES: Final = 1_048_576
 _NO_SESSION: Final = -1
 _SESSION_NOT_FOUND: Final = 70
 
@@ -34,63 +34,38 @@ _SESSION_NOT_FOUND: Final = 70
 class _Link:
     """One follower's connection: what the last responses said of each partition, and the fetch in hand."""
 
-    __slots__ = ("forwarded", "has_lag", "open", "since_ms", "told")
+    __slots__ = ("forwarded", "got", "has_lag", "open", "since_ms", "told", "unfit")
 
     def __init__(self) -> None:
         self.told: dict[Key, FetchedPartition] = {}
         self.has_lag = False  # whether the last response showed that something lags
         self.open: Exchange | None = None
         self.forwarded: Exchange | None = None  # the last one that the leader got
+        self.got: dict[Key, FetchPartition] = {}  # what the leader was asked for, without a session
+        self.unfit: dict[Key, FetchPartition] = {}  # what it was asked for and had no batch that fits
         self.since_ms: float | None = None  # from when on the fetch in hand has waited for nothing
 
 
-class FollowerFetches(Check):
+class FollowerFetches(FollowerCheck):
     """Compares followers' fetches on both sides of the proxy, with one rule for each partition."""
 
     name: ClassVar[str] = "followers' fetches"
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._section = world.settings.replication
-        self._limits = Replication.of(self._section)
         self._links: dict[int, _Link] = {}
-        self._since_ms = 0.0  # from when on the limits are known
-        self._is_stopping = False
         self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
         self._next_ms = 0.0
-
-    # -- what begins anew --
-
-    def _follow_settings(self) -> None:
-        section = self.world.settings.replication
-        if section != self._section:
-            self._section = section
-            self._limits = Replication.of(section)
-            self._since_ms = self.world.clock.now_ms
-
-    def proxy_started(self, number: int) -> None:
-        """A new process reads the file anew."""
-        self._is_stopping = False
-        self._since_ms = self.world.clock.now_ms
-
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that stops throttles nothing, and forwards nothing new."""
-        self._is_stopping = True
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """The next connection begins with nothing known."""
         self._links.pop(connection, None)
 
-    def _is_known(self, exchange: "Exchange") -> bool:
-        """Return whether the same limits are in force since a fetch was sent."""
-        self._follow_settings()
-        return exchange.sent_ms > self._since_ms and not self._is_stopping
-
     # -- requests --
 
     def sent(self, exchange: "Exchange") -> None:
         """It waits."""
-        if exchange.is_inter_broker and exchange.api_key == frames.FETCH:
+        if is_of_follower(exchange):
             self._follow_settings()
             link = self._links.setdefault(exchange.connection, _Link())
             link.open = exchange
@@ -106,6 +81,7 @@ class FollowerFetches(Check):
         if got.session_epoch != _NO_SESSION:
             self._sessions[exchange.correlation_id] = None
         link.forwarded = exchange
+        link.got = got_parts if got.session_epoch == _NO_SESSION else {}
         if not self._is_known(exchange):
             link.has_lag = False  # the last response belongs to the limits of before
             return
@@ -136,6 +112,9 @@ class FollowerFetches(Check):
             least = 1 if self._lags(link, key, asked.offset) else min(least, _FIRST_LOOK_BYTES)
         elif self._is_measured(exchange, key):
             least = min(least, _FIRST_LOOK_BYTES)
+        unfit = link.unfit.get(key)
+        if unfit is not None and unfit._replace(max_bytes=got.max_bytes) == got and got.max_bytes <= unfit.max_bytes:
+            self._fail(exchange, f"asks for {got.max_bytes} B of {key}, into which no batch has fitted before")
         if got.max_bytes < least:
             self._fail(exchange, f"asks for {got.max_bytes} B of {key} only, which is in sync or not throttled")
 
@@ -153,6 +132,8 @@ class FollowerFetches(Check):
         assert exchange.response is not None
         error, after = told_by(exchange.response, exchange.api_version)
         before = exchange.response_of_broker
+        if is_of_session or error or not is_known:
+            link.unfit.clear()
         if is_known and before is None:
             self._judge_own(exchange, link, error, after)
         elif is_known and before is not None:
@@ -160,7 +141,9 @@ class FollowerFetches(Check):
                 if before != exchange.response:
                     self._fail(exchange, "has a response that is changed, and nothing is throttled in it")
             else:
-                self._judge_parts(exchange, link, told_by(before, exchange.api_version)[1], after)
+                answered = told_by(before, exchange.api_version)[1]
+                self._judge_parts(exchange, link, answered, after)
+                self._note_unfit(link, answered)
         link.told.update(after)
         link.has_lag = is_known and any(
             self._is_measured(exchange, key) and one.high_watermark > exchange.detail.get(key, one.high_watermark)
@@ -201,6 +184,17 @@ class FollowerFetches(Check):
             if not sent.startswith(passed) or not _is_whole(passed):
                 self._fail(exchange, f"gets {len(passed)} of {len(sent)} B of {key}, which are not whole batches")
 
+    @staticmethod
+    def _note_unfit(link: _Link, answered: dict[Key, FetchedPartition]) -> None:
+        """Note the partitions that lag, and of which the leader had no batch that fits."""
+        for key, got in link.got.items():
+            one = answered.get(key)
+            is_unfit = one is not None and not one.records and not one.error_code and got.offset < one.high_watermark
+            if is_unfit and got.max_bytes < _LARGEST_BYTES:
+                link.unfit[key] = got
+            else:
+                link.unfit.pop(key, None)
+
     def _judge_empty(self, exchange: "Exchange", link: _Link, key: Key, ours: FetchedPartition | None) -> None:
         """What was left out has an entry that says nothing new."""
         if ours is None:
@@ -211,16 +205,8 @@ class FollowerFetches(Check):
 
     # -- what is throttled --
 
-    def _place(self, exchange: "Exchange", key: Key) -> tuple[str | None, int, int, int]:
-        topic, index = key
-        if isinstance(topic, bytes):
-            found = self.world.scenario.cluster.topics_by_id.get(topic)
-            topic = None if found is None else found.name
-        assert exchange.broker is not None
-        return topic, index, exchange.broker, int(exchange.client.split("-")[1])
-
     def _is_throttled(self, exchange: "Exchange", key: Key) -> bool:
-        return any(self._limits.buckets(*self._place(exchange, key)))
+        return any(self._buckets(exchange, key))
 
     def _is_measured(self, exchange: "Exchange", key: Key) -> bool:
         return self._limits.is_on and self._limits.concerns(*self._place(exchange, key))
@@ -233,7 +219,7 @@ class FollowerFetches(Check):
     def _may_be_left_out(self, exchange: "Exchange", link: _Link, key: Key, offset: int) -> bool:
         return self._lags(link, key, offset) and self._is_throttled(exchange, key)
 
-    def _fail(self, exchange: "Exchange", what: str) -> None:
+    def _fail(self, exchange: "Exchange", what: str) -> NoReturn:
         self.world.fail(self.name, f"{exchange} {what}")
 
     # -- what waits --

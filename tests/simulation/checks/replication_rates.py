@@ -1,17 +1,16 @@
 """Followers that lag get the records of throttled partitions at the rate of the file, and not faster.
 
 In any span of time they get less than the rate, a quarter of a second of it, and one response. So a bucket is kept for
-each rate, as full as it can be. While it owes something, no fetch gets records of a partition that lags. All numbers are
-taken from the frames that pass. Charges count from when the leader answers, the earliest time, and for nobody before
-the proxy has passed them on. So the simulated bucket never has less than the real one.
+each rate, as full as it can be. While it owes something, no fetch gets records of a partition that lags.
+
+All numbers are taken from the frames that pass. Charges count from when the leader answers, the earliest time, and for
+nobody before the proxy has passed them on. So the simulated bucket never has less than the real one.
 """
 
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
-from tests.simulation.checks import frames
-from tests.simulation.checks.check import Check
-from tests.simulation.checks.replication import Bucket, Key, Replication, asked_of, told_by
+from tests.simulation.checks.replication import Bucket, FollowerCheck, Key, asked_of, is_of_follower, told_by
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -35,7 +34,7 @@ class _Charge(NamedTuple):
 class _Level:
     """How many bytes one rate allows, at most. It is full at first."""
 
-    __slots__ = ("_bytes", "_charges", "_ms", "_most", "_rate")
+    __slots__ = ("_bytes", "_charges", "_most", "_ms", "_rate")
 
     def __init__(self, rate: float, now_ms: float) -> None:
         self._rate = rate
@@ -73,41 +72,19 @@ class _Level:
         return level < -(_ROUNDING_BYTES + self._rate * _ROUNDING_MS / 1_000)
 
 
-class ReplicationRates(Check):
+class ReplicationRates(FollowerCheck):
     """Keeps a level for each leader and each follower with a rate."""
 
     name: ClassVar[str] = "replication rates"
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._section = world.settings.replication
-        self._limits = Replication.of(self._section)
         self._levels: dict[Bucket, _Level] = {}
-        self._since_ms = 0.0
-        self._is_stopping = False
         self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
 
-    # -- what begins anew --
-
     def _begin(self) -> None:
+        super()._begin()
         self._levels.clear()
-        self._since_ms = self.world.clock.now_ms
-
-    def _follow_settings(self) -> None:
-        section = self.world.settings.replication
-        if section != self._section:
-            self._section = section
-            self._limits = Replication.of(section)
-            self._begin()
-
-    def proxy_started(self, number: int) -> None:
-        """A new process has counted nothing yet."""
-        self._is_stopping = False
-        self._begin()
-
-    def proxy_stopping(self, number: int) -> None:
-        """A proxy that stops throttles nothing."""
-        self._is_stopping = True
 
     # -- what passes --
 
@@ -123,13 +100,12 @@ class ReplicationRates(Check):
 
     def received(self, exchange: "Exchange") -> None:
         """Count the records that lag, and see whether their rates had room for them."""
-        if not exchange.is_inter_broker or exchange.api_key != frames.FETCH:
+        if not is_of_follower(exchange):
             return
-        self._follow_settings()
         is_of_session = exchange.correlation_id in self._sessions
         self._sessions.pop(exchange.correlation_id, None)
-        is_known = self._limits.is_on and exchange.sent_ms > self._since_ms and not self._is_stopping
-        if is_known and exchange.response_of_broker is not None and exchange.response is not None:
+        is_known = self._is_known(exchange) and self._limits.is_on and exchange.response is not None
+        if is_known and exchange.response_of_broker is not None:
             brought = self._brought(exchange)
             for bucket, (size_bytes, key) in brought.items():
                 if not is_of_session:
@@ -150,17 +126,14 @@ class ReplicationRates(Check):
         assert exchange.response is not None
         _, before = told_by(exchange.response_of_broker, exchange.api_version)
         _, after = told_by(exchange.response, exchange.api_version)
-        follower = int(exchange.client.split("-")[1])
-        leader = exchange.broker
         brought: dict[Bucket, tuple[int, Key]] = {}
         for key, one in after.items():
             offset = exchange.detail.get(key, inf)
-            if not one.records or key not in before or offset >= before[key].high_watermark or leader is None:
+            if not one.records or key not in before or offset >= before[key].high_watermark:
                 continue
             if isinstance(key[0], bytes) and self._limits.lists is not None:
                 continue  # the proxy may not know yet which topic that is
-            topic = key[0] if isinstance(key[0], str) else None
-            for bucket in self._limits.buckets(topic, key[1], leader, follower):
+            for bucket in self._buckets(exchange, key):
                 brought[bucket] = (brought.get(bucket, (0, key))[0] + len(one.records), key)
         return brought
 
