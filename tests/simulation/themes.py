@@ -137,7 +137,7 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer",), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
+        ("producer", "producer"), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
         others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(

@@ -267,6 +267,11 @@ class Cluster:
         for follower in self.followers:
             follower.leader_changed(partition)
 
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether all replicas are in sync."""
+        return all(len(partition.isr) == len(partition.replicas) for partition in self.partitions.values())
+
     def live_nodes(self) -> Iterable[int]:
         """Return the brokers that run, in order."""
         return (node_id for node_id, broker in self.brokers.items() if broker.is_up)
