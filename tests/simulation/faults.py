@@ -222,14 +222,13 @@ def _leader_move(scenario: "Scenario", random: Random) -> bool:
 
 @_kind
 def _follower_hangs_up(scenario: "Scenario", random: Random) -> bool:
-    """A follower closes its connection when its next fetch of something that lags is at the leader."""
+    """Followers close their connections when their next fetches of something that lags are at the leaders."""
     followers = scenario.cluster.followers
-    if not followers:
-        return False
-    follower = random.choice(followers)
-    follower.hangs_up = True
-    scenario.tell(f"{follower.name} will hang up when its fetch is at the leader")
-    return True
+    times = random.choice((1, 4))
+    for follower in followers:
+        follower.hangs_up = times
+    scenario.tell("followers will hang up when their fetches are at the leaders")
+    return bool(followers)
 
 
 @_kind
