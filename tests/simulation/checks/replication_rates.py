@@ -3,8 +3,9 @@
 In any span of time they get less than the rate, a quarter of a second of it, and one response. So a bucket is kept for
 each rate, as full as it can be. While it owes something, no fetch gets records of a partition that lags.
 
-All numbers are taken from the frames that pass. Charges count from when the leader answers, the earliest time, and for
-nobody before the proxy has passed them on. So the simulated bucket never has less than the real one.
+All numbers are taken from the frames that pass. Charges count from when the follower asks, because the proxy may set the
+bytes aside from then on, and for nobody before the proxy has passed them on. So this bucket never has less than the
+real one.
 """
 
 from math import inf
@@ -26,7 +27,7 @@ _KNOWN_MS: Final = 40_000.0
 
 
 class _Charge(NamedTuple):
-    answered_ms: float
+    sent_ms: float
     passed_ms: float
     size_bytes: int
 
@@ -48,8 +49,8 @@ class _Level:
         self._charges.sort()
         while self._charges and self._charges[0].passed_ms < charge.passed_ms - _KNOWN_MS:
             first = self._charges.pop(0)
-            self._bytes = self._after(self._bytes, first.answered_ms - self._ms) - first.size_bytes
-            self._ms = max(self._ms, first.answered_ms)
+            self._bytes = self._after(self._bytes, first.sent_ms - self._ms) - first.size_bytes
+            self._ms = max(self._ms, first.sent_ms)
 
     def _after(self, level: float, time_ms: float) -> float:
         return min(self._most, level + self._rate * max(0.0, time_ms) / 1_000)
@@ -58,8 +59,8 @@ class _Level:
         level, ms = self._bytes, self._ms
         for charge in self._charges:
             if charge.passed_ms < at_ms:
-                level = self._after(level, charge.answered_ms - ms) - charge.size_bytes
-                ms = max(ms, charge.answered_ms)
+                level = self._after(level, charge.sent_ms - ms) - charge.size_bytes
+                ms = max(ms, charge.sent_ms)
         return self._after(level, at_ms - ms)
 
     def best(self, from_ms: float, until_ms: float) -> float:
@@ -111,7 +112,7 @@ class ReplicationRates(FollowerCheck):
                 if not is_of_session:
                     self._judge(exchange, bucket, size_bytes, key)
             for bucket, (size_bytes, _) in brought.items():
-                charge = _Charge(exchange.answered_ms, exchange.passed_ms, size_bytes)
+                charge = _Charge(exchange.sent_ms, exchange.passed_ms, size_bytes)
                 self._level(bucket).charge(charge)
 
     def _level(self, bucket: Bucket) -> _Level:
