@@ -3,7 +3,7 @@
 In any span of time they get less than the rate, a quarter of a second of it, and one response. So a bucket is kept for
 each rate, as full as it can be. While it owes something, no fetch gets records of a partition that lags.
 
-All numbers are taken from the frames that pass. Charges count from when the follower asks, because the proxy may set the
+All numbers are taken from the frames that pass. Charges count from when the follower asks, because the proxy may set
 bytes aside from then on, and for nobody before the proxy has passed them on. So this bucket never has less than the
 real one.
 """
