@@ -59,4 +59,5 @@ def check_settings(settings: Mapping[str, Any], *, memory_divisor: int = 1) -> S
         queue_capacity=queue.get("callqueue.capacity"),
         hides_addresses="bootstrap_servers" in listener,
         administers_quotas=True,
+        replication=settings.get("replication"),
     )

@@ -101,7 +101,7 @@ def draw(random: Random, folder: Path, theme: Theme) -> Setup:
     proxy_header = random.choice((1, 2)) if random.random() < 0.15 else 0
     replication = min(brokers, 2) if random.random() < 0.6 else 1
     if theme.replication is not None:
-        replication = theme.replication
+        replication = min(brokers, theme.replication)
     settings: dict[str, Any] = {"listeners": _listeners(random, brokers, is_cluster, proxy_header, replication)}
     settings |= draw_throttling(random)
     settings["quotas"] = draw_quotas(random, has_login=has_login)
@@ -121,6 +121,8 @@ def draw(random: Random, folder: Path, theme: Theme) -> Setup:
         settings["replication"] = {"leader.replication.throttled.rate": random.choice(_RATES)}
     theme.change(random, settings, str(folder))
     version = random.choice((0, 0, 1, 2)) if theme.broker_version is None else theme.broker_version
+    if "replication" in settings:
+        settings["replication"] = draw_replication(random)
     # Without logins, because the proxy asks a broker who it is as soon as it reaches it, if it needs no login for that.
     has_second_names = not (is_cluster or has_login) and replication == 1 and random.random() < theme.second_name_share
     if has_second_names:
@@ -133,6 +135,22 @@ def _second_name(listener: dict[str, Any], node_id: int) -> dict[str, Any]:
     port = _FIRST_PORT + node_id + _SECOND_NAME
     names = {"name": f"second{node_id}", "bind": f"{PROXY_HOST}:{port}", "upstream": f"10.0.4.{node_id}:9092"}
     return listener | names
+
+
+def draw_replication(random: Random) -> dict[str, Any]:
+    """Draw the section ``replication``: rates, and in some files which replicas they are for."""
+    settings: dict[str, Any] = {}
+    if random.random() < 0.85:
+        settings["leader.replication.throttled.rate"] = random.choice(_RATES)
+    if random.random() < 0.3 or not settings:
+        settings["follower.replication.throttled.rate"] = random.choice(_RATES)
+    if random.random() < 0.3:
+        listed = {}
+        for topic in random.choice((TOPICS, TOPICS[:1], TOPICS[1:])):
+            items = [f"{random.randint(0, 2)}:{random.randint(1, 3)}" for _ in range(random.choice((1, 3)))]
+            listed[topic] = "*" if random.random() < 0.4 else ",".join(items)
+        settings["throttled.replicas"] = listed
+    return settings
 
 
 def _listeners(

@@ -20,16 +20,17 @@ def draw_plan(seed: int) -> Plan:
     horizon_ms = random.choices(list(_HORIZONS_MS), list(_HORIZONS_MS.values()))[0]
     counts: dict[str, int] = {}
     actors: list[PlannedActor] = []
-    others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice((0, 1, 2, 3, 4)))
     theme = theme_of(seed)
     horizon_ms = max(horizon_ms, theme.least_ms)
+    others = random.choices(list(WEIGHTS), list(WEIGHTS.values()), k=random.choice(theme.others))
     for kind in (*(theme.actors or ("producer",)), *others[: _MOST_ACTORS - len(theme.actors)]):
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))
     faults: list[PlannedFault] = []
     # A third of the worlds is calm, so that what holds without faults is checked too.
     number = 0 if random.random() < 0.33 else random.choice((1, 2, 4, 8))
-    for at_ms in sorted(random.uniform(0.0, horizon_ms) for _ in range(number)):
+    last_ms = min(horizon_ms, theme.faults_within_ms)
+    for at_ms in sorted(random.uniform(0.0, last_ms) for _ in range(number)):
         kind = random.choice(theme.faults if theme.faults and random.random() < 0.7 else list(KINDS))
         counts[kind] = counts.get(kind, 0) + 1
         faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))

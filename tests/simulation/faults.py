@@ -123,6 +123,23 @@ def _broker_crash(scenario: "Scenario", random: Random) -> bool:
 
 
 @_kind
+def _broker_disk_lost(scenario: "Scenario", random: Random) -> bool:
+    """A broker dies, and comes back with an empty disk. It copies all that others lead from the beginning."""
+    broker = _a_broker(scenario, random)
+    if not broker.is_up:
+        return False
+    broker.crash()
+    scenario.tell(f"broker {broker.node_id} loses its disk")
+
+    def start() -> None:
+        scenario.cluster.empty_replicas(broker.node_id)
+        broker.start()
+
+    scenario.world.call_later(random.choice((600.0, 2_000.0)), start)
+    return True
+
+
+@_kind
 def _broker_stall(scenario: "Scenario", random: Random) -> bool:
     """A broker reads and writes nothing for a while."""
     _a_broker(scenario, random).stall(random.choice((300.0, 3_000.0, 12_000.0, 40_000.0)))
@@ -215,6 +232,17 @@ def _leader_move(scenario: "Scenario", random: Random) -> bool:
     scenario.tell(f"broker {target} leads {partition} from now on")
     scenario.cluster.move_leader(partition, target)
     return True
+
+
+@_kind
+def _follower_hangs_up(scenario: "Scenario", random: Random) -> bool:
+    """Followers close their connections when their next fetches of something that lags are at the leaders."""
+    followers = scenario.cluster.followers
+    times = random.choice((1, 4))
+    for follower in followers:
+        follower.hangs_up = times
+    scenario.tell("followers will hang up when their fetches are at the leaders")
+    return bool(followers)
 
 
 @_kind
@@ -312,6 +340,18 @@ def _settings_changed(scenario: "Scenario", random: Random) -> bool:
     settings = dict(scenario.proxy.settings)
     settings |= configuration.draw_throttling(random)
     scenario.write_settings(settings, f"{settings['enforcement']}, {settings['shaping']}")
+    return True
+
+
+@_kind
+def _replication_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes other limits on replication into the file, or removes them."""
+    if scenario.setup.replication < 2:
+        return False
+    settings = dict(scenario.proxy.settings)
+    if settings.pop("replication", None) is None or random.random() < 0.8:
+        settings["replication"] = configuration.draw_replication(random)
+    scenario.write_settings(settings, f"replication {settings.get('replication')}")
     return True
 
 

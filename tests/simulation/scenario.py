@@ -29,6 +29,7 @@ _BEGIN_MS: Final = 1_000.0  # brokers and the proxy start before the clients
 # How long clients may take to end after a run, and the proxy to stop.
 _CLIENTS_END_MS: Final = 3_600_000.0  # who waits for too long is found by then
 _PROXY_ENDS_MS: Final = 90_000.0
+_COPY_MS: Final = 12_000.0
 _LINGER_MS: Final = 35_000.0
 _STEP_MS: Final = 500.0
 _SLICE_MS: Final = 100.0
@@ -88,6 +89,12 @@ class Scenario:
             broker.disk_ms = self.theme.disk_ms
         for name in configuration.TOPICS:
             cluster.create_topic(name, self.world.random.randint(1, 3), replication=setup.replication)
+        if self.theme.has_newcomers:
+            random = self.world.random_of("newcomers")
+            newcomers = random.sample(list(cluster.brokers), random.randint(1, setup.brokers - 1))
+            for partition in cluster.partitions.values():
+                sizes = random.choices(self.theme.sizes, k=random.randint(2, 20))
+                cluster.begin_with(partition, sizes, newcomers=newcomers if random.random() < 0.7 else ())
         return cluster
 
     def create_topic(self, name: str, partitions: int) -> None:
@@ -155,6 +162,8 @@ class Scenario:
         for actor in self.actors.values():
             actor.stop()
         self._wait(lambda: all(actor.is_done for actor in self.actors.values()), _CLIENTS_END_MS, "clients")
+        if self.theme.has_newcomers:
+            self._let_followers_copy()
         self.cluster.stop_followers()
         self._start_proxy()
         if self.stored.registers:
@@ -169,6 +178,12 @@ class Scenario:
         self._note_states()
         for check in world.ledger.checks:
             check.end()
+
+    def _let_followers_copy(self) -> None:
+        """Let the followers go on for a while, because a throttled one needs longer than most worlds last."""
+        until_ns = self.world.clock.now_ns + int(_COPY_MS * _NS_PER_MS)
+        while self.world.clock.now_ns < until_ns and not self.cluster.is_in_sync:
+            self.world.scheduler.run_until(self.world.clock.now_ns + int(_STEP_MS * _NS_PER_MS))
 
     def _start_proxy(self) -> None:
         self.proxy.start()

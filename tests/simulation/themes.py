@@ -21,6 +21,7 @@ class Theme(NamedTuple):
     Attributes:
         actors: The kinds of actors that are always there.
         faults: The kinds that most of its faults are of.
+        faults_within_ms: When the last fault begins. Busy worlds end early, and later ones would not happen.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
         rude_share: How many clients without a login neither ask for versions nor wait for anything.
@@ -32,6 +33,9 @@ class Theme(NamedTuple):
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
         disk_ms: The range of the time that an append takes at each broker.
+        others: How many actors there may be of any kind.
+        replication: The number of replicas; None if it is drawn. No more than there are brokers.
+        has_newcomers: Whether the partitions begin with records that some replicas do not have.
         sizes: The sizes of records in bytes; empty if they are drawn.
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
@@ -44,6 +48,7 @@ class Theme(NamedTuple):
 
     actors: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    faults_within_ms: float = 90_000.0
     old_share: float = 0.1
     acks_zero_share: float = 0.25
     rude_share: float = 0.1
@@ -53,8 +58,10 @@ class Theme(NamedTuple):
     fickle_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
+    others: tuple[int, ...] = (0, 1, 2, 3, 4)
     replication: int | None = None
     disk_ms: tuple[float, float] = (0.0, 0.0)
+    has_newcomers: bool = False
     sizes: tuple[int, ...] = ()
     cluster_share: float = 0.5
     login_share: float = 0.4
@@ -98,7 +105,8 @@ def _queue(random: Random, settings: Settings, folder: str) -> None:
 
 
 def _followers(random: Random, settings: Settings, folder: str) -> None:
-    settings["replication"] = {"leader.replication.throttled.rate": random.choice((8_192, 20_480, 61_440))}
+    settings["replication"] = {}  # drawn later
+    settings["quotas"] = settings["quotas"][1:2]  # so that there is enough to copy
 
 
 def _stored(random: Random, settings: Settings, folder: str) -> None:
@@ -163,6 +171,10 @@ _BROKER_FAULTS: Final = (
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
 )  # fmt: skip
+_FOLLOWER_FAULTS: Final = (
+    "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
+    "quotas changed", "connection reset", "follower hangs up", "follower hangs up",
+)  # fmt: skip
 
 THEMES: Final[Mapping[str, Theme]] = {
     "anything": Theme(),
@@ -191,8 +203,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer",) * 2, ("broker crash", "broker stall", "leader move"), brokers=(2, 3), replication=2,
-        sizes=(4_000, 60_000), change=_followers,
+        ("producer", "producer"), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
+        others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         (*("producer",) * 5, "consumer"), ("slow broker disk", "connection reset", "slow network"), change=_queue,

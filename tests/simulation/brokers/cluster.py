@@ -8,6 +8,7 @@ from tests.simulation.brokers.follower import Follower
 from tests.simulation.brokers.log import Batch
 from tests.simulation.brokers.partition import Partition, Replica
 from tests.simulation.brokers.profiles import LISTENERS, NEWEST, Listener
+from tests.simulation.wire import records
 
 if TYPE_CHECKING:
     from tests.simulation.brokers.client_quotas import QuotaEntity
@@ -247,6 +248,30 @@ class Cluster:
             if follower.node_id == node_id:
                 follower.start()
 
+    def empty_replicas(self, node_id: int) -> None:
+        """Let a dead broker have nothing of the partitions that others lead and that it is not in sync with."""
+        for partition in self.partitions.values():
+            if node_id in partition.states and node_id not in partition.isr and partition.leader != node_id:
+                partition.states[node_id].log_end = partition.log.start_offset
+
+    def begin_with(self, partition: Partition, sizes: Iterable[int], *, newcomers: Iterable[int]) -> None:
+        """Let a partition have batches of these sizes, of which new replicas at ``newcomers`` have nothing yet."""
+        for number, size in enumerate(sizes):
+            partition.append(records.Batch(f"old-{partition}-{number}", size))
+        for node_id, state in partition.states.items():
+            state.log_end = partition.log.end_offset
+            if node_id in newcomers and node_id != partition.leader:
+                state.log_end = 0
+                partition.isr.remove(node_id)
+        partition.advance()
+        for follower in self.followers:
+            follower.leader_changed(partition)
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether all replicas are in sync."""
+        return all(len(partition.isr) == len(partition.replicas) for partition in self.partitions.values())
+
     def live_nodes(self) -> Iterable[int]:
         """Return the brokers that run, in order."""
         return (node_id for node_id, broker in self.brokers.items() if broker.is_up)
@@ -282,6 +307,12 @@ class Cluster:
         if node_id not in partition.isr and offset >= partition.high_watermark and self.brokers[node_id].is_up:
             partition.isr.append(node_id)
             self._note_isr(partition, node_id, "it has caught up", is_in_sync=True)
+
+    def replica_lagged(self, node_id: int, leader: int) -> None:
+        """Tell the follower that a leader reads its fetch, and that something in it lags."""
+        for follower in self.followers:
+            if follower.hangs_up and (follower.node_id, follower.leader) == (node_id, leader):
+                follower.lagged()
 
     def _appended(self, partition: Partition) -> None:
         """Let the replicas copy what is new after a moment, where the followers are not simulated."""

@@ -83,10 +83,14 @@ class _Fetch:
 
     def _note_replica(self, node_id: int) -> None:
         cluster = self._connection.broker.cluster
+        lags = False
         for wanted in self._planned.partitions:
             partition, error = self._find(wanted)
             if partition is not None and not error:
                 cluster.replica_fetched(partition, node_id, wanted.offset)
+                lags = lags or wanted.offset < partition.high_watermark
+        if lags:
+            cluster.replica_lagged(node_id, self._connection.broker.node_id)
 
     def woken(self) -> None:
         """Answer if enough can be read now."""

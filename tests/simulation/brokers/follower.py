@@ -44,6 +44,7 @@ class Follower:
         max_bytes: The most that a response may hold (replica.fetch.response.max.bytes).
         partition_max_bytes: The most for a partition (replica.fetch.max.bytes).
         copied_bytes: How many bytes of records it has received.
+        hangs_up: How often it will close its connection when a fetch of something that lags is at the leader.
     """
 
     def __init__(self, cluster: "Cluster", node_id: int, leader: int, *, version: int) -> None:
@@ -58,6 +59,7 @@ class Follower:
         self.max_bytes = 10_485_760
         self.partition_max_bytes = 1_048_576
         self.copied_bytes = 0
+        self.hangs_up = 0
         self.is_running = False
         self._copies: dict[Key, _Copy] = {}
         self._forgotten: list[Key] = []
@@ -67,6 +69,7 @@ class Follower:
         self._exchange: Exchange | None = None
         self._end: End | None = None
         self._connection = 0
+        self._has_response = False  # whether a fetch of this connection was answered
         self._chunks: list[bytes] = []
         self._buffered_bytes = 0
         self._timer: Event | None = None
@@ -93,6 +96,16 @@ class Follower:
             self._copies[key] = _Copy(partition, partition.states[self.node_id].log_end)
             if self._end is None and self._timer is None:
                 self._go_on()
+
+    def lagged(self) -> None:
+        """Hang up, if that is planned, because the leader reads a fetch of something that lags.
+
+        The first fetch of a connection does not count: the proxy does not know yet that anything in it lags.
+        """
+        if self.hangs_up and self._has_response:
+            self.hangs_up -= 1
+            self._hang_up()
+            self._try_later()
 
     # -- the connection --
 
@@ -139,6 +152,7 @@ class Follower:
         if self._connection:
             self.world.ledger.disconnected(self.name, self._connection, by_client=by_client)
         self._connection = 0
+        self._has_response = False
         self._exchange = None
         self._chunks.clear()
         self._buffered_bytes = 0
@@ -218,6 +232,7 @@ class Follower:
             connection=self._connection, entity=self.entity, broker=self.leader, is_inter_broker=True,
             detail={key: offset for key, (_, offset) in self._asked.items()},
         )  # fmt: skip
+        self._exchange.client_end = self._end
         ledger.sent(self._exchange)
         if self._end is not None:
             self._end.write(frame)
@@ -238,6 +253,7 @@ class Follower:
             is_unknown = response.error_code == _SESSION_NOT_FOUND
             self._begin_session(_NO_SESSION if is_unknown else (self._session[0], 0))
         else:
+            self._has_response = True
             self._check_partitions(response)
             session_id, epoch = self._session
             if not response.session_id:

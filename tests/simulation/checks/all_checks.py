@@ -10,6 +10,7 @@ from tests.simulation.checks.cut_short import CutShort
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.ends import Ends
 from tests.simulation.checks.fair_queue import FairQueue
+from tests.simulation.checks.follower_fetches import FollowerFetches
 from tests.simulation.checks.held_back import HeldBack
 from tests.simulation.checks.in_sync import InSync
 from tests.simulation.checks.isolation import Isolation
@@ -17,6 +18,8 @@ from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
 from tests.simulation.checks.refused_order import RefusedOrder
+from tests.simulation.checks.replication_rates import ReplicationRates
+from tests.simulation.checks.replication_room import ReplicationRoom
 from tests.simulation.checks.request_rates import RequestRates
 from tests.simulation.checks.slots import Slots
 from tests.simulation.checks.throttle_amounts import ThrottleAmounts
@@ -35,6 +38,9 @@ ALL: Final[tuple[type[Check], ...]] = (
     Memory,
     Isolation,
     InSync,
+    ReplicationRates,
+    ReplicationRoom,
+    FollowerFetches,
     Durability,
     Administration,
     UsageLog,

@@ -87,8 +87,12 @@ def is_same_response(before: bytes, after: bytes, api_key: int, version: int) ->
     if api_key not in _PARSERS:
         return False
     old = parsed(before, api_key, version)
-    # What the actors do not read yet has passed if it has its correlation id.
-    return old is None or bool(unedited(old) == unedited(parsed(after, api_key, version)))
+    if old is None:
+        return True  # what the actors do not read yet has passed if it has its correlation id
+    new = parsed(after, api_key, version)
+    if api_key == frames.FETCH and not new.endpoints:
+        old = old._replace(endpoints=())  # the proxy hides them in a response that it streams
+    return bool(unedited(old) == unedited(new))
 
 
 def is_same_fetch(before: bytes, after: bytes) -> bool:

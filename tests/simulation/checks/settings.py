@@ -1,7 +1,8 @@
 """What the checks have to know of the proxy's configuration, as plain numbers. The world fills it in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 # After a change of rules, requests of before may still pass under the rules of before for so long.
 SETTLE_MS: Final = 1_000.0
@@ -36,6 +37,7 @@ class Settings:
         queue_wait_ms: How long a request may wait in the fair call queue before it is refused or forwarded.
         hides_addresses: Whether the proxy replaces the addresses of brokers in responses.
         administers_quotas: Whether the proxy itself answers requests about client quotas.
+        replication: The section ``replication``. None: followers are not throttled.
     """
 
     shaping: str = "sampled"
@@ -64,6 +66,7 @@ class Settings:
     queue_wait_ms: float = 60_000.0
     hides_addresses: bool = True
     administers_quotas: bool = False
+    replication: Mapping[str, Any] | None = None
 
 
 _SIZES: Final = {

@@ -39,6 +39,8 @@ _FIRST_PREFERRED_REPLICA: Final = 11
 _FIRST_FLEXIBLE: Final = 12
 _FIRST_TOPIC_ID: Final = 13
 _FIRST_ENDPOINTS: Final = 16
+# In a response that the proxy streams, it hides the endpoints by this tag, which no client knows.
+_HIDDEN: Final = 127
 
 # throttle_ms, error_code, session_id
 _HEAD: Final = Struct(">ihi")
@@ -162,9 +164,9 @@ def _parse(frame: bytes, at: int, version: int, correlation_id: int) -> FetchRes
     if flexible:
         tags, at = read_tagged_fields(frame, at)
         if tags:
-            if version < _FIRST_ENDPOINTS or list(tags) != [0]:
+            if version < _FIRST_ENDPOINTS or list(tags) not in ([0], [_HIDDEN]):
                 raise WireError(f"unknown tagged fields {sorted(tags)}")
-            endpoints = read_endpoints(tags[0])
+            endpoints = read_endpoints(tags[0]) if 0 in tags else ()
     check_end(frame, at)
     return FetchResponse(correlation_id, throttle_ms, error_code, session_id, topics, endpoints)
 

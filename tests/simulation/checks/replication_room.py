@@ -1,0 +1,158 @@
+"""What lags is fetched again when its rates have room: nothing is left out for long after all is paid.
+
+A rate has room when all that has passed is paid, one response after the other, and no other fetch is at its leader, for
+which something may be set aside. Then at least one partition that lags is asked for.
+"""
+
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from tests.simulation.checks.replication import (
+    FOLLOWER,
+    LEADER,
+    Bucket,
+    FollowerCheck,
+    Key,
+    asked_of,
+    is_of_follower,
+    told_by,
+)
+from tests.simulation.wire.fetch_response import FetchedPartition
+
+if TYPE_CHECKING:
+    from tests.simulation.ledger import Exchange
+    from tests.simulation.world import World
+
+# Followers wait in a line. Who does not come in time loses the place.
+_LINE_MS: Final = 1_000.0
+# Kafka's measure goes back for eleven seconds, and a slot of it for one more.
+_MEASURED_MS: Final = 13_000.0
+# The proxy may hear of a closed connection so late.
+_NOTICED_MS: Final = 2_000.0
+# After these the proxy hears of a closed connection much later, or never, or is late itself.
+_UNKNOWN: Final = (
+    "connection cut", "host unreachable", "slow network", "tiny windows", "proxy paused", "no descriptors",
+)  # fmt: skip
+
+
+class ReplicationRoom(FollowerCheck):
+    """Keeps until when each rate may owe something, and what is at the leaders."""
+
+    name: ClassVar[str] = "room for replicas"
+
+    def __init__(self, world: "World") -> None:
+        super().__init__(world)
+        self._told: dict[int, dict[Key, FetchedPartition]] = {}  # by connection
+        self._busy_until_ms: dict[Bucket, float] = {}
+        self._at_leader: dict[int, Exchange] = {}  # by connection
+        self._paid_ms = 0.0  # when all of before the last change of limits is paid
+        self._gone: dict[int, None] = {}  # fetches at leaders whose followers have hung up
+
+    def _follow_settings(self) -> None:
+        """What is owed by another rate takes another time. What passed without a limit is measured, too."""
+        rates = self._limits.rates
+        super()._follow_settings()
+        if self._limits.rates is rates:
+            return
+        now_ms = self.world.clock.now_ms
+        for bucket, until_ms in self._busy_until_ms.items():
+            before, after = rates.get(bucket.side, 0.0), self._limits.rates.get(bucket.side, inf)
+            self._busy_until_ms[bucket] = now_ms + max(0.0, until_ms - now_ms) * before / after
+        self._paid_ms = now_ms + _MEASURED_MS + max([*self._busy_until_ms.values(), now_ms]) - now_ms
+
+    def proxy_started(self, number: int) -> None:
+        """A new process owes nothing."""
+        super().proxy_started(number)
+        self._paid_ms = self._since_ms
+        self._busy_until_ms.clear()
+        self._at_leader.clear()
+        self._gone.clear()
+
+    # -- what uses up a rate --
+
+    def _both(self, exchange: "Exchange") -> tuple[Bucket, Bucket]:
+        _, _, leader, follower = self._place(exchange, ("", 0))
+        return Bucket(LEADER, leader), Bucket(FOLLOWER, follower)
+
+    def _owe(self, exchange: "Exchange", size_bytes: int, more_ms: float = 0.0) -> None:
+        """Let the rates of a leader and of a follower owe bytes, whether or not they are charged."""
+        now_ms = self.world.clock.now_ms
+        for bucket in self._both(exchange):
+            rate = self._limits.rates.get(bucket.side)
+            if rate is not None:
+                until_ms = max(self._busy_until_ms.get(bucket, 0.0), now_ms + more_ms)
+                self._busy_until_ms[bucket] = until_ms + 1_000 * size_bytes / rate
+
+    def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
+        """All bytes of a response count, which is more than the proxy charges."""
+        if is_of_follower(exchange):
+            self._follow_settings()
+            if exchange.forwarded_first_ms >= 0:
+                self._at_leader.pop(exchange.connection, None)
+                self._owe(exchange, frame_bytes)
+            elif asked_of(exchange.request)[0].session_epoch <= 0:
+                self._judge(exchange, exchange.passed_ms, ())
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """What its last fetch may have brought counts, too."""
+        self._told.pop(connection, None)
+        exchange = self._at_leader.pop(connection, None)
+        if exchange is not None:
+            self._follow_settings()
+            self._gone[exchange.correlation_id] = None
+            self._owe(exchange, len(exchange.response_of_broker or b""), _NOTICED_MS)
+
+    def answered(self, exchange: "Exchange") -> None:
+        """The proxy may charge this before it hears that the follower has gone."""
+        if exchange.correlation_id in self._gone:
+            self._owe(exchange, len(exchange.response_of_broker or b""))
+
+    def sent(self, exchange: "Exchange") -> None:
+        """See whether the limits are others."""
+        if exchange.is_inter_broker:
+            self._follow_settings()
+
+    def received(self, exchange: "Exchange") -> None:
+        """Remember what the follower was told."""
+        if is_of_follower(exchange) and exchange.response is not None:
+            told = self._told.setdefault(exchange.connection, {})
+            told.update(told_by(exchange.response, exchange.api_version)[1])
+
+    # -- the verdict --
+
+    def forwarding(self, exchange: "Exchange") -> None:
+        """What is set aside for this fetch is nobody else's."""
+        if is_of_follower(exchange):
+            self._at_leader[exchange.connection] = exchange
+
+    def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
+        """Judge what was left out of a fetch."""
+        if is_of_follower(exchange) and frame != exchange.request:
+            self._judge(exchange, exchange.forwarded_first_ms, asked_of(frame)[1])
+
+    def _judge(self, exchange: "Exchange", at_ms: float, forwarded: Iterable[Key]) -> None:
+        """Fail if all that lags was left out, and something of it had room."""
+        fired = self.world.scenario.fired
+        if not self._is_known(exchange) or any(fired.get(kind) for kind in _UNKNOWN):
+            return
+        told = self._told.get(exchange.connection, {})
+        lagging = {
+            key: list(self._buckets(exchange, key))
+            for key, part in asked_of(exchange.request)[1].items()
+            if key in told and part.offset < told[key].high_watermark
+        }
+        if lagging.keys() & set(forwarded):
+            return
+        for key, buckets in lagging.items():
+            since_ms = max([self._room_at_ms(exchange, bucket) for bucket in buckets], default=at_ms)
+            if at_ms > since_ms + _LINE_MS:
+                text = f"{exchange} is left without {key}, for which there is room since {at_ms - since_ms:.0f} ms"
+                self.world.fail(self.name, text)
+
+    def _room_at_ms(self, exchange: "Exchange", bucket: Bucket) -> float:
+        """Return from when on a rate has room for certain."""
+        for other in self._at_leader.values():
+            if other is not exchange and bucket in self._both(other):
+                return self.world.clock.now_ms
+        return max(self._busy_until_ms.get(bucket, 0.0), self._paid_ms)
