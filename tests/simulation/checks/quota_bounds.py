@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
-from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.flow import TOLERANCE_MS, Flow
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
 
@@ -209,7 +209,7 @@ class QuotaBounds(Check):
             age_ms = now_ms - other.forwarded_first_ms
             if other is exchange or other.answered_ms >= 0 or not other.has_open_broker:
                 continue
-            if age_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS):
+            if age_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS) - TOLERANCE_MS:
                 in_flight += amount
         flow.advance(now_ms)
         if in_flight and own and flow.is_known and flow.credit + unsure + flow.tolerance < in_flight + own:

@@ -75,6 +75,7 @@ class FollowerCheck(Check):
         self._section = world.settings.replication
         self._limits = Replication.of(self._section)
         self._since_ms = 0.0  # from when on these limits are in force
+        self._names: dict[bytes, str] = {}  # of topics, by their ids
         self._is_stopping = False
 
     def _follow_settings(self) -> None:
@@ -107,7 +108,9 @@ class FollowerCheck(Check):
         name: str | None = topic if isinstance(topic, str) else None
         if isinstance(topic, bytes):
             found = self.world.scenario.cluster.topics_by_id.get(topic)
-            name = None if found is None else found.name
+            name = self._names.get(topic) if found is None else found.name
+            if name is not None:
+                self._names[topic] = name  # also when it is deleted
         assert exchange.broker is not None
         return name, index, exchange.broker, int(exchange.client.split("-")[1])
 

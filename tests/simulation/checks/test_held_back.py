@@ -119,5 +119,6 @@ def test_a_connection_that_is_served_again_and_again_is_found() -> None:
     wait(world, 1_000)
     for _ in range(2):
         forward(world, send(world, connection=3))
+        world.wait(2)
     with pytest.raises(Violation, match="number 3 of its connection while"):
         forward(world, send(world, connection=3))

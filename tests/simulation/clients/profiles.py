@@ -190,9 +190,8 @@ class Habits(NamedTuple):
 
 HEALTHY: Final = Habits()
 CLUMSY: Final = Habits(splits=0.3, dribbles=0.02, reads_slowly=0.2, half_closes=0.5)
+# Hangs in the middle of what it reads, such as a process that is stopped in a debugger.
 DEAF: Final = Habits(reads_slowly=0.3, is_deaf=0.6, half_closes=0.7, deaf_after_bytes=(2_000, 4_000, 100_000))
 BROKEN: Final = Habits(
     splits=0.3, dribbles=0.05, stalls=0.01, resets=0.1, reads_slowly=0.3, is_deaf=0.03, half_closes=0.5
 )
-# Hangs in the middle of what it reads, such as a process that is stopped in a debugger.
-DEAF: Final = Habits(is_deaf=0.5)
