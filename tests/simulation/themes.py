@@ -129,12 +129,10 @@ def _logged(random: Random, settings: Settings, folder: str) -> None:
 
 
 def _aged(random: Random, settings: Settings, folder: str) -> None:
+    times = {"max_connection_age": random.choice(("2s", "5s")), "idle_timeout": random.choice(("4s", "20s"))}
     for listener in settings["listeners"]:
         if not listener.get("inter_broker"):
-            listener |= {
-                "max_connection_age": random.choice(("2s", "5s")),
-                "idle_timeout": random.choice(("4s", "20s")),
-            }
+            listener |= times
     settings["drain_timeout"] = random.choice(("1s", "5s"))
     if random.random() < 0.5:
         _with_limits("producer_byte_rate", is_alone=False)(random, settings, folder)

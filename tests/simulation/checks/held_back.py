@@ -40,11 +40,23 @@ class _Key(NamedTuple):
 class _Bucket:
     """What keeps one bucket busy: requests at the broker, each until when at most, and throttle times."""
 
-    __slots__ = ("at_broker", "busy_until_ms")
+    __slots__ = ("at_broker", "busy_until_ms", "recent")
 
     def __init__(self) -> None:
         self.at_broker: dict[int, float] = {}
         self.busy_until_ms = 0.0
+        self.recent: list[tuple[float, int]] = []  # when bytes were charged, and how many
+
+    def charge(self, amount: int, now_ms: float, window_ms: float) -> None:
+        """Note a charge. Those of before that count in no window any more are forgotten."""
+        self.recent = [one for one in self.recent if one[0] > now_ms - window_ms]
+        self.recent.append((now_ms, amount))
+
+    def owes_until_ms(self, limit: Limit, now_ms: float) -> float:
+        """Return until when the bucket owes the last charge, at most."""
+        after_ms = max(now_ms, self.busy_until_ms) + 1_000 * self.recent[-1][1] / limit.rate
+        # The bytes of all windows may be owed at once, also if those of before were within the limit.
+        return max(after_ms, now_ms + 1_000 * sum(amount for _, amount in self.recent) / limit.rate)
 
 
 class _Connection:
@@ -137,8 +149,8 @@ class HeldBack(Check):
         if connection is None:  # the client has gone, and nobody is told what this request owes
             bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
         elif not exchange.expects_response:
-            owed_ms = 1_000 * len(exchange.request) / limit.rate
-            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms) + owed_ms
+            bucket.charge(len(exchange.request), now_ms, self._windows_ms)
+            bucket.busy_until_ms = bucket.owes_until_ms(limit, now_ms)
         else:
             self._key_of[exchange.correlation_id] = key
             bucket.at_broker[exchange.correlation_id] = now_ms + _LONGEST_DELAY_MS
@@ -183,12 +195,18 @@ class HeldBack(Check):
         key = self._key_of.get(exchange.correlation_id)
         if key is None or key not in self._buckets:
             return 0.0
-        limit = self._rules[key.kind].limit(key.tags)
+        limit, bucket = self._rules[key.kind].limit(key.tags), self._buckets[key]
+        amount = len(exchange.request) if key.kind is PRODUCE else len(exchange.response_of_broker or b"")
+        bucket.charge(amount, now_ms, self._windows_ms)
         is_told_all = most_ms is None or exchange.throttle_ms < most_ms
         if limit is None or (is_told_all and limit.enforcement != "delay"):
             return 0.0
-        amount = len(exchange.request) if key.kind is PRODUCE else len(exchange.response_of_broker or b"")
-        return max(now_ms, self._buckets[key].busy_until_ms) + 1_000 * amount / limit.rate
+        return bucket.owes_until_ms(limit, now_ms)
+
+    @property
+    def _windows_ms(self) -> float:
+        """For how long a charge may count in sampled windows."""
+        return self.world.settings.window_ms * (self.world.settings.window_num + 1)
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """What it has at a broker may keep the bucket busy for long."""
