@@ -69,6 +69,10 @@ class ProcessLoop(SimulatedLoop):
         dial = _Dial(self)
         end = self.process.world.network.connect(source, (host, port), dial)
         end.wakes = lambda: None  # what arrives at once waits for the transport
+        if self.process.odd_dials:
+            self.process.odd_dials -= 1
+            self.process.world.odd_errors += 1
+            raise OddError("a dial ends in a way that nobody expects")
         try:
             await dial.answered
         except BaseException:
@@ -105,6 +109,10 @@ class ProcessLoop(SimulatedLoop):
             raise
 
 
+class OddError(Exception):
+    """An error that the proxy does not know. One connection may end with it, and nothing else."""
+
+
 class _Dial:
     """Waits until a connection is made or refused."""
 
@@ -139,6 +147,7 @@ class Process:
         descriptors: The open sockets by descriptor.
         transports: The transports that are not lost, oldest first.
         most_descriptors: How many descriptors it may have. A fault lowers it.
+        odd_dials: How many of the next dials end with an exception that nobody expects.
         is_dead: Whether it was killed.
         threads: The threads that were started.
         remains: What must not be collected after the process was killed, because that would run code of it.
@@ -153,6 +162,7 @@ class Process:
         self.descriptors: dict[int, Any] = {}
         self.transports: dict[SimulatedTransport, None] = {}
         self.most_descriptors = ENOUGH_DESCRIPTORS
+        self.odd_dials = 0
         self.is_dead = False
         self.threads: list[SimulatedThread] = []
         self.remains: list[object] = []

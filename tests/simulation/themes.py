@@ -164,7 +164,7 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
 _BROKER_FAULTS: Final = (
-    "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut",
+    "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",
 )  # fmt: skip
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",

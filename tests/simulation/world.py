@@ -48,6 +48,7 @@ class World:
         self.settings = Settings()
         self.scenario: Scenario
         self.thread: SimulatedThread | None = None
+        self.odd_errors = 0  # exceptions that were made up, which the proxy may count as internal errors
         self.broker_addresses: dict[tuple[str, int], int] = {}
 
     def random_of(self, name: str) -> Random:

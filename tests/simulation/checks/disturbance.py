@@ -18,10 +18,11 @@ HARMLESS: Final = frozenset(
 )  # fmt: skip
 _PEACE: Final = -1e18
 # How long each kind of fault lasts, and how long peers may take to notice it: keepalives take 45 s, and a new
-# connection 10 s. See faults.py. A kind that is not here may explain everything for ever.
+# connection 10 s. See faults/. A kind that is not here may explain everything for ever.
 _NOTICED_MS: Final = 55_000.0
 _LASTS_MS: Final = {
     "connection reset": 0.0, "connection cut": 0.0, "all connections reset": 0.0, "host unreachable": 20_000.0,
+    "odd dial": 0.0,
     "broker cut off": 15_000.0, "broker crash": 15_000.0, "broker disk lost": 2_000.0, "broker stall": 40_000.0,
     "broker drops connections": 0.0,
     "response cut": 0.0, "follower hangs up": 0.0,

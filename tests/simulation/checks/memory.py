@@ -25,7 +25,7 @@ MOST_OF_ONE_BYTES: Final = _HIGH_WATER_BYTES + 2 * _READ_BYTES + _OWN_BYTES
 _BROKERS: Final = "10.0.1."
 _BROKER_PORTS: Final = (9092, 9093)
 TWO_LOOKS_MS: Final = 2_100.0
-_LONGEST_PAUSE_MS: Final = 5_000.0  # see faults.py
+_LONGEST_PAUSE_MS: Final = 5_000.0  # see faults/of_proxy.py
 
 
 class _Stuck:

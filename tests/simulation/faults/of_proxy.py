@@ -1,0 +1,213 @@
+"""What goes wrong with the process of the proxy, its operator, its clock and its disks."""
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation import configuration
+from tests.simulation.faults.kinds import kind
+from tests.simulation.process import ENOUGH_DESCRIPTORS
+from tests.simulation.store_disk import AFTER, BEFORE, FULL
+
+if TYPE_CHECKING:
+    from tests.simulation.scenario import Scenario
+
+
+@kind
+def _proxy_killed(scenario: "Scenario", random: Random) -> bool:
+    """The process of the proxy ends without a word, and another one starts."""
+    if not scenario.proxy.is_running:
+        return False
+    scenario.tell("the proxy is killed")
+    scenario.proxy.kill()
+    return True
+
+
+@kind
+def _power_lost(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's machine loses its power, and what its disk had not synced."""
+    if not scenario.proxy.is_running:
+        return False
+    scenario.proxy.kill()
+    lost = scenario.proxy.disk.lose_power()
+    scenario.tell(f"the proxy's machine loses its power, and its disk {lost} bytes")
+    return True
+
+
+@kind
+def _proxy_restarted(scenario: "Scenario", random: Random) -> bool:
+    """The proxy gets SIGTERM, drains, and starts again."""
+    if not scenario.proxy.is_running or scenario.proxy.server is None:
+        return False
+    scenario.tell("the proxy is restarted in order")
+    scenario.proxy.signal_stop()
+    if random.random() < 0.2:
+        scenario.world.call_later(random.choice((1.0, 300.0)), scenario.proxy.signal_stop)
+    return True
+
+
+@kind
+def _proxy_paused(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's process stands still, as in a migration of its machine."""
+    if not scenario.proxy.is_running:
+        return False
+    time_ms = random.choice((50.0, 800.0, 5_000.0))
+    scenario.tell(f"the proxy's process stands still for {time_ms:.0f} ms")
+    scenario.proxy.process.loop.busy_until_ns = scenario.world.clock.now_ns + int(time_ms * 1_000_000)
+    return True
+
+
+@kind
+def _no_descriptors(scenario: "Scenario", random: Random) -> bool:
+    """The proxy has no free descriptor for a while."""
+    if not scenario.proxy.is_running:
+        return False
+    process = scenario.proxy.process
+    process.most_descriptors = len(process.descriptors)
+    scenario.tell("the proxy has no free descriptor")
+
+    def heal() -> None:
+        process.most_descriptors = ENOUGH_DESCRIPTORS
+
+    scenario.world.call_later(random.choice((500.0, 4_000.0)), heal)
+    return True
+
+
+@kind
+def _odd_dial(scenario: "Scenario", random: Random) -> bool:
+    """The next dial to a broker ends with an exception that nobody expects."""
+    if not scenario.proxy.is_running:
+        return False
+    scenario.proxy.process.odd_dials += 1
+    scenario.tell("the proxy's next dial ends with an exception that nobody expects")
+    return True
+
+
+# -- the operator --
+
+
+@kind
+def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes other quotas into the file."""
+    settings = dict(scenario.proxy.settings)
+    settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
+    scenario.write_settings(settings, "other quotas")
+    return True
+
+
+@kind
+def _settings_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes other settings of throttling into the file."""
+    settings = dict(scenario.proxy.settings)
+    settings |= configuration.draw_throttling(random)
+    scenario.write_settings(settings, f"{settings['enforcement']}, {settings['shaping']}")
+    return True
+
+
+@kind
+def _replication_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes other limits on replication into the file, or removes them."""
+    if scenario.setup.replication < 2:
+        return False
+    settings = dict(scenario.proxy.settings)
+    if settings.pop("replication", None) is None or random.random() < 0.8:
+        settings["replication"] = configuration.draw_replication(random)
+    scenario.write_settings(settings, f"replication {settings.get('replication')}")
+    return True
+
+
+@kind
+def _queue_switched(scenario: "Scenario", random: Random) -> bool:
+    """The operator switches the fair call queue on or off."""
+    settings: dict[str, Any] = dict(scenario.proxy.settings)
+    if settings.pop("fair_call_queue", None) is None:
+        settings["fair_call_queue"] = configuration.draw_queue(random)
+    scenario.write_settings(settings, f"fair call queue {'on' if 'fair_call_queue' in settings else 'off'}")
+    return True
+
+
+@kind
+def _file_broken(scenario: "Scenario", random: Random) -> bool:
+    """The file is half-written or garbage, and whole again later. A broken file changes nothing."""
+    proxy = scenario.proxy
+    text = proxy.path.read_text(encoding="utf-8")
+    scenario.tell("the configuration file is half-written")
+    proxy.write_text(random.choice((text[: len(text) // 2], "", "listeners: 7", "\x00", "listeners: [")))
+
+    def heal() -> None:
+        proxy.write(proxy.settings)
+
+    scenario.world.call_later(random.choice((100.0, 1_500.0)), heal)
+    return True
+
+
+@kind
+def _wall_clock_set(scenario: "Scenario", random: Random) -> bool:
+    """The Unix clock is set forward or back."""
+    by_ms = random.choice((-3_600_000.0, -5_000.0, -30.0, 40.0, 7_000.0, 86_400_000.0))
+    scenario.tell(f"the Unix clock is set by {by_ms:.0f} ms")
+    scenario.world.clock.step_wall(by_ms)
+    return True
+
+
+@kind
+def _disk_full(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's disk is full for a while."""
+    disk = scenario.proxy.disk
+    disk.is_full = True
+    scenario.tell("the proxy's disk is full")
+
+    def heal() -> None:
+        disk.is_full = False
+
+    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), heal)
+    return True
+
+
+@kind
+def _disk_faulty(scenario: "Scenario", random: Random) -> bool:
+    """The proxy's disk cannot sync for a while."""
+    disk = scenario.proxy.disk
+    disk.fails_to_sync = True
+    scenario.tell("the proxy's disk cannot sync")
+
+    def heal() -> None:
+        disk.fails_to_sync = False
+
+    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), heal)
+    return True
+
+
+def _store_fails(scenario: "Scenario", random: Random, fault: str) -> None:
+    store = scenario.proxy.disk.store
+    store.fault, store.failures_left = fault, random.choice((1, 2, 3, 1_000))
+    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), store.heal)
+
+
+@kind
+def _store_full(scenario: "Scenario", random: Random) -> bool:
+    if not scenario.setup.has_store:
+        return False
+    scenario.tell("the disk of the quota store is full")
+    _store_fails(scenario, random, FULL)
+    return True
+
+
+@kind
+def _store_faulty(scenario: "Scenario", random: Random) -> bool:
+    """Writes fail before they have done anything, or when all is written and cannot be synced."""
+    if not scenario.setup.has_store:
+        return False
+    scenario.tell("the disk of the quota store fails")
+    _store_fails(scenario, random, random.choice((BEFORE, AFTER, AFTER)))
+    return True
+
+
+@kind
+def _store_slow(scenario: "Scenario", random: Random) -> bool:
+    if not scenario.setup.has_store:
+        return False
+    store = scenario.proxy.disk.store
+    store.slow_ms = random.choice((2_000.0, 12_000.0, 30_000.0))
+    scenario.tell(f"the disk of the quota store takes up to {store.slow_ms:.0f} ms")
+    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), store.heal)
+    return True
