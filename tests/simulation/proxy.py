@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -84,8 +83,10 @@ class Proxy:
         self.server = server = Server(self._with_less_memory(loaded.config))
         self.on_applied(self._settings_by_hash[loaded.hash])
         self.reloader = Reloader(self.path, loaded, on_loaded=partial(self._apply, server))
-        with suppress(StartError, ExceptionGroup):
+        try:
             await server.run(companion=self.reloader.watch)
+        except* StartError:
+            pass  # the supervisor tries again
 
     def _with_less_memory(self, config: ProxyConfig) -> ProxyConfig:
         return replace(config, max_buffered_bytes=config.max_buffered_bytes // self.memory_divisor)
