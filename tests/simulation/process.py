@@ -65,14 +65,14 @@ class ProcessLoop(SimulatedLoop):
             OSError: If nobody listens there, or it is not reached.
         """
         assert ssl is None, "TLS has tests of its own"
-        source = local_addr[0] if local_addr else self.process.host
-        dial = _Dial(self)
-        end = self.process.world.network.connect(source, (host, port), dial)
-        end.wakes = lambda: None  # what arrives at once waits for the transport
         if self.process.odd_dials:
             self.process.odd_dials -= 1
             self.process.world.odd_errors += 1
             raise OddError("a dial ends in a way that nobody expects")
+        source = local_addr[0] if local_addr else self.process.host
+        dial = _Dial(self)
+        end = self.process.world.network.connect(source, (host, port), dial)
+        end.wakes = lambda: None  # what arrives at once waits for the transport
         try:
             await dial.answered
         except BaseException:

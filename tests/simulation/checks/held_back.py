@@ -151,6 +151,7 @@ class HeldBack(Check):
         elif not exchange.expects_response:
             bucket.charge(len(exchange.request), now_ms, self._windows_ms)
             bucket.busy_until_ms = bucket.owes_until_ms(limit, now_ms)
+            connection.told_until_ms = max(connection.told_until_ms, bucket.busy_until_ms)  # nobody is told
         else:
             self._key_of[exchange.correlation_id] = key
             bucket.at_broker[exchange.correlation_id] = now_ms + _LONGEST_DELAY_MS
