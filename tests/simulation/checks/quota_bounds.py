@@ -40,14 +40,14 @@ class BucketKey(NamedTuple):
 class _Charge:
     """The bytes of one exchange in one bucket."""
 
-    __slots__ = ("asked", "flow", "is_begun", "key", "unsure")
+    __slots__ = ("asked", "flow", "is_old", "key", "unsure")
 
     def __init__(self, key: BucketKey, flow: Flow) -> None:
         self.key = key
         self.flow = flow
         self.unsure = 0  # bytes that are taken from the flow, and that the proxy may not have charged yet
         self.asked = 0  # what a fetch asks for while it is at the broker
-        self.is_begun = False
+        self.is_old = False  # whether it was forwarded under a limit of before, which its bucket may still have
 
 
 class _Suspicion:
@@ -132,6 +132,7 @@ class QuotaBounds(Check):
                 self.flows[key].change(limit, settings, now_ms, SETTLE_MS)
                 for charge in self._in_flight.get(key, {}).values():
                     charge.asked = 0  # the limit of before allowed it
+                    charge.is_old = True
 
     def proxy_started(self, number: int) -> None:
         """Begin anew: a new process knows nothing of the bytes of before, and reads the rules as they are now."""
@@ -279,6 +280,8 @@ class QuotaBounds(Check):
         if charge is None or exchange.api_key == frames.PRODUCE or exchange.response_of_broker is None:
             return
         charge.asked = 0
+        if charge.is_old and exchange.forwarded_first_ms < self.world.clock.now_ms - SETTLE_MS:
+            return  # a bucket has its new limit from the next request on, and other windows forget what was before
         charge.unsure = self._brought[exchange.connection] = max(0, len(exchange.response_of_broker) - 5)
         charge.flow.take(charge.unsure, self.world.clock.now_ms)
 
