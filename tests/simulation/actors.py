@@ -173,8 +173,7 @@ def _impostor(scenario: "Scenario", name: str, random: Random) -> Impostor:
 
 def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
     setting = _setting(scenario, name, random)._replace(login=None, habits=HEALTHY)
-    number, every_ms = random.choice((10, 40)), random.choice((3_000.0, 9_000.0))
-    return Crowd(scenario.world, setting, number, every_ms=every_ms, most=3)
+    return Crowd(scenario.world, setting, 40, every_ms=random.choice((2_000.0, 4_000.0)), most=4)
 
 
 KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {

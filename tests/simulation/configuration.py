@@ -84,6 +84,11 @@ class Setup(NamedTuple):
             return ((PROXY_HOST, _FIRST_PORT),)
         return tuple((PROXY_HOST, _FIRST_PORT + node_id) for node_id in range(1, self.brokers + 1))
 
+    def node_at(self, port: int) -> int | None:
+        """Return the broker behind a port of the proxy; None if that port may lead to several."""
+        node_id = port - _FIRST_PORT
+        return None if self.is_cluster or not 1 <= node_id <= self.brokers else node_id
+
     def advertised(self, node_id: int) -> tuple[str, int]:
         """Return the address that a broker advertises to clients."""
         return (f"10.0.1.{node_id}", 9092) if self.is_cluster else (PROXY_HOST, _FIRST_PORT + node_id)

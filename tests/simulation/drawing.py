@@ -35,4 +35,4 @@ def draw_plan(seed: int) -> Plan:
         counts[kind] = counts.get(kind, 0) + 1
         faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))
     most_steps = random.choices(list(_MOST_STEPS), list(_MOST_STEPS.values()))[0]
-    return Plan(seed, tuple(actors), tuple(faults), horizon_ms, most_steps)
+    return Plan(seed, tuple(actors), tuple(faults), horizon_ms, max(most_steps, theme.most_steps))

@@ -43,6 +43,7 @@ class Theme(NamedTuple):
         memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
             least that a file may say.
         least_ms: How long a world lasts at least.
+        most_steps: After how many steps a busy world ends, at the earliest.
         change: Changes the drawn settings.
     """
 
@@ -68,6 +69,7 @@ class Theme(NamedTuple):
     second_name_share: float = 0.1
     memory_divisor: int = 1
     least_ms: float = 0.0
+    most_steps: int = 0
     change: Change = lambda *_: None
 
 
@@ -140,6 +142,14 @@ def _aged(random: Random, settings: Settings, folder: str) -> None:
         settings["quotas"] = []
 
 
+def _unlimited(random: Random, settings: Settings, folder: str) -> None:
+    settings["quotas"] = []
+    settings.pop("fair_call_queue", None)
+    for listener in settings["listeners"]:
+        for limit in ("max_connections", "max_connections_per_ip", "max_connection_creation_rate", "idle_timeout"):
+            listener.pop(limit, None)
+
+
 def _counted(random: Random, settings: Settings, folder: str) -> None:
     limit = random.choice(("max_connections", "max_connections_per_ip", "max_connection_creation_rate"))
     number = random.choice((2, 4))
@@ -190,8 +200,8 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "request rates": Theme(("impostor", "impostor", "producer"), change=_with_limits("request_rate"), brokers=(1,)),
     "crowds": Theme(
-        ("crowd", "crowd", "producer", "producer"), ("host unreachable",), brokers=(2, 3), sizes=_MIDDLE,
-        broken_share=0.0,
+        ("crowd",), ("broker cut off",), faults_within_ms=2_500.0, brokers=(2,), others=(0, 1), most_steps=4_000,
+        replication=1, broken_share=0.0, cluster_share=0.0, login_share=0.0, least_ms=25_000.0, change=_unlimited,
     ),
     "share groups": Theme(
         ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),

@@ -7,6 +7,7 @@ from tests.simulation.checks.answers import Answers
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.connection_limits import ConnectionLimits
 from tests.simulation.checks.cut_short import CutShort
+from tests.simulation.checks.dials import Dials
 from tests.simulation.checks.durability import Durability
 from tests.simulation.checks.ends import Ends
 from tests.simulation.checks.fair_queue import FairQueue
@@ -34,6 +35,7 @@ ALL: Final[tuple[type[Check], ...]] = (
     ThrottleAmounts,
     Liveness,
     HeldBack,
+    Dials,
     FairQueue,
     Memory,
     Isolation,

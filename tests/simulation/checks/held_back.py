@@ -22,7 +22,6 @@ _GRACE_MS: Final = 3_500.0
 _STANDS_STILL_MS: Final = 5_000.0
 # How often one connection may be served while the first request of another waits in the same line.
 _MOST_OVERTAKES: Final = 2
-_DIAL_MS: Final = 10_000.0  # a dial whose packets are lost, before the next
 # A request that its broker does not answer delays others for no longer than this.
 _LONGEST_DELAY_MS: Final = 25_000.0
 # A client that leaves may be charged until its broker answers. Nobody is told for how long the bucket then waits.
@@ -247,39 +246,19 @@ class HeldBack(Check):
     def _look(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> None:
         """Fail if an exchange has had no reason to wait for too long."""
         is_request = exchange.forwarded_first_ms < 0
-        if connection.last is None:
-            if self._could_dial(exchange):
-                self._count(exchange, now_ms, "is not forwarded, and its broker could be dialled", _DIAL_MS)
-            else:
-                self._since_ms.pop(exchange.correlation_id, None)
-            return
         may_wait = self._request_may_wait if is_request else self._response_may_wait
         if _is_on_the_way(exchange, connection.last) or may_wait(connection, exchange, now_ms):
             self._since_ms.pop(exchange.correlation_id, None)
             return
         self._count(exchange, now_ms, "is not forwarded" if is_request else "is answered by its broker, and not here")
 
-    def _count(self, exchange: "Exchange", now_ms: float, what: str, more_ms: float = 0.0) -> None:
+    def _count(self, exchange: "Exchange", now_ms: float, what: str) -> None:
         """Fail if an exchange has been without a reason for too long."""
         since_ms = self._since_ms.setdefault(exchange.correlation_id, now_ms)
         stood_still_ms = _STANDS_STILL_MS if self.world.scenario.fired.get("proxy paused") else 0.0
-        if now_ms - since_ms > _GRACE_MS + stood_still_ms + more_ms:
+        if now_ms - since_ms > _GRACE_MS + stood_still_ms:
             text = f"{exchange} {what}, and nothing has explained that for {now_ms - since_ms:.0f} ms"
             self.world.fail(self.name, text)
-
-    def _could_dial(self, exchange: "Exchange") -> bool:
-        """Return whether the first request of a connection has arrived, and its broker is there."""
-        world, end = self.world, exchange.client_end
-        if exchange.broker is None or end is None or not end.is_open or end.is_on_the_way or exchange.sent_ms < 0:
-            return False
-        proxy = world.scenario.proxy
-        if world.settings.limits_connections or proxy.process.has_no_descriptor():
-            return False
-        if proxy.server is None or not proxy.server.is_listening:  # it has yet to read its stored quotas
-            return False
-        broker = world.scenario.cluster.brokers[exchange.broker]
-        has_hosts = not {broker.host, end.local[0]} & world.network.unreachable.keys()
-        return broker.is_up and not broker.is_stalled and has_hosts and not self._limits(KINDS, exchange)
 
     def _limits(self, kinds: "tuple[str, ...]", exchange: "Exchange") -> list[Limit]:
         user, client_id, _ = exchange.entity

@@ -34,7 +34,8 @@ class Crowd:
         if self.is_stopping or not self._left:
             return
         self._left -= 1
-        address = self.random.choice(self.setting.bootstrap)
+        bootstrap = self.setting.bootstrap
+        address = bootstrap[self._left % len(bootstrap)]
         for _ in range(self._number):
             self._open[Connection(self.world, self.setting, self, address, None, 0)] = None
         self.world.call_later(self._every_ms, self.start)
