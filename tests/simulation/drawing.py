@@ -10,7 +10,7 @@ from tests.simulation.themes import theme_of
 # Most worlds are short, because many short ones find more than few long ones.
 _HORIZONS_MS: Final = {1_500.0: 15, 4_000.0: 30, 10_000.0: 35, 25_000.0: 17, 90_000.0: 3}
 # A busy world ends early: more of the same finds less than another world.
-_MOST_STEPS: Final = {1_500: 10, 5_000: 1}
+_MOST_STEPS: Final = {1_000: 12, 3_000: 1}
 _MOST_ACTORS: Final = 8
 
 

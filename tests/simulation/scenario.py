@@ -32,6 +32,7 @@ _PROXY_ENDS_MS: Final = 90_000.0
 _COPY_MS: Final = 12_000.0
 _LINGER_MS: Final = 35_000.0
 _STEP_MS: Final = 500.0
+LOOK_MS: Final = 500.0  # how often the checks look at what waits
 _SLICE_MS: Final = 100.0
 _APPLY_MS: Final = 2_500.0  # a changed file is in force after this
 
@@ -67,6 +68,7 @@ class Scenario:
         self.stored = StoredQuotas(world, has_store=setup.has_store, others=checks)
         world.ledger.checks = (self.stored, *checks)
         world.scheduler.on_step = self._after_step
+        self._next_look_ms = 0.0
         self._steppers = [check.step for check in world.ledger.checks if type(check).step is not Check.step]
         isolation.internal_errors.clear()
         isolation._logged.clear()
@@ -249,8 +251,11 @@ class Scenario:
         errors = isolation.internal_errors
         if errors and sum(errors.values()) > self.world.odd_errors and self.world.scheduler.violation is None:
             self.world.fail("no internal error", f"{errors}")
-        for step in self._steppers:
-            step()
+        now_ms = self.world.clock.now_ms
+        if now_ms >= self._next_look_ms:
+            self._next_look_ms = now_ms + LOOK_MS
+            for step in self._steppers:
+                step()
 
 
 class StoryHandler(logging.Handler):

@@ -53,20 +53,11 @@ FIXED_BUGS: Final = (
         why="It needs a callback between the end of the dial and the end of its time-out.",
     ),
     Break(
-        name="The dial of a client that has gone is handed to it all the same",
-        file="proxy/server/connection.py",
-        old="        if self.is_closed:\n            transport.abort()\n            return\n        self.transports.connect_broker(transport)\n",
-        new="        self.transports.connect_broker(transport)\n",
-        origin="fixed bug",
-        why="A client that goes cancels its dial, and no simulated dial ends in spite of that.",
-    ),
-    Break(
         name="A broker that drops SYNs takes the others down, since one queue of dials serves all",
         file="proxy/server/broker_dialer.py",
         old="        queue = self._queues.setdefault(address, _DialQueue(address))\n",
         new='        queue = self._queues.setdefault(Address(host="", port=0), _DialQueue(address))\n',
         origin="fixed bug",
-        why="More clients than 32 must dial a broker that drops SYNs.",
     ),
     Break(
         name="Share groups are not charged",
@@ -94,21 +85,6 @@ FIXED_BUGS: Final = (
         file="proxy/quota/request_time.py",
         old="    return is_broker and api_key in _EXEMPT\n",
         new="    return api_key in _EXEMPT\n",
-        origin="fixed bug",
-    ),
-    Break(
-        name="A reload for a change is done again for the signal soon after it",
-        file="proxy/server/config_reloader.py",
-        old="                self._requested.clear()\n                await self.reload()\n",
-        new="                await self.reload()\n                self._requested.clear()\n",
-        origin="fixed bug",
-        why="A second reload of the same file changes nothing that a client or an operator could see.",
-    ),
-    Break(
-        name="A client whose first request waits in the line is closed by the login time-out",
-        file="proxy/server/connection.py",
-        old="        has_requested = has_dialled or self._state.account.is_counted or self._state.is_blocked\n",
-        new="        has_requested = has_dialled\n",
         origin="fixed bug",
     ),
     Break(

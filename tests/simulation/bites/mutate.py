@@ -1,7 +1,8 @@
 """Draws mutations of the product by a seed: a comparison turned round, a statement dropped, an operator exchanged.
 
 The drawn mutations are kept in ``mutations.json`` as breaks, so that a later change of the product leaves them as they
-are. Whoever draws anew reads each of them: one that changes nothing gets the reason in its field ``why``.
+are. Whoever draws anew reads each of them. One that changes nothing, or code that no simulated world runs, is taken
+out. One that a simulated world does not find for another reason gets that in its field ``why``.
 """
 
 import ast

@@ -48,13 +48,6 @@ QUOTA: Final = (
         "            self.silent_until_ms = 0\n",
     ),
     Break(
-        "A fetch may ask for as much as the limit allows in a second, even if it is used up",
-        "proxy/quota/bucket_bounds.py",
-        "_LEAST_FETCH_MS: Final = 50\n",
-        "_LEAST_FETCH_MS: Final = 1_000\n",
-        why="The room of the bucket waits until the debt is paid, so that the mean holds.",
-    ),
-    Break(
         "Whoever leaves the line wakes nobody",
         _LINE,
         "        if place.is_waiting:\n            self._stop_waiting(place)\n        self.wake_first()\n",

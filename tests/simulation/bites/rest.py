@@ -141,13 +141,6 @@ CLIENT_QUOTAS: Final = (
         "            if not decision.changes:\n",
     ),
     Break(
-        "A request about quotas is answered, and its client is not told",
-        "proxy/client_quotas/manager.py",
-        "            asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)\n",
-        "            pass\n",
-        why="A session looks for its answer once a second by itself, and nothing promises how soon an answer comes.",
-    ),
-    Break(
         "A rule that expires stays",
         "proxy/client_quotas/rule_timer.py",
         "                self._on_changes(*changes)\n",

@@ -47,13 +47,6 @@ SERVER: Final = (
         "        self.time_checks.cancel()\n",
     ),
     Break(
-        "A closed connection is still checked for its time limits",
-        _CONNECTION,
-        "        self.time_checks.cancel()\n",
-        "",
-        why="The check of a closed connection does nothing, and the wheel forgets it within a minute.",
-    ),
-    Break(
         "A closed connection stays in its listener's set",
         _CONNECTION,
         "        self.listener.connections.pop(self, None)\n",
@@ -100,7 +93,6 @@ SERVER: Final = (
         "proxy/server/broker_dialer.py",
         "        queue.running.pop(dial, None)\n        self._start_queued(queue)\n",
         "        queue.running.pop(dial, None)\n",
-        why="More clients than 32 must dial one broker at a time.",
     ),
     Break(
         "A dial that gets no answer never ends",

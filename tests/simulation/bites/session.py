@@ -108,13 +108,6 @@ SESSION: Final = (
         "                pass\n            if profile.charges_response:",
     ),
     Break(
-        "The line of a bucket is not told that a Produce has ended",
-        _RESPONSES,
-        "                    bucket.line.end_request(pending.size_bytes)\n",
-        "                    pass\n",
-        why="The line looks again by itself at the time at which its bucket is free.",
-    ),
-    Break(
         "The throttle time of a response is lower than the broker's own",
         "proxy/session/frame_edits.py",
         "_INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))",
@@ -174,13 +167,6 @@ SESSION: Final = (
         "        return position, end, node_endpoints.replace_endpoints(frame, found, self.advertised)\n",
         "        return change\n",
     ),
-    Break(
-        "An accepted token of a failed login logs the client in",
-        "proxy/session/sasl_login.py",
-        '        if before not in (None, UNKNOWN, user):\n            raise PrincipalChanged("a client logged in again as another user")\n',
-        "",
-        why="A broker refuses a second login as another user before it answers.",
-    ),
     # -- handlers --
     Break(
         "A Produce passes although its bucket has no room",
@@ -211,13 +197,6 @@ SESSION: Final = (
         _FETCH,
         "        if not is_overdue:\n            turn.look_by(until_ms)\n        return is_overdue\n",
         "        return False\n",
-    ),
-    Break(
-        "A fetch in a session is answered empty without an error, so that the session misses its changes",
-        _FETCH,
-        "        error_code = fetch.FETCH_SESSION_ID_NOT_FOUND if is_in_session else 0\n",
-        "        error_code = 0\n",
-        why="The response names no session, which tells a client as well that its session is over.",
     ),
     Break(
         "A client that is answered empty is told no throttle time",

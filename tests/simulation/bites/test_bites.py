@@ -37,9 +37,9 @@ def test_room_has_at_least_three_breaks_drawn_by_hand(room: str) -> None:
     assert sum(one.room == room for one in BREAKS if one.origin != "mutation") >= 3
 
 
-def test_twenty_breaks_are_mutations_and_twenty_are_fixed_bugs() -> None:
+def test_a_dozen_breaks_are_mutations_and_twenty_are_fixed_bugs() -> None:
     origins = Counter(one.origin for one in BREAKS)
-    assert origins["mutation"] == 20
+    assert origins["mutation"] >= 12
     assert origins["fixed bug"] >= 20
 
 

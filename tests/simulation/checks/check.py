@@ -14,8 +14,8 @@ Quotas: TypeAlias = Sequence[Mapping[str, object]]
 class Check:
     """Watches one promise. A method calls ``world.fail(self.name, text)`` when it is broken.
 
-    ``step`` is called after each step of the event loop, so it must cost next to nothing. ``end`` is called once, after
-    the clients have gone and the proxy has drained and stopped.
+    ``step`` is called twice a simulated second. ``end`` is called once, after the clients have gone and the proxy has
+    drained and stopped.
     """
 
     name: ClassVar[str] = ""
@@ -76,7 +76,7 @@ class Check:
         """All faults are over, for good. Clients send nothing new."""
 
     def step(self) -> None:
-        """One step of the event loop is done."""
+        """Half a simulated second has passed, and a step of an event loop is done."""
 
     def end(self) -> None:
         """The world has ended."""

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
-_SCAN_MS: Final = 500.0
 # For latency, and a process that stands still.
 _GRACE_MS: Final = 3_500.0
 _STANDS_STILL_MS: Final = 5_000.0
@@ -30,7 +29,6 @@ class Dials(Check):
         self._first: dict[int, Exchange | None] = {}  # None: it was forwarded, or the proxy has answered it
         self._since_ms: dict[int, float] = {}  # since when nothing explains that the first request waits
         self._there_since_ms: dict[int, float] = {}  # by node id
-        self._next_ms = 0.0
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Note who may have a limit, and so wait."""
@@ -62,9 +60,6 @@ class Dials(Check):
     def step(self) -> None:
         """Look at what waits."""
         now_ms = self.world.clock.now_ms
-        if now_ms < self._next_ms:
-            return
-        self._next_ms = now_ms + _SCAN_MS
         self._look_at_brokers(now_ms)
         has_room = self._has_room()
         for connection, exchange in self._first.items():

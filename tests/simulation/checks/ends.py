@@ -63,7 +63,6 @@ class Ends(Check):
         self._clients: dict[End, _Client] = {}  # by the proxy's end
         self._client_ends: dict[End, End] = {}  # by the end to the broker
         self._since_ms: dict[tuple[End, str], float] = {}
-        self._next_ms = 0.0
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Note which requests may wait for a quota."""
@@ -136,9 +135,6 @@ class Ends(Check):
     def step(self) -> None:
         """Look at all connections once a second."""
         now_ms = self.world.clock.now_ms
-        if now_ms < self._next_ms:
-            return
-        self._next_ms = now_ms + _SCAN_MS
         proxy = self.world.scenario.proxy
         transports = {transport.end: transport for transport in proxy.process.transports} if proxy.is_running else {}
         ports = self.world.settings.limited_ports

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from tests.simulation.network import End
     from tests.simulation.world import World
 
-_SCAN_MS: Final = 500.0
 # A fetch is held for half a second. A process may stand still for five.
 _HELD_MS: Final = 1_500.0
 _PAUSED_MS: Final = 6_500.0
@@ -55,7 +54,6 @@ class FollowerFetches(FollowerCheck):
         super().__init__(world)
         self._links: dict[int, _Link] = {}
         self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
-        self._next_ms = 0.0
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """The next connection begins with nothing known."""
@@ -227,9 +225,6 @@ class FollowerFetches(FollowerCheck):
     def step(self) -> None:
         """Look at the fetches in hand twice a second."""
         now_ms = self.world.clock.now_ms
-        if now_ms < self._next_ms:
-            return
-        self._next_ms = now_ms + _SCAN_MS
         settings = self.world.settings
         if settings.has_queue or settings.max_buffered < _PLENTY_OF_MEMORY or self._is_stopping:
             return

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
-_SCAN_MS: Final = 500.0
 # Who was told to come back keeps the place in the line for two seconds.
 _GRACE_MS: Final = 3_500.0
 _STANDS_STILL_MS: Final = 5_000.0
@@ -88,7 +87,6 @@ class HeldBack(Check):
         self._since_ms: dict[int, float] = {}
         self._is_known = False
         self._judges_from_ms = 0.0
-        self._next_ms = 0.0
 
     # -- what changes all --
 
@@ -231,9 +229,6 @@ class HeldBack(Check):
     def step(self) -> None:
         """Look at the first request and the first response of each connection."""
         now_ms = self.world.clock.now_ms
-        if now_ms < self._next_ms:
-            return
-        self._next_ms = now_ms + _SCAN_MS
         if not self._is_known or self.world.settings.has_queue:
             self._since_ms.clear()
             return

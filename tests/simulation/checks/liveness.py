@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
 
-_SCAN_MS: Final = 1_000.0
 # What brokers, the network, a login and rounding may take, with nothing wrong.
 _GRACE_MS: Final = 15_000.0
 # A turn of the fair call queue, of which the greediest level gets one in 15.
@@ -42,7 +41,6 @@ class Liveness(Check):
         self._served: set[int] = set()  # the connections that have had a response
         # The bytes that were sent or fetched, all of which buckets may still owe.
         self._bytes = {PRODUCE: 0, FETCH: 0}
-        self._next_ms = 0.0
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Note the rules, and begin to count anew: waits of before were computed with other limits."""
@@ -75,9 +73,7 @@ class Liveness(Check):
 
     def step(self) -> None:
         """Look at all open exchanges once a second."""
-        now_ms = self.world.clock.now_ms
-        if now_ms >= self._next_ms:
-            self._scan(now_ms)
+        self._scan(self.world.clock.now_ms)
 
     def forwarded(self, exchange: "Exchange") -> None:
         """A request without a response has ended, and nobody is told for how long the next has to wait."""
@@ -115,7 +111,6 @@ class Liveness(Check):
         self._open.clear()
 
     def _scan(self, now_ms: float) -> None:
-        self._next_ms = now_ms + _SCAN_MS
         over_ms, quiet_ms = self._disturbances.over_ms(), self._disturbances.quiet_since_ms()
         for connection, exchanges in self._open.items():
             if not exchanges:

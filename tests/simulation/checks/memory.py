@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from tests.simulation.network import End
     from tests.simulation.world import World
 
-_SCAN_MS: Final = 500.0
 _HIGH_WATER_BYTES: Final = 64 << 10  # of a transport's buffer
 _READ_BYTES: Final = 256 << 10  # the most that the proxy reads at once
 # Answers of the proxy itself, and frames that are collected whole before they are passed on.
@@ -52,7 +51,6 @@ class Memory(Check):
 
     def __init__(self, world: "World") -> None:
         super().__init__(world)
-        self._next_ms = 0.0
         self._stuck: dict[End, _Stuck] = {}
         self._is_stopping = False
 
@@ -76,12 +74,10 @@ class Memory(Check):
 
     def step(self) -> None:
         """Look twice a second."""
-        if self.world.clock.now_ms >= self._next_ms:
-            self._look()
+        self._look()
 
     def _look(self) -> None:
         now_ms = self.world.clock.now_ms
-        self._next_ms = now_ms + _SCAN_MS
         before, self._stuck = self._stuck, {}
         total = 0
         was_paused = self.world.scenario.fired.get("proxy paused", 0) > 0

@@ -80,6 +80,7 @@ class QuotaBounds(Check):
         self._charges: dict[int, _Charge] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
         self._dialled: set[int] = set()
+        self._fetched_ms: dict[BucketKey, list[float]] = {}  # when the last fetches of each bucket were forwarded
         self._brought: dict[int, int] = {}  # the bytes of the last fetched response of each connection
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
@@ -198,19 +199,24 @@ class QuotaBounds(Check):
     def _judge_room(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
         """Judge whether there is room for a fetch beside those in flight, each as large as the last of its connection.
 
-        One that its broker does not answer takes its room for as long as its bytes are worth.
+        One that its broker does not answer takes its room for as long as its bytes are worth, which is counted from the
+        first of those that follow each other.
         """
         flow, exchanges = charge.flow, self.world.ledger.exchanges
         own = self._brought.get(exchange.connection, 0)
+        earlier = self._fetched_ms.setdefault(charge.key, [])
+        while earlier and earlier[0] < now_ms - _LONGEST_DELAY_MS:
+            del earlier[0]
+        earlier.append(now_ms)
+        first_ms = earlier[0]
         in_flight = unsure = 0
         for correlation_id, other_charge in self._in_flight[charge.key].items():
             other = exchanges[correlation_id]
             unsure += other_charge.unsure
             amount = self._brought.get(other.connection, 0)
-            age_ms = now_ms - other.forwarded_first_ms
             if other is exchange or other.answered_ms >= 0 or not other.has_open_broker:
                 continue
-            if age_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS) - TOLERANCE_MS:
+            if now_ms - first_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS) - TOLERANCE_MS:
                 in_flight += amount
         flow.advance(now_ms)
         if in_flight and own and flow.is_known and flow.credit + unsure + flow.tolerance < in_flight + own:

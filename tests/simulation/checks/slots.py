@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
 
-_SCAN_MS: Final = 250.0
 _GRACE_MS: Final = 1_000.0
 # Fetches that wait for data keep their slot for 20 ms.
 _FETCH_MS: Final = 500.0
@@ -85,7 +84,6 @@ class Slots(Check):
         self._disturbances = Disturbances(world)
         self._lines: dict[int, _Line] = {}
         self._waits: dict[int, dict[int, _Wait]] = {}  # by broker and correlation id
-        self._next_ms = 0.0
         self._is_stopping = False
 
     def rules_changed(self, *possible: Quotas) -> None:
@@ -189,9 +187,6 @@ class Slots(Check):
     def step(self) -> None:
         """Look at who waits."""
         now_ms = self.world.clock.now_ms
-        if now_ms < self._next_ms:
-            return
-        self._next_ms = now_ms + _SCAN_MS
         if not self._lines:
             return
         if self._is_unknown():
