@@ -110,10 +110,7 @@ class Segments:
         if self._file < 0:
             return
         self._mend()
-        try:
-            os.fsync(self._file)
-        except OSError as error:  # the data can still be read from the page cache
-            log.warning("%s may be incomplete after a crash of the system: %s", self._path, error)
+        _sync(self._file, self._path)
         try:
             self._path.rename(self._path.with_suffix(""))
         except FileNotFoundError:
@@ -219,11 +216,27 @@ def _complete_leftover(path: Path) -> None:
         path.unlink()
         log.warning("removed %s: a crash left it without a whole line (%d bytes)", path, size_bytes)
         return
-    os.truncate(path, whole_bytes)
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(file, whole_bytes)
+        _sync(file, path)  # the process that has crashed may not have done so
+    finally:
+        os.close(file)
     final = path.with_suffix("")
     path.rename(final)
     log.warning("recovered %s after a crash: kept %d bytes of whole lines, dropped %d bytes of an incomplete one",
                 final, whole_bytes, size_bytes - whole_bytes)  # fmt: skip
+
+
+def _sync(file: int, path: Path) -> None:
+    """Write all data of an open file to the disk, because a file with a final name is whole, also after a power loss.
+
+    If that fails, a warning is logged. The data can still be read from the page cache.
+    """
+    try:
+        os.fsync(file)
+    except OSError as error:
+        log.warning("%s may be incomplete after a crash of the system: %s", path, error)
 
 
 def _end_of_last_line(path: Path, size_bytes: int) -> int:

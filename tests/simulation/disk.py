@@ -20,7 +20,7 @@ class Disk:
         is_full: Whether a write fails, after a part of it.
         fails_to_sync: Whether a sync fails.
         store: The files of the store of quotas, which have faults of their own.
-        torn: The files with a final name of which a loss of power has taken a part.
+        torn: The files with a final name of which a loss of power has taken a part, because they could not be synced.
     """
 
     def __init__(self, folder: Path, random: Random) -> None:
@@ -30,6 +30,7 @@ class Disk:
         self.torn: dict[Path, None] = {}
         self._random = random
         self._synced_bytes: dict[int, int] = {}  # by inode
+        self._unsynced: dict[int, None] = {}  # the inodes of files that could not be synced
         self._open: dict[int, None] = {}
 
     def open(self, path: Path, flags: int, mode: int = 0o777) -> int:
@@ -62,9 +63,10 @@ class Disk:
         Raises:
             OSError: If the disk is faulty.
         """
-        if self.fails_to_sync:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
         found = os.fstat(descriptor)
+        if self.fails_to_sync:
+            self._unsynced[found.st_ino] = None
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         self._synced_bytes[found.st_ino] = found.st_size
 
     def process_ended(self) -> None:
@@ -83,7 +85,7 @@ class Disk:
             synced = min(self._synced_bytes.get(found.st_ino, 0), found.st_size)
             kept = self._random.randint(synced, found.st_size)
             lost += found.st_size - kept
-            if kept < found.st_size and path.suffix == ".jsonl":
+            if kept < found.st_size and path.suffix == ".jsonl" and found.st_ino in self._unsynced:
                 self.torn[path] = None
             os.truncate(path, kept)
         return lost

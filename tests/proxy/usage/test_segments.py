@@ -151,6 +151,30 @@ def test_a_leftover_of_a_crash_is_completed_without_its_cut_line(
     assert "usage-p1-78.jsonl.part: a crash left it without a whole line (50 bytes)" in caplog.text
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_leftover_is_on_the_disk_before_it_has_its_final_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool
+) -> None:
+    part = tmp_path / "usage-p1-77.jsonl.part"
+    line = next(a_batch(1).lines())
+    part.write_bytes(line + b"\n" + line[:50])
+    synced: list[tuple[str, int]] = []
+
+    def fsync(descriptor: int) -> None:
+        if part.exists():
+            synced.append((part.name, os.fstat(descriptor).st_size))
+        if fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+
+    opened(tmp_path).end()
+
+    assert synced == [(part.name, len(line) + 1)]
+    assert amounts(tmp_path) == [1]
+    assert ("may be incomplete after a crash of the system" in caplog.text) is fails
+
+
 @given(cut=st.integers(0, 100_000), zeros=st.integers(0, 5_000))
 def test_whole_lines_survive_a_cut_anywhere(tmp_path_factory: pytest.TempPathFactory, cut: int, zeros: int) -> None:
     """A crash of the system may leave zeros after the bytes that were written."""

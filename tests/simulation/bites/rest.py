@@ -195,8 +195,8 @@ USAGE: Final = (
     Break(
         "A crash leaves half a line in the usage log",
         "proxy/usage/segments.py",
-        "    os.truncate(path, whole_bytes)\n    final",
-        "    final",
+        "        os.ftruncate(file, whole_bytes)\n",
+        "",
     ),
     Break(
         "The last interval is not logged when the proxy stops",
