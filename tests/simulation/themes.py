@@ -178,6 +178,7 @@ _BROKER_FAULTS: Final = (
 )  # fmt: skip
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
+    "proxy killed", "proxy killed", "power lost", "power lost",
 )  # fmt: skip
 _FOLLOWER_FAULTS: Final = (
     "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
@@ -223,7 +224,7 @@ THEMES: Final[Mapping[str, Theme]] = {
         (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
     ),
     "usage log": Theme(
-        ("producer", "producer", "consumer"), _LOG_FAULTS, change=_logged,
+        ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=6_000.0, change=_logged,
         acks_zero_share=0.8, broken_share=0.5, rude_share=0.6, fickle_share=0.3, brokers=(1,),
         sizes=(500, 4_000, 16_384),
     ),
