@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from tests.simulation.clients.profiles import BROKEN, DEAF, Habits
+from tests.simulation.clients.profiles import BROKEN, DEAF, STALLING, Habits
 from tests.simulation.plan import derived_random
 
 Settings = dict[str, Any]
@@ -94,6 +94,11 @@ def _impatient(random: Random, settings: Settings, folder: str) -> None:
         for listener in settings["listeners"]:
             if not listener.get("inter_broker"):
                 listener["login_timeout"] = "1s"
+
+
+def _without_queue(random: Random, settings: Settings, folder: str) -> None:
+    settings.pop("fair_call_queue", None)
+    _with_limits("producer_byte_rate")(random, settings, folder)
 
 
 def _queue(random: Random, settings: Settings, folder: str) -> None:
@@ -229,8 +234,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         sizes=(500, 4_000, 16_384),
     ),
     "broken clients": Theme(
-        ("producer",) * 3, ("connection reset", "tiny windows"), broken_share=0.8, sizes=(16_384, 100_000),
-        change=_with_limits("producer_byte_rate", is_alone=False),
+        ("producer",) * 4, ("connection reset", "tiny windows"), broken=STALLING, broken_share=0.5,
+        sizes=(16_384, 60_000), change=_without_queue, brokers=(1, 1, 2),
     ),
     "broken brokers": Theme(
         ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.5, rude_share=0.5, sizes=_MIDDLE,

@@ -23,6 +23,7 @@ _STANDS_STILL_MS: Final = 5_000.0
 _MOST_OVERTAKES: Final = 2
 # A request that its broker does not answer delays others for no longer than this.
 _LONGEST_DELAY_MS: Final = 25_000.0
+_LONGEST_WAY_MS: Final = 2_000.0  # until the proxy hears that a client has gone
 # A client that leaves may be charged until its broker answers. Nobody is told for how long the bucket then waits.
 _ABANDONED_MS: Final = 120_000.0
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
@@ -144,7 +145,7 @@ class HeldBack(Check):
         bucket = self._buckets.setdefault(key, _Bucket())
         now_ms = self.world.clock.now_ms
         if connection is None:  # the client has gone, and nobody is told what this request owes
-            bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
+            bucket.busy_until_ms = self._abandoned_until_ms(bucket, exchange, key, now_ms)
         elif not exchange.expects_response:
             bucket.charge(len(exchange.request), now_ms, self._windows_ms)
             bucket.busy_until_ms = bucket.owes_until_ms(limit, now_ms)
@@ -208,10 +209,24 @@ class HeldBack(Check):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """What it has at a broker may keep the bucket busy for long."""
-        gone = self._connections.pop(connection, None)
-        if gone is not None:
-            for correlation_id in (*gone.at_broker, *gone.waiting):
-                self._over(correlation_id, self.world.clock.now_ms + _ABANDONED_MS)
+        gone, now_ms = self._connections.pop(connection, None), self.world.clock.now_ms
+        if gone is None:
+            return
+        for correlation_id, exchange in (*gone.at_broker.items(), *gone.waiting.items()):
+            key = self._key_of.get(correlation_id)
+            bucket = None if key is None else self._buckets.get(key)
+            if key is None or bucket is None:
+                self._over(correlation_id, now_ms)
+            else:
+                self._over(correlation_id, self._abandoned_until_ms(bucket, exchange, key, now_ms))
+
+    def _abandoned_until_ms(self, bucket: _Bucket, exchange: "Exchange", key: _Key, now_ms: float) -> float:
+        """Return until when a bucket may be busy with a request whose client has gone, and is told nothing."""
+        limit = self._rules[key.kind].limit(key.tags)
+        if limit is None or key.kind != PRODUCE:  # what a fetch brings, and when, nobody knows
+            return max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
+        bucket.charge(len(exchange.request), now_ms, self._windows_ms)
+        return bucket.owes_until_ms(limit, now_ms) + _LONGEST_WAY_MS
 
     def _over(self, correlation_id: int, busy_until_ms: float) -> None:
         """Note that an exchange is over, and until when its bucket may be busy."""

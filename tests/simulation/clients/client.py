@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation.clients.connection import Connection, Setting, ignore
 from tests.simulation.clients.greeting import greet
-from tests.simulation.clients.profiles import BROKEN, METADATA
+from tests.simulation.clients.profiles import METADATA
 from tests.simulation.wire import metadata
 from tests.simulation.wire.common import NO_TOPIC_ID
 
@@ -77,8 +77,8 @@ class Client(ABC):
             self._wake = None
         if self.setting.is_patient:
             patience_ms = _FOREVER_MS
-        elif self.setting.habits is BROKEN:  # what it has not sent to the end stays so while others wait
-            patience_ms *= self.random.choice((1, 12))
+        elif self.setting.habits.stalls:  # what it has not sent to the end stays so while others wait
+            patience_ms *= 12
         self._patience = self.world.call_later(patience_ms, self._close_all)
         half_closes = self.setting.habits.half_closes
         if half_closes:

@@ -195,3 +195,5 @@ DEAF: Final = Habits(reads_slowly=0.3, is_deaf=0.6, half_closes=0.7, deaf_after_
 BROKEN: Final = Habits(
     splits=0.3, dribbles=0.05, stalls=0.01, resets=0.1, reads_slowly=0.3, is_deaf=0.03, half_closes=0.5
 )
+# Stops in the middle of what it sends.
+STALLING: Final = BROKEN._replace(stalls=0.1, resets=0.0)
