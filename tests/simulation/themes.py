@@ -250,7 +250,10 @@ THEMES: Final[Mapping[str, Theme]] = {
         (*("producer",) * 2, *("consumer",) * 4), ("broker stall", "broker drops connections"), broken=DEAF,
         broken_share=0.6, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
     ),
-    "observe and delay": Theme(("producer", "producer", "consumer"), sizes=_MIDDLE, change=_observed),
+    "observe and delay": Theme(
+        ("producer", "producer", *("group member",) * 3), sizes=_MIDDLE, change=_observed, rude_share=0.6,
+        login_share=0.0, brokers=(1, 1, 2),
+    ),
     "changed rules": Theme(
         ("producer", "producer", "consumer"), ("quotas changed", "settings changed", "queue switched", "file broken"),
         sizes=_MIDDLE, change=_with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False),

@@ -36,7 +36,7 @@ SESSION: Final = (
     Break(
         "Requests overtake a response that is held back",
         _REQUESTS,
-        "                    or is_held\n",
+        "                    or is_held\n                    or state.delayed_until_ms\n",
         "",
     ),
     Break(

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +11,7 @@ from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.ledger import Exchange
+from tests.simulation.network import End
 from tests.simulation.violation import Violation
 from tests.simulation.wire import alter_client_quotas
 from tests.simulation.wire.alter_client_quotas import Result
@@ -120,3 +123,17 @@ def test_a_change_of_quotas_that_came_too_soon_mutes_nobody(error_code: int, *, 
     next_one = world.send()
     with nullcontext() if goes_on else pytest.raises(Violation, match="too early"):
         world.forward(next_one)
+
+
+@pytest.mark.parametrize("held_ms", [0, 1_000])
+def test_a_request_that_overtakes_a_held_response_is_found(held_ms: float) -> None:
+    world = a_world()
+    first = world.send()
+    end: Any = SimpleNamespace(is_open=True, received_bytes=1_000, peer=SimpleNamespace(written_bytes=60))
+    first.client_end = cast("End", SimpleNamespace(is_open=True, peer=SimpleNamespace(is_on_the_way=False)))
+    world.ledger.forwarding(first.correlation_id, 1, first.api_key, end)
+    frame = world.answer(first)
+    world.ledger.forwarding(world.send(3).correlation_id, 1, 3, end)
+    world.wait(held_ms)
+    with pytest.raises(Violation, match="while the response to .* is held back") if held_ms else nullcontext():
+        world.give(first, frame)

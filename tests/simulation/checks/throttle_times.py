@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 _ROUNDING_MS: Final = 2.0
-_LONGEST_WAY_MS: Final = 1_200.0  # from a broker to the proxy
 _TOO_MANY_CHANGES: Final = 89  # THROTTLING_QUOTA_EXCEEDED
 _OF_REQUESTS: Final = ("request_percentage", "request_rate")
 _KINDS: Final = {
@@ -101,7 +100,7 @@ class ThrottleTimes(Check):
         unpassed = self._unpassed.setdefault(exchange.connection, {})
         if not self._is_stopping:
             for other in unpassed.values():
-                if self.world.clock.now_ms - other.answered_ms > _LONGEST_WAY_MS and _is_held(other):
+                if _is_held(other):
                     self._overtakes.setdefault(other.correlation_id, exchange)
         if exchange.expects_response:
             unpassed[exchange.correlation_id] = exchange

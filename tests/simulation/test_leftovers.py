@@ -1,0 +1,24 @@
+"""Tests that what a stopped proxy still has of its quotas is found."""
+
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.open_connections import Identity
+from tests.proxy.quota.test_broker import CONFIG
+from tests.simulation import leftovers
+
+
+def test_buckets_places_and_open_connections_are_found() -> None:
+    quotas = BrokerQuotas(CONFIG)
+    bucket = quotas.bucket(QuotaKind.PRODUCE, principal="alice", client_id="etl", now_ms=0)
+    quotas.release(bucket, now_ms=0)
+    assert [*leftovers.of_quotas(quotas)] == []
+
+    quotas.hold(bucket)
+    bucket.reserve(7, now_ms=0)
+    quotas.line(bucket).wait(quotas.line(bucket).take(None))
+    identity = Identity("alice", "etl")
+    quotas.connections.enter(identity, quotas.connections.check(identity))
+
+    found = "; ".join(leftovers.of_quotas(quotas))
+    for part in ("counted as open", "1 lines", "holders", "7 are set aside", "1 places in its line"):
+        assert part in found
