@@ -10,7 +10,6 @@ from tests.simulation import leftovers
 def test_buckets_places_and_open_connections_are_found() -> None:
     quotas = BrokerQuotas(CONFIG)
     bucket = quotas.bucket(QuotaKind.PRODUCE, principal="alice", client_id="etl", now_ms=0)
-    quotas.release(bucket, now_ms=0)
     assert [*leftovers.of_quotas(quotas)] == []
 
     quotas.hold(bucket)

@@ -101,6 +101,13 @@ def _without_queue(random: Random, settings: Settings, folder: str) -> None:
     _with_limits("producer_byte_rate")(random, settings, folder)
 
 
+def _requests(random: Random, settings: Settings, folder: str) -> None:
+    rate = random.choice((2, 10))
+    # Nobody has a limit before the login, where there is one.
+    users = ("alice", "bob", "carol") if random.random() < 0.5 else ("<default>",)
+    settings["quotas"] = [{"user": user, "request_rate": rate} for user in users]
+
+
 def _queue(random: Random, settings: Settings, folder: str) -> None:
     settings["fair_call_queue"] = queue = {"max_in_flight": random.choice((1, 1, 2))}
     if random.random() < 0.6:
@@ -193,7 +200,8 @@ _FOLLOWER_FAULTS: Final = (
 THEMES: Final[Mapping[str, Theme]] = {
     "anything": Theme(),
     "many producers": Theme(
-        ("producer",) * 5, sizes=_MIDDLE, change=_impatient, brokers=(1, 1, 2), rude_share=0.3
+        ("producer",) * 5, ("broker throttles",), faults_within_ms=2_000.0, sizes=_MIDDLE, change=_impatient,
+        brokers=(1, 1, 2), rude_share=0.3,
     ),
     "many consumers": Theme(
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
@@ -204,7 +212,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         login_share=0.0, second_name_share=1.0,
         change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
     ),
-    "request rates": Theme(("impostor", "impostor", "producer"), change=_with_limits("request_rate"), brokers=(1,)),
+    "request rates": Theme(
+        ("impostor", "impostor", "producer", "producer"), change=_requests, brokers=(1,), sizes=_MIDDLE, login_share=0.7
+    ),
     "crowds": Theme(
         ("crowd",), ("broker cut off",), faults_within_ms=2_500.0, brokers=(2,), others=(0, 1), most_steps=4_000,
         replication=1, broken_share=0.0, cluster_share=0.0, login_share=0.0, least_ms=25_000.0, change=_unlimited,

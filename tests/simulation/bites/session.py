@@ -75,6 +75,7 @@ SESSION: Final = (
         _REQUESTS,
         "            account.release_stale(charged, now_ms=now_ms)\n",
         "",
+        why="They are released when their connection ends, and few simulated clients have many client-ids.",
     ),
     Break(
         "A response is taken for the answer to any request",

@@ -45,7 +45,7 @@ class Broker:
         self.is_stalled = False
         self.disk_ms = (0.0, 0.0)
         self.throttle_share = 0.0
-        self.throttle_ms = (1, 500)
+        self.throttle_ms = (1, 3_000)
         self.refusal_share = 0.0
         self.cuts_next_response = False
         self.max_sessions = 1_000

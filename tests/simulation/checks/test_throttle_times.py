@@ -135,5 +135,5 @@ def test_a_request_that_overtakes_a_held_response_is_found(held_ms: float) -> No
     frame = world.answer(first)
     world.ledger.forwarding(world.send(3).correlation_id, 1, 3, end)
     world.wait(held_ms)
-    with pytest.raises(Violation, match="while the response to .* is held back") if held_ms else nullcontext():
+    with pytest.raises(Violation, match=r"while the response to .* is held back") if held_ms else nullcontext():
         world.give(first, frame)
