@@ -49,7 +49,7 @@ class Theme(NamedTuple):
 
     actors: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
-    faults_within_ms: float = 90_000.0
+    faults_within_ms: float = 2_500.0
     old_share: float = 0.1
     acks_zero_share: float = 0.25
     rude_share: float = 0.1
@@ -239,7 +239,7 @@ THEMES: Final[Mapping[str, Theme]] = {
         (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
     ),
     "usage log": Theme(
-        ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=6_000.0, change=_logged,
+        ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=4_000.0, change=_logged,
         acks_zero_share=0.8, broken_share=0.5, rude_share=0.6, fickle_share=0.3, brokers=(1,),
         sizes=(500, 4_000, 16_384),
     ),
