@@ -47,11 +47,12 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
     host = f"10.0.2.{random.randint(1, _HOSTS)}"
     # Most clients have the same names, so that they share a bucket.
     shared = scenario.world.random_of("names")
+    theme = scenario.theme
+    weights = (1.0 - theme.second_share, theme.second_share)
     users, client_ids = (
-        random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
+        random.choices(shared.sample(names, 2), weights) for names in (configuration.USERS, configuration.CLIENT_IDS)
     )
     user = configuration.ADMIN if is_admin else users[0]
-    theme = scenario.theme
     is_rude = not is_admin and random.random() < theme.rude_share
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     broken = 0.0 if is_admin else theme.broken_share
@@ -75,8 +76,8 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
 
 def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
-    most = random.choice((5, 20, 60))
-    every_ms = random.choice((2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
+    most = random.choice(scenario.theme.batches or (5, 20, 60))
+    every_ms = random.choice(scenario.theme.every_ms or (2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
     setting = _setting(scenario, name, random)
     acks = 0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1))
     if not acks and setting.profile is RUDE:
@@ -87,7 +88,7 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
         [random.choice(configuration.TOPICS)],
         Load(scenario.theme.sizes or random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
         acks=acks,
-        is_idempotent=random.random() < 0.5,
+        is_idempotent=random.random() < scenario.theme.idempotent_share,
         client_ids=configuration.CLIENT_IDS if random.random() < scenario.theme.fickle_share else (),
     )
 

@@ -33,12 +33,17 @@ class Theme(NamedTuple):
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
         disk_ms: The range of the time that an append takes at each broker.
+        latency_ms: The range of the time that a segment takes each way; empty if the network is fast.
+        every_ms: The times between the bursts of producers; empty if they are drawn.
+        batches: How many batches producers send at most; empty if it is drawn.
+        idempotent_share: How many producers are idempotent.
         others: How many actors there may be of any kind.
         replication: The number of replicas; None if it is drawn. No more than there are brokers.
         has_newcomers: Whether the partitions begin with records that some replicas do not have.
         sizes: The sizes of records in bytes; empty if they are drawn.
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
+        second_share: How many clients have the second of the two names of users, and of client-ids.
         second_name_share: How often brokers have a second name, of those worlds that can.
         memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
             least that a file may say.
@@ -62,10 +67,15 @@ class Theme(NamedTuple):
     others: tuple[int, ...] = (0, 1, 2, 3, 4)
     replication: int | None = None
     disk_ms: tuple[float, float] = (0.0, 0.0)
+    latency_ms: tuple[float, float] | tuple[()] = ()
+    every_ms: tuple[float, ...] = ()
+    batches: tuple[int, ...] = ()
+    idempotent_share: float = 0.5
     has_newcomers: bool = False
     sizes: tuple[int, ...] = ()
     cluster_share: float = 0.5
     login_share: float = 0.4
+    second_share: float = 0.2
     second_name_share: float = 0.1
     memory_divisor: int = 1
     least_ms: float = 0.0
@@ -109,6 +119,21 @@ def _queue(random: Random, settings: Settings, folder: str) -> None:
         settings["quotas"] = []  # so that nothing but the queue makes requests wait
         return
     _with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False)(random, settings, folder)
+
+
+def _levels(random: Random, settings: Settings, folder: str) -> None:
+    _unlimited(random, settings, folder)
+    settings["fair_call_queue"] = {"max_in_flight": 1}
+    for listener in settings["listeners"]:
+        listener.pop("max_connection_age", None)
+
+
+def _refusing_queue(random: Random, settings: Settings, folder: str) -> None:
+    """So little fits into the queue that requests are refused, and nothing but the queue makes them wait."""
+    settings["fair_call_queue"] = {
+        "max_in_flight": 1, "callqueue.capacity": 1, "scheduler.priority.levels": 1, "backoff.enable": True,
+    }  # fmt: skip
+    settings["quotas"] = []
 
 
 def _followers(random: Random, settings: Settings, folder: str) -> None:
@@ -224,6 +249,18 @@ THEMES: Final[Mapping[str, Theme]] = {
         (*("producer",) * 5, "consumer"), ("slow broker disk", "connection reset", "slow network"), change=_queue,
         sizes=_MIDDLE, brokers=(1, 1, 2), replication=1, disk_ms=(5.0, 40.0), acks_zero_share=0.1,
         deaf_share=0.1,
+    ),
+    # Several users always have a request that waits, each at its own level.
+    "levels": Theme(
+        ("producer",) * 6, ("connection reset",), change=_levels, sizes=(500, 2_000), brokers=(1,), replication=1,
+        others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, acks_zero_share=0.0, cluster_share=0.0,
+        disk_ms=(30.0, 80.0), every_ms=(20.0,), batches=(60, 150), least_ms=20_000.0, login_share=1.0, second_share=0.5, most_steps=2_000,
+    ),
+    # The next batch is on its way when a batch is refused, and arrives when the refusal is over.
+    "refused batches": Theme(
+        ("producer",) * 4, ("slow broker disk",), change=_refusing_queue, sizes=(500, 4_000), brokers=(1,),
+        replication=1, others=(0, 1), broken_share=0.0, rude_share=0.0, acks_zero_share=0.0, idempotent_share=0.9,
+        latency_ms=(30.0, 150.0), disk_ms=(50.0, 300.0), every_ms=(60.0, 150.0), least_ms=10_000.0,
     ),
     "stored quotas": Theme(
         (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,

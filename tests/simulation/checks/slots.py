@@ -26,6 +26,7 @@ _FETCH_MS: Final = 500.0
 _RESPONSE_MS: Final = 3_000.0
 # A request whose rest takes longer than this to arrive may lose its slot.
 _UPLOAD_MS: Final = 500.0
+_NOBODY: Final = "ANONYMOUS"
 _TURNS: Final = 15  # 8 + 4 + 2 + 1
 # These wait for the slots that are judged. Others need none, or have slots of their own.
 _JUDGED: Final = frozenset({frames.PRODUCE, frames.METADATA})
@@ -70,7 +71,7 @@ class _Wait:
         self.since_ms = now_ms
         self.free_since_ms: float | None = None
         self.turns = 0
-        self.users: dict[Entity, None] = {}  # who came before it
+        self.users: dict[tuple[str, ...], None] = {}  # who came before it
 
 
 class Slots(Check):
@@ -122,7 +123,7 @@ class Slots(Check):
             if exchange.api_key in _JUDGED and not line.at_broker:
                 for wait in waits.values():
                     wait.turns = wait.turns + 1 if exchange.sent_ms > wait.since_ms else 0
-                    wait.users[exchange.entity] = None
+                    wait.users[self._who(exchange.entity)] = None
         if exchange.expects_response:
             line.at_broker[exchange.correlation_id] = exchange
 
@@ -161,6 +162,11 @@ class Slots(Check):
         if line is not None:
             line.is_gone = True
             line.waiting.clear()
+
+    def _who(self, entity: "Entity") -> tuple[str, ...]:
+        """Return who takes turns with others. A client without a login has no name that can be relied on."""
+        is_user = self.world.settings.queues_users and entity.user != _NOBODY
+        return (entity.user,) if is_user else tuple(entity)
 
     # -- the verdict --
 
