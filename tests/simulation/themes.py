@@ -130,10 +130,12 @@ def _levels(random: Random, settings: Settings, folder: str) -> None:
 
 def _refusing_queue(random: Random, settings: Settings, folder: str) -> None:
     """So little fits into the queue that requests are refused, and nothing but the queue makes them wait."""
+    _unlimited(random, settings, folder)
+    for listener in settings["listeners"]:
+        listener.pop("login_timeout", None)  # each way takes long
     settings["fair_call_queue"] = {
         "max_in_flight": 1, "callqueue.capacity": 1, "scheduler.priority.levels": 1, "backoff.enable": True,
     }  # fmt: skip
-    settings["quotas"] = []
 
 
 def _followers(random: Random, settings: Settings, folder: str) -> None:

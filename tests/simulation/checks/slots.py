@@ -58,7 +58,8 @@ class _Line:
         if first is None:
             return False
         if first.answered_ms >= 0:
-            return now_ms - first.answered_ms < _RESPONSE_MS
+            is_lost = first.broker_end is not None and first.broker_end.link.is_cut
+            return is_lost or now_ms - first.answered_ms < _RESPONSE_MS
         return first.api_key not in _FETCHES or now_ms - first.forwarded_first_ms < _FETCH_MS
 
 
@@ -187,6 +188,8 @@ class Slots(Check):
             or not first.has_open_broker
         ):
             return False
+        if first.broker_end is not None and first.broker_end.has_ended:
+            return False  # the broker has hung up, and the proxy is about to
         end = first.client_end
         return end is not None and end.peer.is_open and self._disturbances.is_well_behaved(first.client)
 
