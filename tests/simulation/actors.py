@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _HOSTS: Final = 3
 _PATIENT_SHARE: Final = 0.6  # of healthy clients
+# When costs were halved in the fair call queue, which happens at each 5 s of the process, its levels are sure.
+_BURST_AFTER_MS: Final = 1_500.0
 _SIZES: Final = (
     (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
     (1_000_000,),
@@ -91,6 +93,27 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
         is_idempotent=random.random() < scenario.theme.idempotent_share,
         client_ids=configuration.CLIENT_IDS if random.random() < scenario.theme.fickle_share else (),
     )
+
+
+def _of_user(scenario: "Scenario", name: str, random: Random, user: str, load: Load) -> Producer:
+    setting = _setting(scenario, name, random)._replace(habits=HEALTHY)
+    if setting.login is not None:
+        login = Login(user, configuration.PASSWORD)
+        setting = setting._replace(login=login, entity=setting.entity._replace(user=user))
+    return Producer(scenario.world, setting, [random.choice(configuration.TOPICS)], load)
+
+
+def _steady_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    return _of_user(scenario, name, random, configuration.USERS[0], Load((500,), 1_000.0, 1, 60))
+
+
+def _late_burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    return _of_user(scenario, name, random, configuration.USERS[0], Load((500,), 40_000.0, 20, 20, _BURST_AFTER_MS))
+
+
+def _burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    load = Load((500,), 20_000.0, random.choice((30, 40)), 80, _BURST_AFTER_MS)
+    return _of_user(scenario, name, random, configuration.USERS[1], load)
 
 
 def _consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
@@ -179,6 +202,9 @@ def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
 
 KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "producer": _producer,
+    "steady producer": _steady_producer,
+    "late burst producer": _late_burst_producer,
+    "burst producer": _burst_producer,
     "consumer": _consumer,
     "group member": _group_member,
     "share member": _share_member,
@@ -199,4 +225,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "stranger": 1,
     "impostor": 1,
     "crowd": 0,  # it takes many steps, so it comes where a theme wants it
+    "steady producer": 0,
+    "late burst producer": 0,
+    "burst producer": 0,
 }

@@ -258,6 +258,12 @@ THEMES: Final[Mapping[str, Theme]] = {
         others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, acks_zero_share=0.0, cluster_share=0.0,
         disk_ms=(30.0, 80.0), every_ms=(20.0,), batches=(60, 150), least_ms=20_000.0, login_share=1.0, second_share=0.5, most_steps=2_000,
     ),
+    # One user sends a little all the time. Another sends much, and then nothing for some periods of the queue.
+    "steady and bursts": Theme(
+        ("steady producer", "late burst producer", *("burst producer",) * 2), ("connection reset",), change=_levels, brokers=(1,),
+        replication=1, others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, cluster_share=0.0,
+        disk_ms=(40.0, 100.0), least_ms=44_000.0, login_share=1.0, most_steps=3_000,
+    ),
     # The next batch is on its way when a batch is refused, and arrives when the refusal is over.
     "refused batches": Theme(
         ("producer",) * 4, ("slow broker disk",), change=_refusing_queue, sizes=(500, 4_000), brokers=(1,),
