@@ -58,6 +58,8 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
     is_rude = not is_admin and random.random() < theme.rude_share
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     broken = 0.0 if is_admin else theme.broken_share
+    if theme.metadata_ms is not None and profile is not RUDE:
+        profile = profile._replace(metadata_age_ms=theme.metadata_ms)
     habits = random.choices((HEALTHY, CLUMSY, theme.broken), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
     if not is_admin and scenario.world.random_of(f"deafness of {name}").random() < theme.deaf_share:
         habits = DEAF

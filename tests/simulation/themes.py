@@ -35,6 +35,7 @@ class Theme(NamedTuple):
         disk_ms: The range of the time that an append takes at each broker.
         latency_ms: The range of the time that a segment takes each way; empty if the network is fast.
         every_ms: The times between the bursts of producers; empty if they are drawn.
+        metadata_ms: How long clients know the metadata; None if it is as long as in their libraries.
         batches: How many batches producers send at most; empty if it is drawn.
         idempotent_share: How many producers are idempotent.
         others: How many actors there may be of any kind.
@@ -69,6 +70,7 @@ class Theme(NamedTuple):
     disk_ms: tuple[float, float] = (0.0, 0.0)
     latency_ms: tuple[float, float] | tuple[()] = ()
     every_ms: tuple[float, ...] = ()
+    metadata_ms: float | None = None
     batches: tuple[int, ...] = ()
     idempotent_share: float = 0.5
     has_newcomers: bool = False
@@ -172,6 +174,14 @@ def _aged(random: Random, settings: Settings, folder: str) -> None:
         _with_limits("producer_byte_rate", is_alone=False)(random, settings, folder)
     else:
         settings["quotas"] = []
+
+
+def _aged_soon(random: Random, settings: Settings, folder: str) -> None:
+    _aged(random, settings, folder)
+    settings["quotas"] = []
+    settings.pop("fair_call_queue", None)
+    for listener in settings["listeners"]:
+        listener |= {"max_connection_age": "2s"}
 
 
 def _unlimited(random: Random, settings: Settings, folder: str) -> None:
@@ -289,6 +299,13 @@ THEMES: Final[Mapping[str, Theme]] = {
     "drains": Theme(
         ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.2, deaf_share=0.25,
         sizes=_MIDDLE, change=_aged,
+    ),
+    # Requests with a response and others without one are on their way when a connection is drained.
+    "drains and far clients": Theme(
+        ("producer",) * 3, ("proxy restarted",), acks_zero_share=0.9, idempotent_share=0.0, rude_share=0.0,
+        broken_share=0.0, sizes=(500,), change=_aged_soon, brokers=(1,), others=(0, 1), latency_ms=(80.0, 250.0),
+        every_ms=(60.0,), batches=(150,), metadata_ms=300.0, least_ms=10_000.0, login_share=0.0,
+        most_steps=2_000, replication=1,
     ),
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(

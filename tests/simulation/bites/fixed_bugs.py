@@ -180,9 +180,9 @@ FIXED_BUGS: Final = (
     ),
     Break(
         name="A drained connection forwards requests that nobody will answer",
-        file="proxy/server/connection.py",
-        old="        self.session.drain()\n",
-        new="        if not self.session.awaits_no_answers:\n            self.session.take_no_more()\n",
+        file="proxy/session/request_stream.py",
+        old="        if self._state.drops_answered:\n            handler",
+        new="        if False:\n            handler",
         origin="fixed bug",
     ),
     Break(
