@@ -12,7 +12,7 @@ from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import CLUMSY, DEAF, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import CLUMSY, DEAF, HALTING, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -118,6 +118,11 @@ def _burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer
     return _of_user(scenario, name, random, configuration.USERS[1], load)
 
 
+def _halting_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    setting = _setting(scenario, name, random)._replace(habits=HALTING, is_patient=True)
+    return Producer(scenario.world, setting, [random.choice(configuration.TOPICS)], Load((300_000,), 500.0, 1, 1))
+
+
 def _consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
     return Consumer(
         scenario.world,
@@ -205,6 +210,7 @@ def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
 KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "producer": _producer,
     "steady producer": _steady_producer,
+    "halting producer": _halting_producer,
     "late burst producer": _late_burst_producer,
     "burst producer": _burst_producer,
     "consumer": _consumer,
@@ -227,6 +233,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "stranger": 1,
     "impostor": 1,
     "crowd": 0,  # it takes many steps, so it comes where a theme wants it
+    "halting producer": 0,
     "steady producer": 0,
     "late burst producer": 0,
     "burst producer": 0,

@@ -113,6 +113,11 @@ def _without_queue(random: Random, settings: Settings, folder: str) -> None:
     _with_limits("producer_byte_rate")(random, settings, folder)
 
 
+def _low_limit(random: Random, settings: Settings, folder: str) -> None:
+    settings.pop("fair_call_queue", None)
+    settings["quotas"] = [{"client-id": "<default>", "producer_byte_rate": 8_192}]
+
+
 def _queue(random: Random, settings: Settings, folder: str) -> None:
     settings["fair_call_queue"] = queue = {"max_in_flight": random.choice((1, 1, 2))}
     if random.random() < 0.6:
@@ -291,6 +296,12 @@ THEMES: Final[Mapping[str, Theme]] = {
     "broken clients": Theme(
         ("producer",) * 4, ("connection reset", "tiny windows"), broken=STALLING, broken_share=0.5,
         sizes=(16_384, 60_000), change=_without_queue, brokers=(1, 1, 2),
+    ),
+    # A request that is worth more than the longest delay stops in the middle, and others wait for it.
+    "halting clients": Theme(
+        ("halting producer", *("producer",) * 3), ("wall clock set", "store slow"), broken_share=0.0, acks_zero_share=0.0,
+        sizes=(500, 4_000), change=_low_limit, brokers=(1,), replication=1, others=(0, 1), second_share=0.0,
+        every_ms=(500.0, 2_000.0), batches=(10,), rude_share=0.0, least_ms=10_000.0,
     ),
     "broken brokers": Theme(
         ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.5, rude_share=0.5, sizes=_MIDDLE,
