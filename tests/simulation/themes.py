@@ -271,11 +271,13 @@ THEMES: Final[Mapping[str, Theme]] = {
     "levels": Theme(
         ("producer",) * 6, ("connection reset",), change=_levels, sizes=(500, 2_000), brokers=(1,), replication=1,
         others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, acks_zero_share=0.0, cluster_share=0.0,
-        disk_ms=(30.0, 80.0), every_ms=(20.0,), batches=(60, 150), least_ms=20_000.0, login_share=1.0, second_share=0.5, most_steps=2_000,
+        disk_ms=(30.0, 80.0), every_ms=(20.0,), batches=(60, 150), least_ms=20_000.0, login_share=1.0,
+        second_share=0.5, most_steps=2_000,
     ),
     # One user sends a little all the time. Another sends much, and then nothing for some periods of the queue.
     "steady and bursts": Theme(
-        ("steady producer", "late burst producer", *("burst producer",) * 2), ("connection reset",), change=_levels, brokers=(1,),
+        ("steady producer", "late burst producer", *("burst producer",) * 2), ("connection reset",), change=_levels,
+        brokers=(1,),
         replication=1, others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, cluster_share=0.0,
         disk_ms=(40.0, 100.0), least_ms=44_000.0, login_share=1.0, most_steps=3_000,
     ),
@@ -299,7 +301,8 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     # A request that is worth more than the longest delay stops in the middle, and others wait for it.
     "halting clients": Theme(
-        ("halting producer", *("producer",) * 3), ("wall clock set", "store slow"), broken_share=0.0, acks_zero_share=0.0,
+        ("halting producer", *("producer",) * 3), ("wall clock set", "store slow"), broken_share=0.0,
+        acks_zero_share=0.0,
         sizes=(500, 4_000), change=_low_limit, brokers=(1,), replication=1, others=(0, 1), second_share=0.0,
         every_ms=(500.0, 2_000.0), batches=(10,), rude_share=0.0, least_ms=10_000.0,
     ),
