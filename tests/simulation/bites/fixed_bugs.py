@@ -133,6 +133,7 @@ FIXED_BUGS: Final = (
         old="        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)\n        self._turn.stop_service()\n",
         new="        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)\n",
         origin="fixed bug",
+        why="No simulated client sends requests behind one whose response fills the client's buffers.",
     ),
     Break(
         name="A user is not charged in the queue for requests that are never answered",
