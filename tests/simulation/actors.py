@@ -12,7 +12,7 @@ from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import CLUMSY, DEAF, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import CLUMSY, DEAF, HALTING, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _HOSTS: Final = 3
 _PATIENT_SHARE: Final = 0.6  # of healthy clients
+# When costs were halved in the fair call queue, which happens at each 5 s of the process, its levels are sure.
+_BURST_AFTER_MS: Final = 1_500.0
 _SIZES: Final = (
     (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
     (1_000_000,),
@@ -47,14 +49,17 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
     host = f"10.0.2.{random.randint(1, _HOSTS)}"
     # Most clients have the same names, so that they share a bucket.
     shared = scenario.world.random_of("names")
+    theme = scenario.theme
+    weights = (1.0 - theme.second_share, theme.second_share)
     users, client_ids = (
-        random.choices(shared.sample(names, 2), (4, 1)) for names in (configuration.USERS, configuration.CLIENT_IDS)
+        random.choices(shared.sample(names, 2), weights) for names in (configuration.USERS, configuration.CLIENT_IDS)
     )
     user = configuration.ADMIN if is_admin else users[0]
-    theme = scenario.theme
     is_rude = not is_admin and random.random() < theme.rude_share
     profile = RUDE if is_rude and not setup.has_login else random.choice(PROFILES[:-1])
     broken = 0.0 if is_admin else theme.broken_share
+    if theme.metadata_ms is not None and profile is not RUDE:
+        profile = profile._replace(metadata_age_ms=theme.metadata_ms)
     habits = random.choices((HEALTHY, CLUMSY, theme.broken), (0.7 - 0.7 * broken, 0.3 - 0.3 * broken, broken))[0]
     if not is_admin and scenario.world.random_of(f"deafness of {name}").random() < theme.deaf_share:
         habits = DEAF
@@ -75,8 +80,8 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
 
 def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
-    most = random.choice((5, 20, 60))
-    every_ms = random.choice((2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
+    most = random.choice(scenario.theme.batches or (5, 20, 60))
+    every_ms = random.choice(scenario.theme.every_ms or (2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
     setting = _setting(scenario, name, random)
     acks = 0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1))
     if not acks and setting.profile is RUDE:
@@ -87,9 +92,35 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
         [random.choice(configuration.TOPICS)],
         Load(scenario.theme.sizes or random.choice(_SIZES), every_ms, random.choice((1, 1, 4)), most),
         acks=acks,
-        is_idempotent=random.random() < 0.5,
+        is_idempotent=random.random() < scenario.theme.idempotent_share,
         client_ids=configuration.CLIENT_IDS if random.random() < scenario.theme.fickle_share else (),
     )
+
+
+def _of_user(scenario: "Scenario", name: str, random: Random, user: str, load: Load) -> Producer:
+    setting = _setting(scenario, name, random)._replace(habits=HEALTHY)
+    if setting.login is not None:
+        login = Login(user, configuration.PASSWORD)
+        setting = setting._replace(login=login, entity=setting.entity._replace(user=user))
+    return Producer(scenario.world, setting, [random.choice(configuration.TOPICS)], load)
+
+
+def _steady_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    return _of_user(scenario, name, random, configuration.USERS[0], Load((500,), 1_000.0, 1, 60))
+
+
+def _late_burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    return _of_user(scenario, name, random, configuration.USERS[0], Load((500,), 40_000.0, 20, 20, _BURST_AFTER_MS))
+
+
+def _burst_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    load = Load((500,), 20_000.0, random.choice((30, 40)), 80, _BURST_AFTER_MS)
+    return _of_user(scenario, name, random, configuration.USERS[1], load)
+
+
+def _halting_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    setting = _setting(scenario, name, random)._replace(habits=HALTING, is_patient=True)
+    return Producer(scenario.world, setting, [random.choice(configuration.TOPICS)], Load((300_000,), 500.0, 1, 1))
 
 
 def _consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
@@ -178,6 +209,10 @@ def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
 
 KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "producer": _producer,
+    "steady producer": _steady_producer,
+    "halting producer": _halting_producer,
+    "late burst producer": _late_burst_producer,
+    "burst producer": _burst_producer,
     "consumer": _consumer,
     "group member": _group_member,
     "share member": _share_member,
@@ -198,4 +233,8 @@ WEIGHTS: Final[dict[str, int]] = {
     "stranger": 1,
     "impostor": 1,
     "crowd": 0,  # it takes many steps, so it comes where a theme wants it
+    "halting producer": 0,
+    "steady producer": 0,
+    "late burst producer": 0,
+    "burst producer": 0,
 }

@@ -57,6 +57,7 @@ def check_settings(settings: Mapping[str, Any], *, memory_divisor: int = 1) -> S
         has_queue="fair_call_queue" in settings,
         max_in_flight=max_in_flight if isinstance(max_in_flight, int) else None,
         queue_capacity=queue.get("callqueue.capacity"),
+        queues_users="identity-provider.impl" not in queue,
         hides_addresses="bootstrap_servers" in listener,
         administers_quotas=True,
         replication=settings.get("replication"),

@@ -54,6 +54,7 @@ class Scenario:
         self.states: set[str] = set()
         self._is_ending = False
         self.theme = theme_of(plan.seed)
+        self.usual_latency_ms = world.network.latency_ms = self.theme.latency_ms or LATENCY_MS
         self.setup = setup = configuration.draw(world.random_of("configuration"), folder, self.theme)
         world.settings = check_settings(setup.settings, memory_divisor=self.theme.memory_divisor)
         self.cluster = self._make_cluster()
@@ -209,7 +210,7 @@ class Scenario:
 
     def _heal(self) -> None:
         self.world.network.unreachable.clear()
-        self.world.network.latency_ms = LATENCY_MS
+        self.world.network.latency_ms = self.usual_latency_ms
         self.proxy.disk.is_full = self.proxy.disk.fails_to_sync = False
         self.proxy.disk.store.heal()
         self.proxy.process.odd_dials = 0

@@ -33,12 +33,18 @@ class Theme(NamedTuple):
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
         disk_ms: The range of the time that an append takes at each broker.
+        latency_ms: The range of the time that a segment takes each way; empty if the network is fast.
+        every_ms: The times between the bursts of producers; empty if they are drawn.
+        metadata_ms: How long clients know the metadata; None if it is as long as in their libraries.
+        batches: How many batches producers send at most; empty if it is drawn.
+        idempotent_share: How many producers are idempotent.
         others: How many actors there may be of any kind.
         replication: The number of replicas; None if it is drawn. No more than there are brokers.
         has_newcomers: Whether the partitions begin with records that some replicas do not have.
         sizes: The sizes of records in bytes; empty if they are drawn.
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
+        second_share: How many clients have the second of the two names of users, and of client-ids.
         second_name_share: How often brokers have a second name, of those worlds that can.
         memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
             least that a file may say.
@@ -62,10 +68,16 @@ class Theme(NamedTuple):
     others: tuple[int, ...] = (0, 1, 2, 3, 4)
     replication: int | None = None
     disk_ms: tuple[float, float] = (0.0, 0.0)
+    latency_ms: tuple[float, float] | tuple[()] = ()
+    every_ms: tuple[float, ...] = ()
+    metadata_ms: float | None = None
+    batches: tuple[int, ...] = ()
+    idempotent_share: float = 0.5
     has_newcomers: bool = False
     sizes: tuple[int, ...] = ()
     cluster_share: float = 0.5
     login_share: float = 0.4
+    second_share: float = 0.2
     second_name_share: float = 0.1
     memory_divisor: int = 1
     least_ms: float = 0.0
@@ -108,6 +120,11 @@ def _requests(random: Random, settings: Settings, folder: str) -> None:
     settings["quotas"] = [{"user": user, "request_rate": rate} for user in users]
 
 
+def _low_limit(random: Random, settings: Settings, folder: str) -> None:
+    settings.pop("fair_call_queue", None)
+    settings["quotas"] = [{"client-id": "<default>", "producer_byte_rate": 8_192}]
+
+
 def _queue(random: Random, settings: Settings, folder: str) -> None:
     settings["fair_call_queue"] = queue = {"max_in_flight": random.choice((1, 1, 2))}
     if random.random() < 0.6:
@@ -116,6 +133,23 @@ def _queue(random: Random, settings: Settings, folder: str) -> None:
         settings["quotas"] = []  # so that nothing but the queue makes requests wait
         return
     _with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False)(random, settings, folder)
+
+
+def _levels(random: Random, settings: Settings, folder: str) -> None:
+    _unlimited(random, settings, folder)
+    settings["fair_call_queue"] = {"max_in_flight": 1}
+    for listener in settings["listeners"]:
+        listener.pop("max_connection_age", None)
+
+
+def _refusing_queue(random: Random, settings: Settings, folder: str) -> None:
+    """So little fits into the queue that requests are refused, and nothing but the queue makes them wait."""
+    _unlimited(random, settings, folder)
+    for listener in settings["listeners"]:
+        listener.pop("login_timeout", None)  # each way takes long
+    settings["fair_call_queue"] = {
+        "max_in_flight": 1, "callqueue.capacity": 1, "scheduler.priority.levels": 1, "backoff.enable": True,
+    }  # fmt: skip
 
 
 def _followers(random: Random, settings: Settings, folder: str) -> None:
@@ -152,6 +186,14 @@ def _aged(random: Random, settings: Settings, folder: str) -> None:
         _with_limits("producer_byte_rate", is_alone=False)(random, settings, folder)
     else:
         settings["quotas"] = []
+
+
+def _aged_soon(random: Random, settings: Settings, folder: str) -> None:
+    _aged(random, settings, folder)
+    settings["quotas"] = []
+    settings.pop("fair_call_queue", None)
+    for listener in settings["listeners"]:
+        listener |= {"max_connection_age": "2s"}
 
 
 def _unlimited(random: Random, settings: Settings, folder: str) -> None:
@@ -235,6 +277,26 @@ THEMES: Final[Mapping[str, Theme]] = {
         sizes=_MIDDLE, brokers=(1, 1, 2), replication=1, disk_ms=(5.0, 40.0), acks_zero_share=0.1,
         deaf_share=0.1,
     ),
+    # Several users always have a request that waits, each at its own level.
+    "levels": Theme(
+        ("producer",) * 6, ("connection reset",), change=_levels, sizes=(500, 2_000), brokers=(1,), replication=1,
+        others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, acks_zero_share=0.0, cluster_share=0.0,
+        disk_ms=(30.0, 80.0), every_ms=(20.0,), batches=(60, 150), least_ms=20_000.0, login_share=1.0,
+        second_share=0.5, most_steps=2_000,
+    ),
+    # One user sends a little all the time. Another sends much, and then nothing for some periods of the queue.
+    "steady and bursts": Theme(
+        ("steady producer", "late burst producer", *("burst producer",) * 2), ("connection reset",), change=_levels,
+        brokers=(1,),
+        replication=1, others=(0,), broken_share=0.0, rude_share=0.0, old_share=0.0, cluster_share=0.0,
+        disk_ms=(40.0, 100.0), least_ms=44_000.0, login_share=1.0, most_steps=3_000,
+    ),
+    # The next batch is on its way when a batch is refused, and arrives when the refusal is over.
+    "refused batches": Theme(
+        ("producer",) * 4, ("slow broker disk",), change=_refusing_queue, sizes=(500, 4_000), brokers=(1,),
+        replication=1, others=(0, 1), broken_share=0.0, rude_share=0.0, acks_zero_share=0.0, idempotent_share=0.9,
+        latency_ms=(30.0, 150.0), disk_ms=(50.0, 300.0), every_ms=(60.0, 150.0), least_ms=10_000.0,
+    ),
     "stored quotas": Theme(
         (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
     ),
@@ -247,6 +309,13 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("producer",) * 4, ("connection reset", "tiny windows"), broken=STALLING, broken_share=0.5,
         sizes=(16_384, 60_000), change=_without_queue, brokers=(1, 1, 2),
     ),
+    # A request that is worth more than the longest delay stops in the middle, and others wait for it.
+    "halting clients": Theme(
+        ("halting producer", *("producer",) * 3), ("wall clock set", "store slow"), broken_share=0.0,
+        acks_zero_share=0.0,
+        sizes=(500, 4_000), change=_low_limit, brokers=(1,), replication=1, others=(0, 1), second_share=0.0,
+        every_ms=(500.0, 2_000.0), batches=(10,), rude_share=0.0, least_ms=10_000.0,
+    ),
     "broken brokers": Theme(
         ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.5, rude_share=0.5, sizes=_MIDDLE,
         change=_logged_limits,
@@ -254,6 +323,13 @@ THEMES: Final[Mapping[str, Theme]] = {
     "drains": Theme(
         ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.2, deaf_share=0.25,
         sizes=_MIDDLE, change=_aged,
+    ),
+    # Requests with a response and others without one are on their way when a connection is drained.
+    "drains and far clients": Theme(
+        ("producer",) * 3, ("proxy restarted",), acks_zero_share=0.9, idempotent_share=0.0, rude_share=0.0,
+        broken_share=0.0, sizes=(500,), change=_aged_soon, brokers=(1,), others=(0, 1), latency_ms=(80.0, 250.0),
+        every_ms=(60.0,), batches=(150,), metadata_ms=300.0, least_ms=10_000.0, login_share=0.0,
+        most_steps=2_000, replication=1,
     ),
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(

@@ -15,6 +15,7 @@ from tests.simulation.checks.follower_fetches import FollowerFetches
 from tests.simulation.checks.held_back import HeldBack
 from tests.simulation.checks.in_sync import InSync
 from tests.simulation.checks.isolation import Isolation
+from tests.simulation.checks.levels import Levels
 from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
 from tests.simulation.checks.quota_bounds import QuotaBounds
@@ -52,5 +53,6 @@ ALL: Final[tuple[type[Check], ...]] = (
     Ends,
     CutShort,
     Slots,
+    Levels,
     RefusedOrder,
 )

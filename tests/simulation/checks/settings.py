@@ -34,6 +34,7 @@ class Settings:
         has_queue: Whether the fair call queue is on.
         max_in_flight: How many requests may be at a broker; None without a queue, or if it is adaptive.
         queue_capacity: The places of the fair call queue, if the file says how many.
+        queues_users: Whether those who take turns in the fair call queue are the users, whatever their client-ids.
         queue_wait_ms: How long a request may wait in the fair call queue before it is refused or forwarded.
         hides_addresses: Whether the proxy replaces the addresses of brokers in responses.
         administers_quotas: Whether the proxy itself answers requests about client quotas.
@@ -63,6 +64,7 @@ class Settings:
     has_queue: bool = False
     max_in_flight: int | None = None
     queue_capacity: int | None = None
+    queues_users: bool = False
     queue_wait_ms: float = 60_000.0
     hides_addresses: bool = True
     administers_quotas: bool = False

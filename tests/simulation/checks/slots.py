@@ -26,7 +26,8 @@ _FETCH_MS: Final = 500.0
 _RESPONSE_MS: Final = 3_000.0
 # A request whose rest takes longer than this to arrive may lose its slot.
 _UPLOAD_MS: Final = 500.0
-_TURNS: Final = 15  # 8 + 4 + 2 + 1
+NOBODY: Final = "ANONYMOUS"
+TURNS: Final = 15  # 8 + 4 + 2 + 1
 # These wait for the slots that are judged. Others need none, or have slots of their own.
 _JUDGED: Final = frozenset({frames.PRODUCE, frames.METADATA})
 _FETCHES: Final = frozenset({frames.FETCH, frames.SHARE_FETCH})
@@ -36,7 +37,7 @@ _MUTATIONS: Final = frozenset({frames.CREATE_TOPICS, frames.DELETE_TOPICS, frame
 _LATE: Final = ("proxy paused", "slow network", "tiny windows", "queue switched")
 
 
-class _Line:
+class Line:
     """A client's connection: its requests that wait, and those at the broker, oldest first."""
 
     __slots__ = ("at_broker", "is_gone", "is_odd", "last", "told_until_ms", "waiting")
@@ -57,7 +58,8 @@ class _Line:
         if first is None:
             return False
         if first.answered_ms >= 0:
-            return now_ms - first.answered_ms < _RESPONSE_MS
+            is_lost = first.broker_end is not None and first.broker_end.link.is_cut
+            return is_lost or now_ms - first.answered_ms < _RESPONSE_MS
         return first.api_key not in _FETCHES or now_ms - first.forwarded_first_ms < _FETCH_MS
 
 
@@ -70,7 +72,7 @@ class _Wait:
         self.since_ms = now_ms
         self.free_since_ms: float | None = None
         self.turns = 0
-        self.users: dict[Entity, None] = {}  # who came before it
+        self.users: dict[tuple[str, ...], None] = {}  # who came before it
 
 
 class Slots(Check):
@@ -82,7 +84,7 @@ class Slots(Check):
         super().__init__(world)
         self._book = RuleBook(world.settings)
         self._disturbances = Disturbances(world)
-        self._lines: dict[int, _Line] = {}
+        self._lines: dict[int, Line] = {}
         self._waits: dict[int, dict[int, _Wait]] = {}  # by broker and correlation id
         self._is_stopping = False
 
@@ -106,7 +108,7 @@ class Slots(Check):
     def sent(self, exchange: "Exchange") -> None:
         """It waits."""
         if self.world.settings.max_in_flight is not None:
-            line = self._lines.setdefault(exchange.connection, _Line())
+            line = self._lines.setdefault(exchange.connection, Line())
             line.waiting[exchange.correlation_id] = exchange
 
     def forwarding(self, exchange: "Exchange") -> None:
@@ -122,7 +124,7 @@ class Slots(Check):
             if exchange.api_key in _JUDGED and not line.at_broker:
                 for wait in waits.values():
                     wait.turns = wait.turns + 1 if exchange.sent_ms > wait.since_ms else 0
-                    wait.users[exchange.entity] = None
+                    wait.users[self._who(exchange.entity)] = None
         if exchange.expects_response:
             line.at_broker[exchange.correlation_id] = exchange
 
@@ -162,6 +164,11 @@ class Slots(Check):
             line.is_gone = True
             line.waiting.clear()
 
+    def _who(self, entity: "Entity") -> tuple[str, ...]:
+        """Return who takes turns with others. A client without a login has no name that can be relied on."""
+        is_user = self.world.settings.queues_users and entity.user != NOBODY
+        return (entity.user,) if is_user else tuple(entity)
+
     # -- the verdict --
 
     def _is_unknown(self) -> bool:
@@ -170,7 +177,7 @@ class Slots(Check):
             return True
         return any(scenario.fired.get(kind) for kind in _LATE) or scenario.setup.replication > 1
 
-    def _surely_holds(self, line: _Line, node_id: int | None) -> bool:
+    def _surely_holds(self, line: Line, node_id: int | None) -> bool:
         first = next(iter(line.at_broker.values()), None)
         if first is None or line.is_odd or line.is_gone or first.forwarded_to != node_id:
             return False
@@ -181,6 +188,8 @@ class Slots(Check):
             or not first.has_open_broker
         ):
             return False
+        if first.broker_end is not None and first.broker_end.has_ended:
+            return False  # the broker has hung up, and the proxy is about to
         end = first.client_end
         return end is not None and end.peer.is_open and self._disturbances.is_well_behaved(first.client)
 
@@ -211,7 +220,7 @@ class Slots(Check):
         for node_id, waits in seen.items():
             self._judge(node_id, waits, now_ms, is_connecting=is_connecting)
 
-    def _surely_waits(self, exchange: "Exchange", line: _Line, now_ms: float) -> bool:
+    def _surely_waits(self, exchange: "Exchange", line: Line, now_ms: float) -> bool:
         """Return whether a request has arrived at the proxy, and nothing but the queue can hold it back."""
         last, end = line.last, exchange.client_end
         if exchange.api_key not in _JUDGED or exchange.sent_ms < 0 or now_ms < line.told_until_ms or line.at_broker:
@@ -240,7 +249,7 @@ class Slots(Check):
             elif now_ms - wait.free_since_ms > _GRACE_MS:
                 text = f"{exchange} waits for {now_ms - wait.since_ms:.0f} ms, and broker {node_id} has a free slot"
                 self.world.fail(self.name, f"{text}: {used} of {most} are in use")
-            most_turns = _TURNS * (1 + len(wait.users))
+            most_turns = TURNS * (1 + len(wait.users))
             if is_roomy and wait.turns > most_turns:
                 text = f"{exchange} waits for {now_ms - wait.since_ms:.0f} ms, and {wait.turns} that came later"
                 self.world.fail(self.name, f"{text} were forwarded before it; {most_turns} may be")

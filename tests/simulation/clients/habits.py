@@ -47,13 +47,13 @@ class Writer:
         """Write a request, or a part of it."""
         habits, random = self._habits, self._random
         draw = random.random()
-        if draw < habits.stalls and self._doom is None:
+        stalls = habits.stalls if len(frame) >= habits.stalls_from_bytes else 0.0
+        if draw < stalls and self._doom is None:
             self._stop_inside(frame, exchange)
             self._world.story.tell(f"{exchange.client} stops in the middle of {exchange!r}")
-            # Later than the time-out of any request that waits for a response.
-            self._doom = self._world.call_later(100_000, self._abort)
+            self._doom = self._world.call_later(habits.stalls_ms, self._abort)
             return
-        draw -= habits.stalls
+        draw -= stalls
         if draw < habits.resets and self._doom is None:
             self._reset(frame, exchange)
             return

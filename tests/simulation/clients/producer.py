@@ -31,12 +31,16 @@ Partition = tuple[str, int]
 
 
 class Load(NamedTuple):
-    """What a producer sends: each ``every_ms`` a burst of batches, until ``most_batches`` were made."""
+    """What a producer sends: each ``every_ms`` a burst of batches, until ``most_batches`` were made.
+
+    ``after_ms`` makes producers burst at the same time: so long after each whole ``every_ms`` of the clock.
+    """
 
     sizes: tuple[int, ...] = (1_000,)
     every_ms: float = 100.0
     burst: int = 1
     most_batches: int = 1 << 40
+    after_ms: float | None = None
 
 
 class _Pending:
@@ -109,6 +113,8 @@ class Producer(Client):
         self._load = load
         self._made = 0
         self._next_burst_ms = 0.0
+        if load.after_ms is not None:
+            self._next_burst_ms = (world.clock.now_ms // load.every_ms + 1) * load.every_ms + load.after_ms
         self._queues: dict[Partition, _Queue] = {}
         self._producer_id = self._epoch = -1
         self._is_asking_id = False

@@ -170,6 +170,8 @@ class Habits(NamedTuple):
         splits: That a request is written in several pieces at once.
         dribbles: That a request is written in pieces over seconds.
         stalls: That a request stops in the middle, for ever.
+        stalls_from_bytes: The size of the smallest requests that stop.
+        stalls_ms: After what time a connection with such a request ends.
         resets: That a request ends with a reset: in its middle, or while the response is on its way.
         reads_slowly: That a new connection pauses after each read.
         is_deaf: That a new connection stops to read at some byte, for ever.
@@ -185,6 +187,8 @@ class Habits(NamedTuple):
     reads_slowly: float = 0.0
     is_deaf: float = 0.0
     half_closes: float = 0.0
+    stalls_from_bytes: int = 0
+    stalls_ms: float = 100_000.0  # later than the time-out of any request that waits for a response
     deaf_after_bytes: tuple[int, ...] = (0, 3, 40, 400, 4_000, 100_000)
 
 
@@ -197,3 +201,5 @@ BROKEN: Final = Habits(
 )
 # Stops in the middle of what it sends.
 STALLING: Final = BROKEN._replace(stalls=0.1, resets=0.0)
+# Stops in the middle of each large request.
+HALTING: Final = Habits(stalls=1.0, stalls_from_bytes=100_000, stalls_ms=40_000.0)

@@ -4,7 +4,6 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from tests.simulation.faults.kinds import kind
-from tests.simulation.network import LATENCY_MS
 
 if TYPE_CHECKING:
     from tests.simulation.network import Link
@@ -76,7 +75,7 @@ def _slow_network(scenario: "Scenario", random: Random) -> bool:
     scenario.tell(f"new connections take {network.latency_ms} ms each way")
 
     def heal() -> None:
-        network.latency_ms = LATENCY_MS  # also if another such fault has begun before this one
+        network.latency_ms = scenario.usual_latency_ms  # also if another such fault has begun before this one
 
     scenario.world.call_later(random.choice((2_000.0, 10_000.0)), heal)
     return True

@@ -14,7 +14,7 @@ def test_two_slow_networks_that_overlap_both_end() -> None:
     link = SimpleNamespace(latency_ns=900_000_000)
     network = SimpleNamespace(latency_ms=LATENCY_MS, open_links=lambda: [link])
     world = SimpleNamespace(network=network, call_later=lambda _, heal: heals.append(heal))
-    scenario = cast(Any, SimpleNamespace(world=world, tell=lambda _: None))
+    scenario = cast(Any, SimpleNamespace(world=world, tell=lambda _: None, usual_latency_ms=LATENCY_MS))
 
     for seed in range(20):
         assert KINDS["slow network"](scenario, Random(seed))
