@@ -12,7 +12,7 @@ from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import CLUMSY, DEAF, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import CLUMSY, DEAF, HASTY, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _HOSTS: Final = 3
 _PATIENT_SHARE: Final = 0.6  # of healthy clients
+_NEW_SHARE: Final = 0.8  # of rude administrators
 _SIZES: Final = (
     (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
     (1_000_000,),
@@ -125,12 +126,17 @@ def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMembe
 
 
 def _topic_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
+    setting = _setting(scenario, name, random)
+    is_new = scenario.world.random_of(f"age of {name}").random() < _NEW_SHARE
+    if setting.profile is RUDE and is_new and not scenario.setup.broker_version:
+        setting = setting._replace(profile=HASTY)
     return Admin(
         scenario.world,
-        _setting(scenario, name, random),
+        setting,
         every_ms=random.choice((50.0, 500.0, 2_000.0)),
-        kinds=(CREATE, GROW, DELETE),
+        kinds=(CREATE, CREATE, GROW, DELETE),
         most_operations=random.choice((5, 20)),
+        again_share=scenario.world.random_of(f"memory of {name}").choice((0.0, 0.3, 0.9)),
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulation.clients.profiles import BROKEN, DEAF, STALLING, Habits
 from tests.simulation.plan import derived_random
 
+_CONNECTION_LIMITS: Final = ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
 Settings = dict[str, Any]
 # A function that changes the drawn settings. Its last argument is the folder for the proxy's files.
 Change = Callable[[Random, Settings, str], None]
@@ -88,6 +89,17 @@ def _with_limits(*names: str, is_alone: bool = True) -> Change:
     return change
 
 
+def _topics(random: Random, settings: Settings, folder: str) -> None:
+    _with_limits("controller_mutation_rate")(random, settings, folder)
+    for name in ("max_buckets", "fair_call_queue"):
+        settings.pop(name, None)
+    for listener in settings["listeners"]:
+        for limit in _CONNECTION_LIMITS:
+            listener.pop(limit, None)
+    if random.random() < 0.7:  # one bucket for all, also for those without a client-id
+        settings["quotas"][0]["user"] = settings["quotas"][0].pop("client-id")
+
+
 def _impatient(random: Random, settings: Settings, folder: str) -> None:
     _with_limits("producer_byte_rate")(random, settings, folder)
     if random.random() < 0.5:
@@ -151,7 +163,7 @@ def _unlimited(random: Random, settings: Settings, folder: str) -> None:
     settings["quotas"] = []
     settings.pop("fair_call_queue", None)
     for listener in settings["listeners"]:
-        for limit in ("max_connections", "max_connections_per_ip", "max_connection_creation_rate", "idle_timeout"):
+        for limit in (*_CONNECTION_LIMITS, "idle_timeout"):
             listener.pop(limit, None)
 
 
@@ -180,6 +192,9 @@ _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
 _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",
+)  # fmt: skip
+_TOPIC_FAULTS: Final = (
+    *("broker cut off",) * 4, "broker crash", "broker crash", "connection reset",
 )  # fmt: skip
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
@@ -214,7 +229,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         broken_share=0.3, brokers=(1,), broker_version=0,
     ),
     "topic changes": Theme(
-        ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
+        ("topic admin",) * 4, _TOPIC_FAULTS, faults_within_ms=8_000.0, old_share=0.1, rude_share=0.8, login_share=0.1,
+        change=_topics, brokers=(1, 1, 2), broker_version=0, others=(0, 0, 1), least_ms=20_000.0,
     ),
     "followers": Theme(
         ("producer", "producer"), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
