@@ -194,7 +194,7 @@ _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",
 )  # fmt: skip
 _TOPIC_FAULTS: Final = (
-    *("broker cut off",) * 4, "broker crash", "broker crash", "connection reset",
+    *("broker cut off",) * 4, "broker crash", "broker crash",
 )  # fmt: skip
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
@@ -229,7 +229,7 @@ THEMES: Final[Mapping[str, Theme]] = {
         broken_share=0.3, brokers=(1,), broker_version=0,
     ),
     "topic changes": Theme(
-        ("topic admin",) * 4, _TOPIC_FAULTS, faults_within_ms=8_000.0, old_share=0.1, rude_share=0.8, login_share=0.1,
+        ("topic admin",) * 3, _TOPIC_FAULTS, faults_within_ms=15_000.0, old_share=0.1, rude_share=0.9, login_share=0.0,
         change=_topics, brokers=(1, 1, 2), broker_version=0, others=(0, 0, 1), least_ms=20_000.0,
     ),
     "followers": Theme(

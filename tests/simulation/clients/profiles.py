@@ -162,7 +162,7 @@ RUDE: Final = Profile(
 )
 # A script with a new library, which asks for nothing first, not even for metadata.
 HASTY: Final = RUDE._replace(
-    name="hasty", versions=JAVA.versions, request_timeout_ms=2_000, reconnect_backoff_ms=50,
+    name="hasty", versions=JAVA.versions, request_timeout_ms=400, reconnect_backoff_ms=50,
     reconnect_backoff_max_ms=200, retry_backoff_ms=50, retry_backoff_max_ms=200,
 )  # fmt: skip
 PROFILES: Final = (JAVA, LIBRDKAFKA, AIOKAFKA, FRANZ_GO, OLD, RUDE)
