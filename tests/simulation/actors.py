@@ -143,7 +143,9 @@ def _topic_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
 def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
     # All administrators want something of the same entities.
     stored = scenario.world.random_of("stored quotas")
-    choices = configuration.draw_stored(stored, has_login=scenario.setup.has_login)
+    choices = configuration.draw_stored(
+        stored, has_login=scenario.setup.has_login, plain_share=scenario.theme.plain_store_share
+    )
     return Admin(
         scenario.world,
         _setting(scenario, name, random, is_admin=True),

@@ -41,6 +41,7 @@ class Theme(NamedTuple):
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
         second_name_share: How often brokers have a second name, of those worlds that can.
+        plain_store_share: How often administrators of quotas set and remove nothing but one limit of everybody.
         memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
             least that a file may say.
         least_ms: How long a world lasts at least.
@@ -68,6 +69,7 @@ class Theme(NamedTuple):
     cluster_share: float = 0.5
     login_share: float = 0.4
     second_name_share: float = 0.1
+    plain_store_share: float = 0.0
     memory_divisor: int = 1
     least_ms: float = 0.0
     most_steps: int = 0
@@ -131,7 +133,7 @@ def _followers(random: Random, settings: Settings, folder: str) -> None:
 def _stored(random: Random, settings: Settings, folder: str) -> None:
     settings["store"] = {"directory": f"{folder}/quotas.d"}
     _with_limits("producer_byte_rate")(random, settings, folder)
-    settings["quotas"] = settings["quotas"][: random.choice((0, 1, 1))]
+    settings["quotas"] = settings["quotas"][: random.choice((0, 0, 1, 1))]
 
 
 def _logged_limits(random: Random, settings: Settings, folder: str) -> None:
@@ -189,7 +191,9 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 
 _MIDDLE: Final = (4_000, 16_384)
-_STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
+_STORE_FAULTS: Final = (
+    "store faulty", "store full", "store slow", "proxy killed", "power lost", "file takes over", "file takes over",
+)  # fmt: skip
 _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",
 )  # fmt: skip
@@ -242,7 +246,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         deaf_share=0.1,
     ),
     "stored quotas": Theme(
-        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
+        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, faults_within_ms=8_000.0, change=_stored, brokers=(1,),
+        sizes=_MIDDLE, plain_store_share=0.5, others=(0, 1, 2, 3), least_ms=10_000.0,
     ),
     "usage log": Theme(
         ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=6_000.0, change=_logged,
