@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _HOSTS: Final = 3
 _PATIENT_SHARE: Final = 0.6  # of healthy clients
 _NEW_SHARE: Final = 0.8  # of rude administrators
+_STEADY: Final = 60, 150.0  # how many batches a steady producer makes, and how often
 _SIZES: Final = (
     (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
     (1_000_000,),
@@ -78,6 +79,8 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
     most = random.choice((5, 20, 60))
     every_ms = random.choice((2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
+    if scenario.world.random_of(f"pace of {name}").random() < scenario.theme.steady_share:
+        most, every_ms = _STEADY
     setting = _setting(scenario, name, random)
     acks = 0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1))
     if not acks and setting.profile is RUDE:
@@ -146,11 +149,12 @@ def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
     choices = configuration.draw_stored(
         stored, has_login=scenario.setup.has_login, plain_share=scenario.theme.plain_store_share
     )
+    is_plain = len(choices) == 1
     return Admin(
         scenario.world,
         _setting(scenario, name, random, is_admin=True),
-        every_ms=random.choice((50.0, 500.0, 2_000.0)),
-        kinds=(ALTER, ALTER, DESCRIBE),
+        every_ms=700.0 if is_plain else random.choice((50.0, 500.0, 2_000.0)),
+        kinds=(ALTER,) if is_plain else (ALTER, ALTER, DESCRIBE),
         choices=choices,
         dry_share=0.15,
         most_operations=random.choice((5, 20)),

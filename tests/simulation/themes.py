@@ -41,6 +41,7 @@ class Theme(NamedTuple):
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
         second_name_share: How often brokers have a second name, of those worlds that can.
+        steady_share: How many producers have something to send for ten seconds.
         plain_store_share: How often administrators of quotas set and remove nothing but one limit of everybody.
         memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
             least that a file may say.
@@ -69,6 +70,7 @@ class Theme(NamedTuple):
     cluster_share: float = 0.5
     login_share: float = 0.4
     second_name_share: float = 0.1
+    steady_share: float = 0.0
     plain_store_share: float = 0.0
     memory_divisor: int = 1
     least_ms: float = 0.0
@@ -133,7 +135,9 @@ def _followers(random: Random, settings: Settings, folder: str) -> None:
 def _stored(random: Random, settings: Settings, folder: str) -> None:
     settings["store"] = {"directory": f"{folder}/quotas.d"}
     _with_limits("producer_byte_rate")(random, settings, folder)
-    settings["quotas"] = settings["quotas"][: random.choice((0, 0, 1, 1))]
+    settings["quotas"] = settings["quotas"][: random.choice((0, 0, 0, 1))]
+    if random.random() < 0.8:
+        settings.pop("fair_call_queue", None)
 
 
 def _logged_limits(random: Random, settings: Settings, folder: str) -> None:
@@ -246,8 +250,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         deaf_share=0.1,
     ),
     "stored quotas": Theme(
-        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, faults_within_ms=8_000.0, change=_stored, brokers=(1,),
-        sizes=_MIDDLE, plain_store_share=0.5, others=(0, 1, 2, 3), least_ms=10_000.0,
+        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, faults_within_ms=3_000.0, change=_stored, brokers=(1,),
+        sizes=_MIDDLE, plain_store_share=0.6, steady_share=0.8, acks_zero_share=0.0, others=(0, 0, 1), least_ms=12_000.0,
+        most_steps=1_500,
     ),
     "usage log": Theme(
         ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=6_000.0, change=_logged,
@@ -269,7 +274,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(
         (*("producer",) * 2, *("consumer",) * 4), ("broker stall", "broker drops connections"), broken=DEAF,
-        broken_share=0.6, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
+        broken_share=0.9, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
     ),
     "observe and delay": Theme(("producer", "producer", "consumer"), sizes=_MIDDLE, change=_observed),
     "changed rules": Theme(
