@@ -250,9 +250,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         deaf_share=0.1,
     ),
     "stored quotas": Theme(
-        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, faults_within_ms=3_000.0, change=_stored, brokers=(1,),
-        sizes=_MIDDLE, plain_store_share=0.6, steady_share=0.8, acks_zero_share=0.0, others=(0, 0, 1), least_ms=12_000.0,
-        most_steps=1_500,
+        ("quota admin", "quota admin", "producer", "producer"), _STORE_FAULTS, faults_within_ms=3_000.0,
+        change=_stored, brokers=(1,), sizes=_MIDDLE, plain_store_share=0.6, steady_share=0.8, acks_zero_share=0.0,
+        others=(0, 0, 1), least_ms=12_000.0, most_steps=1_500,
     ),
     "usage log": Theme(
         ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=6_000.0, change=_logged,

@@ -76,3 +76,16 @@ def test_a_connection_whose_end_the_client_learns_late_is_no_violation() -> None
 
     world.exchange(3, connection=2)
     world.exchange(3, connection=3)
+
+
+def test_connections_of_before_count_under_new_rules() -> None:
+    world = a_world(Settings(), **{"client-id": "etl", "connections": 2})
+    for connection in (1, 2):
+        world.exchange(3, connection=connection)
+
+    world.ledger.checks[0].rules_changed([{"user": "<default>", "connections": 2}])
+    world.wait(2_000)
+    for connection in (3, 1, 2):
+        world.exchange(3, connection=connection)
+    with pytest.raises(Violation, match="has 3 connections"):
+        world.exchange(3, connection=3)
