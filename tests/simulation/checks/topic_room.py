@@ -5,7 +5,8 @@ requests that are on their way to one. A request that was never sent to a broker
 gone, and one that the broker refused owes nothing once its client has the response.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.buckets import BucketCheck
@@ -28,7 +29,7 @@ _LONGEST_PAUSE_MS: Final = 5_000.0  # see faults/of_proxy.py
 _CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
 _CREATE_PARTITIONS: Final = 37
-_PARSERS: Final = {
+_PARSERS: Final[dict[int, Callable[[bytes, int], Any]]] = {
     _CREATE_TOPICS: create_topics.parse_response,
     _DELETE_TOPICS: delete_topics.parse_response,
     _CREATE_PARTITIONS: create_partitions.parse_response,
