@@ -3,6 +3,7 @@
 What is open and when it was accepted is read from the simulated system, which has the proxy's ends of all connections.
 """
 
+from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.simulation.checks.buckets import BucketCheck
@@ -36,6 +37,7 @@ class ConnectionLimits(BucketCheck):
         self._served: dict[tuple[Address, str], Flow] = {}
         self._open: dict[_Key, dict[int, None]] = {}
         self._known: dict[int, _Key] = {}
+        self._opened_ms: dict[int, float] = {}
         self._entities: dict[int, Entity] = {}  # for which each connection is counted, also under other rules
         # Sets of connections of one bucket that are too many, unless one of them has ended without the client knowing.
         # Each connection that forwards another request has been open all the time.
@@ -139,15 +141,22 @@ class ConnectionLimits(BucketCheck):
             return
         found = self._open.setdefault(key, {})
         found[connection] = None
-        if len(found) > limit.rate:
+        # One that was there before the rules changed may have been counted then, and waited with its first request.
+        is_new = self._opened_ms.get(connection, inf) >= self._settled_ms
+        if len(found) > limit.rate and is_new:
             self._too_many.append(
                 (set(found), f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections")
             )
+
+    def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
+        """Note when it was opened."""
+        self._opened_ms[connection] = self.world.clock.now_ms
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Forget a connection."""
         key = self._known.pop(connection, None)
         self._entities.pop(connection, None)
+        self._opened_ms.pop(connection, None)
         if key is not None:
             self._open.get(key, {}).pop(connection, None)
         if self._too_many:
