@@ -3,7 +3,6 @@
 What is open and when it was accepted is read from the simulated system, which has the proxy's ends of all connections.
 """
 
-from math import inf
 from typing import TYPE_CHECKING, ClassVar
 
 from tests.simulation.checks.buckets import BucketCheck
@@ -142,7 +141,7 @@ class ConnectionLimits(BucketCheck):
         found = self._open.setdefault(key, {})
         found[connection] = None
         # One that was there before the rules changed may have been counted then, and waited with its first request.
-        is_new = self._opened_ms.get(connection, inf) >= self._settled_ms
+        is_new = self._opened_ms.get(connection, 0.0) >= self._settled_ms
         if len(found) > limit.rate and is_new:
             self._too_many.append(
                 (set(found), f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections")
