@@ -12,7 +12,7 @@ from tests.simulation.clients.crowd import Crowd
 from tests.simulation.clients.group_member import GroupMember
 from tests.simulation.clients.impostor import Impostor
 from tests.simulation.clients.producer import Load, Producer
-from tests.simulation.clients.profiles import CLUMSY, DEAF, HALTING, HEALTHY, OLD, PROFILES, RUDE
+from tests.simulation.clients.profiles import CLUMSY, DEAF, HALTING, HASTY, HEALTHY, OLD, PROFILES, RUDE
 from tests.simulation.clients.share_member import ShareMember
 from tests.simulation.clients.stranger import FLOOD, MANNERS, Stranger
 from tests.simulation.ledger import Entity
@@ -24,6 +24,8 @@ _HOSTS: Final = 3
 _PATIENT_SHARE: Final = 0.6  # of healthy clients
 # When costs were halved in the fair call queue, which happens at each 5 s of the process, its levels are sure.
 _BURST_AFTER_MS: Final = 1_500.0
+_NEW_SHARE: Final = 0.8  # of rude administrators
+_STEADY: Final = 60, 150.0  # how many batches a steady producer makes, and how often
 _SIZES: Final = (
     (200, 2_000), (1_000, 4_000), (4_000, 16_384), (4_000, 16_384), (16_384,), (16_384, 60_000), (500, 60_000, 200_000),
     (1_000_000,),
@@ -82,6 +84,8 @@ def _producer(scenario: "Scenario", name: str, random: Random) -> Producer:
     """Draw a producer. What it sends in the whole run is bounded, so that no world takes too long."""
     most = random.choice(scenario.theme.batches or (5, 20, 60))
     every_ms = random.choice(scenario.theme.every_ms or (2.0, 10.0, 100.0, scenario.plan.horizon_ms / most))
+    if scenario.world.random_of(f"pace of {name}").random() < scenario.theme.steady_share:
+        most, every_ms = _STEADY
     setting = _setting(scenario, name, random)
     acks = 0 if random.random() < scenario.theme.acks_zero_share else random.choice((-1, -1, 1))
     if not acks and setting.profile is RUDE:
@@ -156,24 +160,32 @@ def _share_member(scenario: "Scenario", name: str, random: Random) -> ShareMembe
 
 
 def _topic_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
+    setting = _setting(scenario, name, random)
+    is_new = scenario.world.random_of(f"age of {name}").random() < _NEW_SHARE
+    if setting.profile is RUDE and is_new and not scenario.setup.broker_version:
+        setting = setting._replace(profile=HASTY)
     return Admin(
         scenario.world,
-        _setting(scenario, name, random),
+        setting,
         every_ms=random.choice((50.0, 500.0, 2_000.0)),
-        kinds=(CREATE, GROW, DELETE),
+        kinds=(CREATE, CREATE, GROW, DELETE),
         most_operations=random.choice((5, 20)),
+        again_share=scenario.world.random_of(f"memory of {name}").choice((0.0, 0.3, 0.9)),
     )
 
 
 def _quota_admin(scenario: "Scenario", name: str, random: Random) -> Admin:
     # All administrators want something of the same entities.
     stored = scenario.world.random_of("stored quotas")
-    choices = configuration.draw_stored(stored, has_login=scenario.setup.has_login)
+    choices = configuration.draw_stored(
+        stored, has_login=scenario.setup.has_login, plain_share=scenario.theme.plain_store_share
+    )
+    is_plain = len(choices) == 1
     return Admin(
         scenario.world,
         _setting(scenario, name, random, is_admin=True),
-        every_ms=random.choice((50.0, 500.0, 2_000.0)),
-        kinds=(ALTER, ALTER, DESCRIBE),
+        every_ms=700.0 if is_plain else random.choice((50.0, 500.0, 2_000.0)),
+        kinds=(ALTER,) if is_plain else (ALTER, ALTER, DESCRIBE),
         choices=choices,
         dry_share=0.15,
         most_operations=random.choice((5, 20)),

@@ -17,7 +17,7 @@ TOPICS: Final = ("orders", "clicks")
 _KIB: Final = 1024
 # So low that a few requests are more than a quota gives.
 _RATES: Final = (8 * _KIB, 12 * _KIB, 20 * _KIB, 60 * _KIB)
-_STORED: Final[dict[str, tuple[float, ...]]] = {
+STORED: Final[dict[str, tuple[float, ...]]] = {
     "producer_byte_rate": _RATES,
     "consumer_byte_rate": _RATES,
     "request_rate": (2, 10, 50),
@@ -258,18 +258,25 @@ def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
     return rules
 
 
-def draw_stored(random: Random, *, has_login: bool) -> list[QuotaChoice]:
-    """Draw what administrators set. It is so little that few outcomes are open at once."""
+def draw_stored(random: Random, *, has_login: bool, plain_share: float = 0.0) -> list[QuotaChoice]:
+    """Draw what administrators set. It is so little that few outcomes are open at once.
+
+    With the probability ``plain_share`` it is one limit of everybody, which comes and goes.
+    """
+    if random.random() < plain_share:
+        parts = random.choice(((("client-id", None),), (("user", None),), (("client-id", None), ("user", None))))
+        key = random.choice(("producer_byte_rate", "producer_byte_rate", "consumer_byte_rate"))
+        return [QuotaChoice(parts, key, (*random.sample(_RATES[:3], 1), None))]
     users: tuple[str | None, ...] = (*USERS, None) if has_login else ("ANONYMOUS", None)
     found: dict[tuple[EntityKey, str], QuotaChoice] = {}
     for _ in range(random.randint(1, 5)):
         has_user = random.random() < 0.6
-        parts: list[tuple[str, str | None]] = [("user", random.choice(users))] if has_user else []
+        entity: list[tuple[str, str | None]] = [("user", random.choice(users))] if has_user else []
         if not has_user or random.random() < 0.4:
-            parts.append(("client-id", random.choice((*CLIENT_IDS[:3], None))))
-        key = random.choices(list(_STORED), (5, 4, 1, 2))[0]
-        values = (*random.sample(_STORED[key], 2), None)
-        found[tuple(parts), key] = QuotaChoice(tuple(parts), key, values)
+            entity.append(("client-id", random.choice((*CLIENT_IDS[:3], None))))
+        key = random.choices(list(STORED), (5, 4, 1, 2))[0]
+        values = (*random.sample(STORED[key], 2), None)
+        found[tuple(entity), key] = QuotaChoice(tuple(entity), key, values)
     return list(found.values())
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 from tests.simulation.clients.profiles import BROKEN, DEAF, STALLING, Habits
 from tests.simulation.plan import derived_random
 
+_CONNECTION_LIMITS: Final = ("max_connections", "max_connections_per_ip", "max_connection_creation_rate")
 Settings = dict[str, Any]
 # A function that changes the drawn settings. Its last argument is the folder for the proxy's files.
 Change = Callable[[Random, Settings, str], None]
@@ -46,6 +47,8 @@ class Theme(NamedTuple):
         login_share: How often clients log in.
         second_share: How many clients have the second of the two names of users, and of client-ids.
         second_name_share: How often brokers have a second name, of those worlds that can.
+        steady_share: How many producers have something to send for ten seconds.
+        plain_store_share: How often administrators of quotas set and remove nothing but one limit of everybody.
         memory_divisor: By how much less memory the proxy may use than its file says. No few clients hold as much as the
             least that a file may say.
         least_ms: How long a world lasts at least.
@@ -79,6 +82,8 @@ class Theme(NamedTuple):
     login_share: float = 0.4
     second_share: float = 0.2
     second_name_share: float = 0.1
+    steady_share: float = 0.0
+    plain_store_share: float = 0.0
     memory_divisor: int = 1
     least_ms: float = 0.0
     most_steps: int = 0
@@ -98,6 +103,17 @@ def _with_limits(*names: str, is_alone: bool = True) -> Change:
         settings["quotas"] = [rule, *others]
 
     return change
+
+
+def _topics(random: Random, settings: Settings, folder: str) -> None:
+    _with_limits("controller_mutation_rate")(random, settings, folder)
+    for name in ("max_buckets", "fair_call_queue"):
+        settings.pop(name, None)
+    for listener in settings["listeners"]:
+        for limit in _CONNECTION_LIMITS:
+            listener.pop(limit, None)
+    if random.random() < 0.7:  # one bucket for all, also for those without a client-id
+        settings["quotas"][0]["user"] = settings["quotas"][0].pop("client-id")
 
 
 def _impatient(random: Random, settings: Settings, folder: str) -> None:
@@ -160,7 +176,9 @@ def _followers(random: Random, settings: Settings, folder: str) -> None:
 def _stored(random: Random, settings: Settings, folder: str) -> None:
     settings["store"] = {"directory": f"{folder}/quotas.d"}
     _with_limits("producer_byte_rate")(random, settings, folder)
-    settings["quotas"] = settings["quotas"][: random.choice((0, 1, 1))]
+    settings["quotas"] = settings["quotas"][: random.choice((0, 0, 0, 1))]
+    if random.random() < 0.8:
+        settings.pop("fair_call_queue", None)
 
 
 def _logged_limits(random: Random, settings: Settings, folder: str) -> None:
@@ -200,7 +218,7 @@ def _unlimited(random: Random, settings: Settings, folder: str) -> None:
     settings["quotas"] = []
     settings.pop("fair_call_queue", None)
     for listener in settings["listeners"]:
-        for limit in ("max_connections", "max_connections_per_ip", "max_connection_creation_rate", "idle_timeout"):
+        for limit in (*_CONNECTION_LIMITS, "idle_timeout"):
             listener.pop(limit, None)
 
 
@@ -226,9 +244,14 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 
 _MIDDLE: Final = (4_000, 16_384)
-_STORE_FAULTS: Final = ("store faulty", "store full", "store slow", "proxy killed", "power lost")
+_STORE_FAULTS: Final = (
+    "store faulty", "store full", "store slow", "proxy killed", "power lost", "file takes over", "file takes over",
+)  # fmt: skip
 _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",
+)  # fmt: skip
+_TOPIC_FAULTS: Final = (
+    *("broker cut off",) * 4, "broker crash", "broker crash",
 )  # fmt: skip
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
@@ -266,7 +289,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         broken_share=0.3, brokers=(1,), broker_version=0,
     ),
     "topic changes": Theme(
-        ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
+        ("topic admin",) * 3, _TOPIC_FAULTS, faults_within_ms=15_000.0, old_share=0.1, rude_share=0.9, login_share=0.0,
+        change=_topics, brokers=(1, 1, 2), broker_version=0, others=(0, 0, 1), least_ms=20_000.0,
     ),
     "followers": Theme(
         ("producer", "producer"), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
@@ -298,7 +322,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         latency_ms=(30.0, 150.0), disk_ms=(50.0, 300.0), every_ms=(60.0, 150.0), least_ms=10_000.0,
     ),
     "stored quotas": Theme(
-        (*("quota admin",) * 2, "producer", "producer"), _STORE_FAULTS, change=_stored, brokers=(1,), sizes=_MIDDLE,
+        ("quota admin", "quota admin", "producer", "producer"), _STORE_FAULTS, faults_within_ms=3_000.0,
+        change=_stored, brokers=(1,), sizes=_MIDDLE, plain_store_share=0.6, steady_share=0.8, acks_zero_share=0.0,
+        others=(0, 0, 1), least_ms=12_000.0, most_steps=1_500,
     ),
     "usage log": Theme(
         ("producer", "producer", "consumer"), _LOG_FAULTS, faults_within_ms=4_000.0, change=_logged,
@@ -334,7 +360,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
     "memory": Theme(
         (*("producer",) * 2, *("consumer",) * 4), ("broker stall", "broker drops connections"), broken=DEAF,
-        broken_share=0.6, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
+        broken_share=0.9, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,
     ),
     "observe and delay": Theme(
         ("producer", "producer", *("group member",) * 3), sizes=_MIDDLE, change=_observed, rude_share=0.6,

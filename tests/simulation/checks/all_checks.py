@@ -27,6 +27,7 @@ from tests.simulation.checks.slots import Slots
 from tests.simulation.checks.throttle_amounts import ThrottleAmounts
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.topic_changes import TopicChanges
+from tests.simulation.checks.topic_room import TopicRoom
 from tests.simulation.checks.usage_log import UsageLog
 
 ALL: Final[tuple[type[Check], ...]] = (
@@ -49,6 +50,7 @@ ALL: Final[tuple[type[Check], ...]] = (
     UsageLog,
     RequestRates,
     TopicChanges,
+    TopicRoom,
     ConnectionLimits,
     Ends,
     CutShort,

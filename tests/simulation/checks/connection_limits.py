@@ -12,7 +12,7 @@ from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.settings import number
 
 if TYPE_CHECKING:
-    from tests.simulation.ledger import Exchange
+    from tests.simulation.ledger import Entity, Exchange
     from tests.simulation.world import World
 
 Address = tuple[str, int]
@@ -36,6 +36,8 @@ class ConnectionLimits(BucketCheck):
         self._served: dict[tuple[Address, str], Flow] = {}
         self._open: dict[_Key, dict[int, None]] = {}
         self._known: dict[int, _Key] = {}
+        self._opened_ms: dict[int, float] = {}
+        self._entities: dict[int, Entity] = {}  # for which each connection is counted, also under other rules
         # Sets of connections of one bucket that are too many, unless one of them has ended without the client knowing.
         # Each connection that forwards another request has been open all the time.
         self._too_many: list[tuple[set[int], str]] = []
@@ -48,9 +50,20 @@ class ConnectionLimits(BucketCheck):
         self._open.clear()
         self._too_many.clear()
 
+    def proxy_started(self, number: int) -> None:
+        """A new process has no connections."""
+        super().proxy_started(number)
+        self._known.clear()
+        self._entities.clear()
+
     def rules_changed(self, *possible: Quotas) -> None:
-        """Begin anew."""
+        """Count the open connections again. None is closed, but for new ones they count."""
         super().rules_changed(*possible)
+        for connection, (place, _) in list(self._known.items()):
+            tags, limit = self.limit_of(self._entities[connection])
+            key = self._known[connection] = place, tags
+            if limit is not None:
+                self._open.setdefault(key, {})[connection] = None
         quotas = possible[0] if len(possible) == 1 else ()
         self._address_rates = {
             str(rule["ip"]): number(rule["connection_creation_rate"])
@@ -122,18 +135,27 @@ class ConnectionLimits(BucketCheck):
         # Until the proxy knows which broker a bootstrap server is, it counts the two apart.
         is_bootstrap = exchange.broker is None and self.settings.hides_addresses
         key = self._known[connection] = (exchange.forwarded_to, is_bootstrap), tags
+        self._entities[connection] = exchange.entity
         if limit is None or not self.judges:
             return
         found = self._open.setdefault(key, {})
         found[connection] = None
-        if len(found) > limit.rate:
+        # One that was there before the rules changed may have been counted then, and waited with its first request.
+        is_new = self._opened_ms.get(connection, 0.0) >= self._settled_ms
+        if len(found) > limit.rate and is_new:
             self._too_many.append(
                 (set(found), f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections")
             )
 
+    def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
+        """Note when it was opened."""
+        self._opened_ms[connection] = self.world.clock.now_ms
+
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Forget a connection."""
         key = self._known.pop(connection, None)
+        self._entities.pop(connection, None)
+        self._opened_ms.pop(connection, None)
         if key is not None:
             self._open.get(key, {}).pop(connection, None)
         if self._too_many:

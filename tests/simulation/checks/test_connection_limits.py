@@ -6,7 +6,7 @@ import pytest
 
 from tests.simulation.checks.connection_limits import ConnectionLimits
 from tests.simulation.checks.settings import Settings
-from tests.simulation.checks.support import StandIn
+from tests.simulation.checks.support import ETL, StandIn
 from tests.simulation.violation import Violation
 
 PORT = ("10.0.0.1", 9192)
@@ -76,3 +76,17 @@ def test_a_connection_whose_end_the_client_learns_late_is_no_violation() -> None
 
     world.exchange(3, connection=2)
     world.exchange(3, connection=3)
+
+
+def test_connections_of_before_count_under_new_rules() -> None:
+    world = a_world(Settings(), **{"client-id": "etl", "connections": 2})
+    for connection in (1, 2):
+        world.exchange(3, connection=connection)
+
+    world.ledger.checks[0].rules_changed([{"user": "<default>", "connections": 2}])
+    world.wait(2_000)
+    world.ledger.connected("producer-1", 3, ETL)
+    for connection in (3, 1, 2):
+        world.exchange(3, connection=connection)
+    with pytest.raises(Violation, match="has 3 connections"):
+        world.exchange(3, connection=3)

@@ -5,6 +5,7 @@ Newer requests are refused below zero, and older ones wait. So no request of eit
 """
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks.buckets import BucketCheck
@@ -43,12 +44,21 @@ class TopicChanges(BucketCheck):
         super().__init__(world)
         self._changes: dict[int, _Change] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
+        self._has_broker: dict[int, None] = {}  # the connections of which something was forwarded
+        # The least debt since a request was sent that waits for its broker to be connected.
+        self._least_debts: dict[int, float] = {}
 
     def forget(self) -> None:
         """Forget all buckets."""
         super().forget()
         self._changes.clear()
         self._of_connection.clear()
+        self._least_debts.clear()
+
+    def sent(self, exchange: "Exchange") -> None:
+        """It may be charged from now on, and begin later, because the proxy connects to the broker first."""
+        if exchange.api_key in _CHANGES and exchange.connection not in self._has_broker:
+            self._least_debts[exchange.correlation_id] = inf
 
     def new_flow(self, limit: "Limit") -> Flow:
         """Return the oracle of a token bucket that saves up a whole window."""
@@ -62,6 +72,8 @@ class TopicChanges(BucketCheck):
 
     def forwarding(self, exchange: "Exchange") -> None:
         """Judge whether the bucket was out of debt, and take what the request would change."""
+        self._has_broker[exchange.connection] = None
+        least_debt = self._least_debts.pop(exchange.correlation_id, inf)
         if exchange.api_key not in _CHANGES or not hasattr(exchange.detail, "topic"):
             return
         flow = self.flow_of(exchange)
@@ -71,6 +83,9 @@ class TopicChanges(BucketCheck):
         # What the proxy may take back, or not have charged yet, is not owed yet.
         unsure = sum(change.partitions for change in self._changes.values() if change.flow is flow)
         debt = flow.debt(now_ms) - unsure
+        for correlation_id, least in self._least_debts.items():
+            self._least_debts[correlation_id] = min(least, debt)  # of whatever bucket, which is never a false alarm
+        debt = min(debt, least_debt)
         if debt > 0:
             text = (
                 f"{exchange} begins, and its bucket at {flow.limit.rate:g} partitions/s is {debt:.1f} partitions over"
@@ -97,9 +112,11 @@ class TopicChanges(BucketCheck):
         """The proxy has surely charged this request."""
         self._changes.pop(exchange.correlation_id, None)
         self._of_connection.get(exchange.connection, {}).pop(exchange.correlation_id, None)
+        self._least_debts.pop(exchange.correlation_id, None)
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
+        self._has_broker.pop(connection, None)
         for correlation_id in self._of_connection.pop(connection, ()):
             change = self._changes.pop(correlation_id, None)
             if change is not None:

@@ -9,6 +9,7 @@ from tests.simulation.clients.profiles import (
     CREATE_TOPICS,
     DELETE_TOPICS,
     DESCRIBE_CLIENT_QUOTAS,
+    HASTY,
 )
 from tests.simulation.wire import (
     alter_client_quotas,
@@ -108,6 +109,7 @@ class Admin(Client):
         most_partitions: int = 8,
         most_operations: int = 1 << 40,
         dry_share: float = 0.0,
+        again_share: float = 0.0,
     ) -> None:
         super().__init__(world, setting)
         self.operations: list[Operation] = []
@@ -120,6 +122,7 @@ class Admin(Client):
         self._most_partitions = most_partitions
         self._left = most_operations
         self._dry_share = dry_share
+        self._again_share = again_share  # how often it creates a topic once more, which is refused
         self._made = 0
         self._next_ms = 0.0
         self._current: Operation | None = None
@@ -149,6 +152,10 @@ class Admin(Client):
             if connection is not None:
                 self._send(connection, operation)
 
+    def needs_metadata(self) -> bool:
+        """Return whether the administrator looks for the controller. One in haste asks whoever it reaches."""
+        return self.profile is not HASTY
+
     def stop(self, patience_ms: float = 5_000.0) -> None:
         """Give the current operation up, unless its response is due."""
         if self._current is not None and not self._is_waiting and not self.is_stopping:
@@ -168,6 +175,9 @@ class Admin(Client):
         if kind == DESCRIBE:
             return Operation(DESCRIBE)
         if kind == CREATE:
+            if self.partitions and random.random() < self._again_share:
+                topic = random.choice(list(self.partitions))
+                return Operation(CREATE, topic, self.partitions[topic])
             self._made += 1
             return Operation(CREATE, f"{self.setting.name}-{self._made}", random.randint(1, self._most_partitions))
         topic = random.choice(list(self.partitions))

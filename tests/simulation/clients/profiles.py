@@ -160,6 +160,11 @@ RUDE: Final = Profile(
     fetch_wait_ms=0,
     shares_coordinator=True,
 )
+# A script with a new library, which asks for nothing first, not even for metadata.
+HASTY: Final = RUDE._replace(
+    name="hasty", versions=JAVA.versions, request_timeout_ms=400, reconnect_backoff_ms=50,
+    reconnect_backoff_max_ms=200, retry_backoff_ms=50, retry_backoff_max_ms=200,
+)  # fmt: skip
 PROFILES: Final = (JAVA, LIBRDKAFKA, AIOKAFKA, FRANZ_GO, OLD, RUDE)
 
 

@@ -7,6 +7,7 @@ from tests.simulation import configuration
 from tests.simulation.faults.kinds import kind
 from tests.simulation.process import ENOUGH_DESCRIPTORS
 from tests.simulation.store_disk import AFTER, BEFORE, FULL
+from tests.simulation.stored_quotas import entity_of
 
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
@@ -91,6 +92,28 @@ def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
     settings = dict(scenario.proxy.settings)
     settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
     scenario.write_settings(settings, "other quotas")
+    return True
+
+
+@kind
+def _file_takes_over(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes a quota into the file that administrators have set as well. The proxy may be killed then."""
+    stored = list(scenario.stored.registers)
+    if not stored:
+        return False
+    entity, key = random.choice(stored)
+    rule = {part: "<default>" if name is None else name for part, name in entity}
+    settings = dict(scenario.proxy.settings)
+    others = [one for one in settings["quotas"] if entity_of(one) != entity]
+    settings["quotas"] = [*others, rule | {key: random.choice(configuration.STORED[key])}]
+    scenario.write_settings(settings, f"{key} of {rule}, which is stored, too")
+
+    def kill() -> None:
+        scenario.fired["proxy killed"] += 1
+        _proxy_killed(scenario, random)
+
+    if random.random() < 0.7:
+        scenario.world.call_later(random.choice((0.0, 1_000.0, 2_500.0)), kill)
     return True
 
 
