@@ -21,6 +21,7 @@ class Theme(NamedTuple):
     Attributes:
         actors: The kinds of actors that are always there.
         faults: The kinds that most of its faults are of.
+        sure_faults: The kinds that happen in each of its worlds that is not calm.
         faults_within_ms: When the last fault begins. Busy worlds end early, and later ones would not happen.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
@@ -49,6 +50,7 @@ class Theme(NamedTuple):
 
     actors: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    sure_faults: tuple[str, ...] = ()
     faults_within_ms: float = 90_000.0
     old_share: float = 0.1
     acks_zero_share: float = 0.25
@@ -217,8 +219,8 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("topic admin",) * 3, old_share=0.6, change=_with_limits("controller_mutation_rate"), brokers=(1, 2)
     ),
     "followers": Theme(
-        ("producer", "producer"), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
-        others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
+        ("producer", "producer"), _FOLLOWER_FAULTS, ("follower hangs up",), faults_within_ms=3_000.0,
+        brokers=(2, 2, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         (*("producer",) * 5, "consumer"), ("slow broker disk", "connection reset", "slow network"), change=_queue,

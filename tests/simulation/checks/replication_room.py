@@ -47,7 +47,7 @@ class ReplicationRoom(FollowerCheck):
         self._busy_until_ms: dict[Bucket, float] = {}
         self._at_leader: dict[int, Exchange] = {}  # by connection
         self._paid_ms = 0.0  # when all of before the last change of limits is paid
-        self._gone: dict[int, None] = {}  # fetches at leaders whose followers have hung up
+        self._gone: dict[int, Exchange] = {}  # fetches at leaders whose followers have hung up
 
     def _follow_settings(self) -> None:
         """What is owed by another rate takes another time. What passed without a limit is measured, too."""
@@ -95,18 +95,23 @@ class ReplicationRoom(FollowerCheck):
                 self._judge(exchange, exchange.passed_ms, ())
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """What its last fetch may have brought counts, too."""
+        """What its last fetch brings counts if the proxy gets it before it hears that the follower has gone."""
         self._told.pop(connection, None)
         exchange = self._at_leader.pop(connection, None)
         if exchange is not None:
             self._follow_settings()
-            self._gone[exchange.correlation_id] = None
-            self._owe(exchange, len(exchange.response_of_broker or b""), _NOTICED_MS)
+            self._gone[exchange.correlation_id] = exchange
+            self._owe(exchange, 0, _NOTICED_MS)
 
-    def answered(self, exchange: "Exchange") -> None:
-        """The proxy may charge this before it hears that the follower has gone."""
-        if exchange.correlation_id in self._gone:
-            self._owe(exchange, len(exchange.response_of_broker or b""))
+    def _settle_gone(self) -> None:
+        """Let the rates owe what came for followers that had hung up, once nothing more can come."""
+        for correlation_id, exchange in list(self._gone.items()):
+            if exchange.has_open_broker:
+                continue
+            del self._gone[correlation_id]
+            response, end = exchange.response_of_broker, exchange.broker_end
+            if response is not None and (end is None or end.received_bytes >= exchange.response_at + len(response)):
+                self._owe(exchange, len(response))
 
     def sent(self, exchange: "Exchange") -> None:
         """See whether the limits are others."""
@@ -136,6 +141,7 @@ class ReplicationRoom(FollowerCheck):
         fired = self.world.scenario.fired
         if not self._is_known(exchange) or any(fired.get(kind) for kind in _UNKNOWN):
             return
+        self._settle_gone()
         told = self._told.get(exchange.connection, {})
         lagging = {
             key: list(self._buckets(exchange, key))
@@ -152,7 +158,7 @@ class ReplicationRoom(FollowerCheck):
 
     def _room_at_ms(self, exchange: "Exchange", bucket: Bucket) -> float:
         """Return from when on a rate has room for certain."""
-        for other in self._at_leader.values():
+        for other in (*self._at_leader.values(), *self._gone.values()):
             if other is not exchange and bucket in self._both(other):
                 return self.world.clock.now_ms
         return max(self._busy_until_ms.get(bucket, 0.0), self._paid_ms)
