@@ -100,6 +100,12 @@ class Scenario:
             for partition in cluster.partitions.values():
                 sizes = random.choices(old_sizes, k=random.randint(2, 20))
                 cluster.begin_with(partition, sizes, newcomers=newcomers if random.random() < 0.7 else ())
+        random = self.world.random_of("late broker")
+        if setup.brokers > 1 and random.random() < self.theme.late_share:
+            late = random.choice(list(cluster.brokers.values()))
+            self.fired["broker crash"] += 1
+            late.crash()
+            self.world.call_later(random.choice((5_000.0, 15_000.0)), late.start)
         return cluster
 
     def create_topic(self, name: str, partitions: int) -> None:

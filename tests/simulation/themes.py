@@ -30,6 +30,8 @@ class Theme(NamedTuple):
         broken_share: How many clients have them.
         deaf_share: How many clients stop to read for ever on half of their connections.
         fickle_share: How many producers have another client-id in each request.
+        forgetful_share: How many clients never return to the bootstrap addresses, as Java clients before 4.0.
+        late_share: How often one of several brokers is down at first.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
@@ -59,6 +61,8 @@ class Theme(NamedTuple):
     broken_share: float = 0.1
     deaf_share: float = 0.0
     fickle_share: float = 0.0
+    forgetful_share: float = 0.0
+    late_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
     others: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -157,6 +161,12 @@ def _unlimited(random: Random, settings: Settings, folder: str) -> None:
             listener.pop(limit, None)
 
 
+def _open(random: Random, settings: Settings, folder: str) -> None:
+    _unlimited(random, settings, folder)
+    for listener in settings["listeners"]:
+        listener.pop("max_connection_age", None)
+
+
 def _counted(random: Random, settings: Settings, folder: str) -> None:
     limit = random.choice(("max_connections", "max_connections_per_ip", "max_connection_creation_rate"))
     number = random.choice((2, 4))
@@ -187,6 +197,7 @@ _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
     "proxy killed", "proxy killed", "power lost", "power lost",
 )  # fmt: skip
+_CLUSTER_FAULTS: Final = ("proxy killed", "broker moves", "broker refuses", "broker refuses", "leader move")
 _FOLLOWER_FAULTS: Final = (
     "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
     "quotas changed", "connection reset", "follower hangs up", "follower hangs up",
@@ -210,6 +221,11 @@ THEMES: Final[Mapping[str, Theme]] = {
     "crowds": Theme(
         ("crowd",), ("broker cut off",), faults_within_ms=2_500.0, brokers=(2,), others=(0, 1), most_steps=4_000,
         replication=1, broken_share=0.0, cluster_share=0.0, login_share=0.0, least_ms=25_000.0, change=_unlimited,
+    ),
+    "clusters": Theme(
+        ("producer", "consumer", "group member"), _CLUSTER_FAULTS, ("proxy killed", "broker moves"),
+        faults_within_ms=4_000.0, sizes=(1_000, 4_000), brokers=(2, 2, 3), cluster_share=1.0, forgetful_share=0.8,
+        late_share=0.5, broken_share=0.0, rude_share=0.0, least_ms=10_000.0, change=_open,
     ),
     "share groups": Theme(
         ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
