@@ -27,8 +27,7 @@ def draw_plan(seed: int) -> Plan:
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))
     faults: list[PlannedFault] = []
-    # A third of the worlds is calm, so that what holds without faults is checked too.
-    number = 0 if random.random() < 0.33 else random.choice((1, 2, 4, 8))
+    number = 0 if random.random() < theme.calm_share else random.choice((1, 2, 4, 8))
     last_ms = min(horizon_ms, theme.faults_within_ms)
     kinds = [
         (at_ms, random.choice(theme.faults if theme.faults and random.random() < 0.7 else list(KINDS)))

@@ -106,6 +106,7 @@ class Scenario:
             self.fired["broker crash"] += 1
             late.crash()
             self.world.call_later(random.choice((5_000.0, 15_000.0)), late.start)
+            self.world.call_later(random.uniform(1.5, 3.5) * _BEGIN_MS, self._happen, "early kill", "proxy killed")
         return cluster
 
     def create_topic(self, name: str, partitions: int) -> None:

@@ -30,8 +30,9 @@ class Theme(NamedTuple):
         broken_share: How many clients have them.
         deaf_share: How many clients stop to read for ever on half of their connections.
         fickle_share: How many producers have another client-id in each request.
-        forgetful_share: How many clients never return to the bootstrap addresses, as Java clients before 4.0.
-        late_share: How often one of several brokers is down at first.
+        calm_share: How many worlds are without faults, so that what holds without them is checked too.
+        forgetful_share: How often no client ever returns to the bootstrap addresses, as Java clients before 4.0.
+        late_share: How often one of several brokers is down at first, and the proxy is killed meanwhile.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
@@ -61,6 +62,7 @@ class Theme(NamedTuple):
     broken_share: float = 0.1
     deaf_share: float = 0.0
     fickle_share: float = 0.0
+    calm_share: float = 0.33
     forgetful_share: float = 0.0
     late_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
@@ -197,7 +199,7 @@ _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
     "proxy killed", "proxy killed", "power lost", "power lost",
 )  # fmt: skip
-_CLUSTER_FAULTS: Final = ("proxy killed", "broker moves", "broker refuses", "broker refuses", "leader move")
+_CLUSTER_FAULTS: Final = ("broker refuses", "broker refuses", "leader move")
 _FOLLOWER_FAULTS: Final = (
     "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
     "quotas changed", "connection reset", "follower hangs up", "follower hangs up",
@@ -223,9 +225,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         replication=1, broken_share=0.0, cluster_share=0.0, login_share=0.0, least_ms=25_000.0, change=_unlimited,
     ),
     "clusters": Theme(
-        ("producer", "consumer", "group member"), _CLUSTER_FAULTS, ("proxy killed", "broker moves"),
-        faults_within_ms=4_000.0, sizes=(1_000, 4_000), brokers=(2, 2, 3), cluster_share=1.0, forgetful_share=0.8,
-        late_share=0.5, broken_share=0.0, rude_share=0.0, least_ms=10_000.0, change=_open,
+        ("producer", "producer", "consumer"), _CLUSTER_FAULTS, ("broker moves", "broker refuses"),
+        faults_within_ms=2_000.0, others=(0, 0, 1), broker_version=0, calm_share=0.0, acks_zero_share=0.1, most_steps=1_800, sizes=(1_000, 4_000), disk_ms=(5.0, 40.0), brokers=(2, 2, 2, 3), cluster_share=1.0, login_share=0.6, forgetful_share=0.8,
+        late_share=0.6, replication=1, broken_share=0.0, rude_share=0.0, least_ms=10_000.0, change=_open,
     ),
     "share groups": Theme(
         ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),

@@ -32,7 +32,8 @@ def _broker_moves(scenario: "Scenario", random: Random) -> bool:
     cluster = scenario.cluster
     away = [one for one in cluster.brokers.values() if one.has_moved_away]
     broker = away[0] if away else _a_broker(scenario, random)
-    if not (scenario.setup.is_cluster and len(cluster.brokers) > 1 and broker.is_up):
+    others = [one for one in cluster.brokers.values() if one.is_up and one is not broker]
+    if not (scenario.setup.is_cluster and broker.is_up and others):
         return False
     broker.move()
     scenario.world.call_later(random.choice((300.0, 2_000.0)), broker.start)
