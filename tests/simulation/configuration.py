@@ -91,7 +91,7 @@ class Setup(NamedTuple):
 
     def node_of_cluster_at(self, port: int) -> int | None:
         """Return the broker whose port it is at the listener of a cluster; None if it is another port."""
-        node_id = port - _FIRST_PORT
+        node_id = port - _FIRST_PORT - 1  # the first port of broker_ports is that of broker 0
         return node_id if self.is_cluster and 1 <= node_id <= self.brokers else None
 
     def advertised(self, node_id: int) -> tuple[str, int]:
