@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LINE_MS: Final = 1_000.0
 # Kafka's measure goes back for eleven seconds, and a slot of it for one more.
 _MEASURED_MS: Final = 13_000.0
+# An entry of a response has so much besides its records, at most.
+_ENTRY_BYTES: Final = 200
 # The proxy may hear of a closed connection so late.
 _NOTICED_MS: Final = 2_000.0
 # After these the proxy hears of a closed connection much later, or never, or is late itself.
@@ -75,22 +77,33 @@ class ReplicationRoom(FollowerCheck):
         _, _, leader, follower = self._place(exchange, ("", 0))
         return Bucket(LEADER, leader), Bucket(FOLLOWER, follower)
 
-    def _owe(self, exchange: "Exchange", size_bytes: int, more_ms: float = 0.0) -> None:
-        """Let the rates of a leader and of a follower owe bytes, whether or not they are charged."""
+    def _owe(self, exchange: "Exchange") -> None:
+        """Let the rates of a leader and of a follower owe what a response has brought."""
         now_ms = self.world.clock.now_ms
-        for bucket in self._both(exchange):
-            rate = self._limits.rates.get(bucket.side)
-            if rate is not None:
-                until_ms = max(self._busy_until_ms.get(bucket, 0.0), now_ms + more_ms)
-                self._busy_until_ms[bucket] = until_ms + 1_000 * size_bytes / rate
+        for bucket, size_bytes in self._charged(exchange).items():
+            until_ms = max(self._busy_until_ms.get(bucket, 0.0), now_ms)
+            self._busy_until_ms[bucket] = until_ms + 1_000 * size_bytes / self._limits.rates[bucket.side]
+
+    def _charged(self, exchange: "Exchange") -> dict[Bucket, int]:
+        """Return as much as the proxy may charge for a leader's response: what lags, or all if replicas are listed."""
+        charged: dict[Bucket, int] = {}
+        response = exchange.response_of_broker
+        if response is None:
+            return charged
+        for key, one in told_by(response, exchange.api_version)[1].items():
+            is_lagging = exchange.detail.get(key, 0) < one.high_watermark
+            if one.records and (is_lagging or self._limits.lists is not None):
+                for bucket in self._buckets(exchange, key):
+                    charged[bucket] = charged.get(bucket, 0) + len(one.records) + _ENTRY_BYTES
+        return charged
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """All bytes of a response count, which is more than the proxy charges."""
+        """What the leader has sent counts, which is no less than what is passed on."""
         if is_of_follower(exchange):
             self._follow_settings()
             if exchange.forwarded_first_ms >= 0:
                 self._at_leader.pop(exchange.connection, None)
-                self._owe(exchange, frame_bytes)
+                self._owe(exchange)
             elif asked_of(exchange.request)[0].session_epoch <= 0:
                 self._judge(exchange, exchange.passed_ms, ())
 
@@ -101,7 +114,9 @@ class ReplicationRoom(FollowerCheck):
         if exchange is not None:
             self._follow_settings()
             self._gone[exchange.correlation_id] = exchange
-            self._owe(exchange, 0, _NOTICED_MS)
+            for bucket in self._both(exchange):
+                busy_ms = self._busy_until_ms.get(bucket, 0.0)
+                self._busy_until_ms[bucket] = max(busy_ms, self.world.clock.now_ms + _NOTICED_MS)
 
     def _settle_gone(self) -> None:
         """Let the rates owe what came for followers that had hung up, once nothing more can come."""
@@ -111,7 +126,7 @@ class ReplicationRoom(FollowerCheck):
             del self._gone[correlation_id]
             response, end = exchange.response_of_broker, exchange.broker_end
             if response is not None and (end is None or end.received_bytes >= exchange.response_at + len(response)):
-                self._owe(exchange, len(response))
+                self._owe(exchange)
 
     def sent(self, exchange: "Exchange") -> None:
         """See whether the limits are others."""
