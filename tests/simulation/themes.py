@@ -226,8 +226,10 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "clusters": Theme(
         ("producer", "producer", "consumer"), _CLUSTER_FAULTS, ("broker moves", "broker refuses"),
-        faults_within_ms=2_000.0, others=(0, 0, 1), broker_version=0, calm_share=0.0, acks_zero_share=0.1, most_steps=1_800, sizes=(1_000, 4_000), disk_ms=(5.0, 40.0), brokers=(2, 2, 2, 3), cluster_share=1.0, login_share=0.8, forgetful_share=0.9,
-        late_share=0.6, replication=1, broken_share=0.0, rude_share=0.0, least_ms=10_000.0, change=_open,
+        faults_within_ms=2_000.0, others=(0, 0, 1), broker_version=0, calm_share=0.0, acks_zero_share=0.1,
+        most_steps=1_800, sizes=(1_000, 4_000), disk_ms=(5.0, 40.0), brokers=(2, 2, 2, 3), cluster_share=1.0,
+        login_share=0.8, forgetful_share=0.9, late_share=0.6, replication=1, broken_share=0.0, rude_share=0.0,
+        least_ms=10_000.0, change=_open,
     ),
     "share groups": Theme(
         ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),

@@ -23,7 +23,13 @@ _MOST_DIALS: Final = 3
 _LEAST_MS: Final = 300.0
 _PLENTY_OF_MEMORY: Final = 16 << 20
 # After these, it is not the broker that cannot be reached.
-_UNKNOWN: Final = ("no descriptors", "odd dial", "connection reset", "all connections reset", "broker drops connections")
+_UNKNOWN: Final = (
+    "no descriptors",
+    "odd dial",
+    "connection reset",
+    "all connections reset",
+    "broker drops connections",
+)
 _ADDRESSED: Final = frozenset({frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER})
 
 
