@@ -240,7 +240,8 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "followers": Theme(
         ("producer", "producer"), _FOLLOWER_FAULTS, ("follower hangs up",), faults_within_ms=3_000.0,
-        brokers=(2, 2, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
+        brokers=(2, 2, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True,
+        sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         (*("producer",) * 5, "consumer"), ("slow broker disk", "connection reset", "slow network"), change=_queue,
