@@ -76,6 +76,7 @@ def _setting(scenario: "Scenario", name: str, random: Random, *, is_admin: bool 
         login=Login(user, configuration.PASSWORD) if setup.has_login else None,
         proxy_header=setup.proxy_header,
         port_offset=scenario.world.random_of(f"port of {name}").choice((0, setup.second_port)),
+        forgets_bootstrap=scenario.world.random_of("memory of clients").random() < theme.forgetful_share,
         is_patient=habits is HEALTHY and scenario.world.random_of(f"patience of {name}").random() < _PATIENT_SHARE,
     )
 

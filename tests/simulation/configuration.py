@@ -89,6 +89,11 @@ class Setup(NamedTuple):
         node_id = port - _FIRST_PORT
         return None if self.is_cluster or not 1 <= node_id <= self.brokers else node_id
 
+    def node_of_cluster_at(self, port: int) -> int | None:
+        """Return the broker whose port it is at the listener of a cluster; None if it is another port."""
+        node_id = port - _FIRST_PORT - 1  # the first port of broker_ports is that of broker 0
+        return node_id if self.is_cluster and 1 <= node_id <= self.brokers else None
+
     def advertised(self, node_id: int) -> tuple[str, int]:
         """Return the address that a broker advertises to clients."""
         return (f"10.0.1.{node_id}", 9092) if self.is_cluster else (PROXY_HOST, _FIRST_PORT + node_id)

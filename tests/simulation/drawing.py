@@ -27,11 +27,16 @@ def draw_plan(seed: int) -> Plan:
         counts[kind] = counts.get(kind, 0) + 1
         actors.append(PlannedActor(f"{kind}-{counts[kind]}", kind))
     faults: list[PlannedFault] = []
-    # A third of the worlds is calm, so that what holds without faults is checked too.
-    number = 0 if random.random() < 0.33 else random.choice((1, 2, 4, 8))
+    number = 0 if random.random() < theme.calm_share else random.choice((1, 2, 4, 8))
     last_ms = min(horizon_ms, theme.faults_within_ms)
-    for at_ms in sorted(random.uniform(0.0, last_ms) for _ in range(number)):
-        kind = random.choice(theme.faults if theme.faults and random.random() < 0.7 else list(KINDS))
+    kinds = [
+        (at_ms, random.choice(theme.faults if theme.faults and random.random() < 0.7 else list(KINDS)))
+        for at_ms in sorted(random.uniform(0.0, last_ms) for _ in range(number))
+    ]
+    if number:
+        sure = derived_random(seed, "sure faults")
+        kinds = sorted([*kinds, *((sure.uniform(0.0, last_ms), kind) for kind in theme.sure_faults)])
+    for at_ms, kind in kinds:
         counts[kind] = counts.get(kind, 0) + 1
         faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))
     most_steps = random.choices(list(_MOST_STEPS), list(_MOST_STEPS.values()))[0]

@@ -34,6 +34,8 @@ _LINGER_MS: Final = 35_000.0
 _STEP_MS: Final = 500.0
 LOOK_MS: Final = 500.0  # how often the checks look at what waits
 _SLICE_MS: Final = 100.0
+# Of batches that followers copy. The large ones do not fit into the first look at a partition, of 64 KiB.
+_LARGE_SIZES: Final = (1_000, 4_000, 100_000)
 _APPLY_MS: Final = 2_500.0  # a changed file is in force after this
 
 
@@ -95,9 +97,17 @@ class Scenario:
         if self.theme.has_newcomers:
             random = self.world.random_of("newcomers")
             newcomers = random.sample(list(cluster.brokers), random.randint(1, setup.brokers - 1))
+            old_sizes = random.choice((self.theme.sizes, _LARGE_SIZES, _LARGE_SIZES))
             for partition in cluster.partitions.values():
-                sizes = random.choices(self.theme.sizes, k=random.randint(2, 20))
+                sizes = random.choices(old_sizes, k=random.randint(2, 20))
                 cluster.begin_with(partition, sizes, newcomers=newcomers if random.random() < 0.7 else ())
+        random = self.world.random_of("late broker")
+        if setup.brokers > 1 and random.random() < self.theme.late_share:
+            late = random.choice(list(cluster.brokers.values()))
+            self.fired["broker crash"] += 1
+            late.crash()
+            self.world.call_later(random.choice((5_000.0, 15_000.0)), late.start)
+            self.world.call_later(random.uniform(1.5, 3.5) * _BEGIN_MS, self._happen, "early kill", "proxy killed")
         return cluster
 
     def create_topic(self, name: str, partitions: int) -> None:

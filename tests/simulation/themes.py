@@ -22,6 +22,7 @@ class Theme(NamedTuple):
     Attributes:
         actors: The kinds of actors that are always there.
         faults: The kinds that most of its faults are of.
+        sure_faults: The kinds that happen in each of its worlds that is not calm.
         faults_within_ms: When the last fault begins. Busy worlds end early, and later ones would not happen.
         old_share: How many clients have the versions of old libraries.
         acks_zero_share: How many producers want no response.
@@ -30,6 +31,9 @@ class Theme(NamedTuple):
         broken_share: How many clients have them.
         deaf_share: How many clients stop to read for ever on half of their connections.
         fickle_share: How many producers have another client-id in each request.
+        calm_share: How many worlds are without faults, so that what holds without them is checked too.
+        forgetful_share: How often no client ever returns to the bootstrap addresses, as Java clients before 4.0.
+        late_share: How often one of several brokers is down at first, and the proxy is killed meanwhile.
         brokers: How many brokers there may be.
         broker_version: The version of the brokers; None if it is drawn.
         replication: The number of replicas; None if it is drawn.
@@ -58,6 +62,7 @@ class Theme(NamedTuple):
 
     actors: tuple[str, ...] = ()
     faults: tuple[str, ...] = ()
+    sure_faults: tuple[str, ...] = ()
     faults_within_ms: float = 2_500.0
     old_share: float = 0.1
     acks_zero_share: float = 0.25
@@ -66,6 +71,9 @@ class Theme(NamedTuple):
     broken_share: float = 0.1
     deaf_share: float = 0.0
     fickle_share: float = 0.0
+    calm_share: float = 0.33
+    forgetful_share: float = 0.0
+    late_share: float = 0.0
     brokers: tuple[int, ...] = (1, 1, 2, 3)
     broker_version: int | None = None
     others: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -222,6 +230,12 @@ def _unlimited(random: Random, settings: Settings, folder: str) -> None:
             listener.pop(limit, None)
 
 
+def _open(random: Random, settings: Settings, folder: str) -> None:
+    _unlimited(random, settings, folder)
+    for listener in settings["listeners"]:
+        listener.pop("max_connection_age", None)
+
+
 def _counted(random: Random, settings: Settings, folder: str) -> None:
     limit = random.choice(("max_connections", "max_connections_per_ip", "max_connection_creation_rate"))
     number = random.choice((2, 4))
@@ -257,6 +271,7 @@ _LOG_FAULTS: Final = (
     "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
     "proxy killed", "proxy killed", "power lost", "power lost",
 )  # fmt: skip
+_CLUSTER_FAULTS: Final = ("broker refuses", "broker refuses", "leader move")
 _FOLLOWER_FAULTS: Final = (
     "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
     "quotas changed", "connection reset", "follower hangs up", "follower hangs up",
@@ -284,6 +299,13 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("crowd",), ("broker cut off",), faults_within_ms=2_500.0, brokers=(2,), others=(0, 1), most_steps=4_000,
         replication=1, broken_share=0.0, cluster_share=0.0, login_share=0.0, least_ms=25_000.0, change=_unlimited,
     ),
+    "clusters": Theme(
+        ("producer", "producer", "consumer"), _CLUSTER_FAULTS, ("broker moves", "broker refuses"),
+        faults_within_ms=2_000.0, others=(0, 0, 1), broker_version=0, calm_share=0.0, acks_zero_share=0.1,
+        most_steps=1_800, sizes=(1_000, 4_000), disk_ms=(5.0, 40.0), brokers=(2, 2, 2, 3), cluster_share=1.0,
+        login_share=0.8, forgetful_share=0.9, late_share=0.6, replication=1, broken_share=0.0, rude_share=0.0,
+        least_ms=10_000.0, change=_open,
+    ),
     "share groups": Theme(
         ("producer", *("share member",) * 3), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
         broken_share=0.3, brokers=(1,), broker_version=0,
@@ -293,8 +315,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         change=_topics, brokers=(1, 1, 2), broker_version=0, others=(0, 0, 1), least_ms=20_000.0,
     ),
     "followers": Theme(
-        ("producer", "producer"), _FOLLOWER_FAULTS, faults_within_ms=3_000.0, brokers=(2, 3, 3), replication=3,
-        others=(0, 0, 1, 2), has_newcomers=True, sizes=(1_000, 4_000, 60_000), change=_followers,
+        ("producer", "producer"), _FOLLOWER_FAULTS, ("follower hangs up",), faults_within_ms=3_000.0,
+        brokers=(2, 2, 3), replication=3, others=(0, 0, 1, 2), has_newcomers=True,
+        sizes=(1_000, 4_000, 60_000), change=_followers,
     ),
     "queue": Theme(
         (*("producer",) * 5, "consumer"), ("slow broker disk", "connection reset", "slow network"), change=_queue,

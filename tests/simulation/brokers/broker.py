@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.simulation.network import End, Listening
 
 _API_VERSIONS: Final = 18
+CLIENT: Final = "client"  # the listener that clients come to
 # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR: a client tries again.
 _RETRIABLE: Final = (5, 6, 19, 56)
 
@@ -31,6 +32,8 @@ class Broker:
         refusal_share: The share of the partitions of Produce and Fetch that it refuses with an error.
         cuts_next_response: Whether it closes the next connection that it answers, within the response.
         max_sessions: How many fetch sessions it keeps (max.incremental.fetch.session.cache.slots).
+        host: Where clients reach it.
+        started_ms: When it last began to run.
         stalled_until_ms: When its last stall ends, or has ended.
         held: Responses that wait for the end of a stall.
     """
@@ -55,7 +58,8 @@ class Broker:
         self.connections: dict[Connection, None] = {}
         self._listening: list[Listening] = []
         self._stalls = 0
-        self.stalled_until_ms = 0.0
+        self.stalled_until_ms = self.started_ms = 0.0
+        self._has_moved = False
         self._hosts = self.host, f"10.0.4.{node_id}"  # it has two names
         for listener in cluster.listeners.values():
             for host in self._hosts:
@@ -71,8 +75,9 @@ class Broker:
         if self.is_up:
             return
         self.is_up = True
+        self.started_ms = self.world.clock.now_ms
         for name, listener in self.cluster.listeners.items():
-            for host in self._hosts:
+            for host in (self.host,) if self._has_moved and name == CLIENT else self._hosts:
                 self._listening.append(self.world.network.listen((host, listener.port), self._accepting(name)))
         self.cluster.broker_up(self.node_id)
         self.world.story.tell(f"broker {self.node_id} starts")
@@ -101,6 +106,21 @@ class Broker:
                 if partition.leader == self.node_id:
                     self._lose_tail(partition)
         self.cluster.broker_down(self.node_id)
+
+    @property
+    def has_moved_away(self) -> bool:
+        """Whether it is not where it was at first."""
+        return self.host != self._hosts[0]
+
+    def move(self) -> None:
+        """Die. From its next start on, clients reach it under its other name only."""
+        self.crash()
+        self._has_moved = True
+        first, second = self._hosts
+        self.host = second if self.host == first else first
+        port = self.cluster.listeners[CLIENT].port
+        self.cluster.advertised[self.node_id, CLIENT] = (self.host, port)
+        self.world.story.tell(f"broker {self.node_id} moves to {self.host}")
 
     def _lose_tail(self, partition: "Partition") -> None:
         keep = max(

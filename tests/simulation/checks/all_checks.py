@@ -4,6 +4,7 @@ from typing import Final
 
 from tests.simulation.checks.administration import Administration
 from tests.simulation.checks.answers import Answers
+from tests.simulation.checks.broker_ports import BrokerPorts
 from tests.simulation.checks.check import Check
 from tests.simulation.checks.connection_limits import ConnectionLimits
 from tests.simulation.checks.cut_short import CutShort
@@ -38,6 +39,7 @@ ALL: Final[tuple[type[Check], ...]] = (
     Liveness,
     HeldBack,
     Dials,
+    BrokerPorts,
     FairQueue,
     Memory,
     Isolation,

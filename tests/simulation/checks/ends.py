@@ -63,6 +63,7 @@ class Ends(Check):
         self._clients: dict[End, _Client] = {}  # by the proxy's end
         self._client_ends: dict[End, End] = {}  # by the end to the broker
         self._since_ms: dict[tuple[End, str], float] = {}
+        self._most_transports = 0  # at any time, because those that a dial has waited for may have given up
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Note which requests may wait for a quota."""
@@ -139,6 +140,7 @@ class Ends(Check):
         transports = {transport.end: transport for transport in proxy.process.transports} if proxy.is_running else {}
         ports = self.world.settings.limited_ports
         since_ms: dict[tuple[End, str], float] = {}
+        self._most_transports = max(self._most_transports, len(transports))
         for end, transport in transports.items():
             if end.local in ports:
                 found = self._of_client(end, transport, transports, now_ms)
@@ -185,7 +187,7 @@ class Ends(Check):
             return ("its broker has gone", _GRACE_MS) if client.broker_end not in transports else None
         exchange = next(iter(client.waiting.values()), None)
         if exchange is not None and self._awaits_dial(exchange):
-            most_ms = _DIAL_MS if len(transports) <= _MOST_DIALS else 2 * _DIAL_MS
+            most_ms = _DIAL_MS * (1 + self._most_transports // _MOST_DIALS)
             return "its broker should have been dialled", most_ms + _GRACE_MS
         return None
 

@@ -27,6 +27,7 @@ _LONGEST_WAY_MS: Final = 2_000.0  # until the proxy hears that a client has gone
 # A client that leaves may be charged until its broker answers. Nobody is told for how long the bucket then waits.
 _ABANDONED_MS: Final = 120_000.0
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
+_MANY_BUCKETS: Final = 100
 _OF_REQUESTS: Final = tuple(kind for kind in KINDS if kind not in (PRODUCE, FETCH))
 
 
@@ -167,7 +168,7 @@ class HeldBack(Check):
             if not times or self.world.clock.now_ms > times[-1] + 1:
                 times.append(self.world.clock.now_ms)
             count = len(times)
-            if count > _MOST_OVERTAKES and self._is_known:
+            if count > _MOST_OVERTAKES and self._judges:
                 text = f"{exchange} is forwarded, number {count} of its connection while {waiting} waits"
                 self.world.fail(self.name, text)
 
@@ -201,6 +202,12 @@ class HeldBack(Check):
         if limit is None or (is_told_all and limit.enforcement != "delay"):
             return 0.0
         return bucket.owes_until_ms(limit, now_ms)
+
+    @property
+    def _judges(self) -> bool:
+        """Whether the bucket of each client is known. Beyond ``max_buckets`` clients share one."""
+        settings = self.world.settings
+        return self._is_known and not settings.has_queue and settings.max_buckets >= _MANY_BUCKETS
 
     @property
     def _windows_ms(self) -> float:
@@ -244,7 +251,7 @@ class HeldBack(Check):
     def step(self) -> None:
         """Look at the first request and the first response of each connection."""
         now_ms = self.world.clock.now_ms
-        if not self._is_known or self.world.settings.has_queue:
+        if not self._judges:
             self._since_ms.clear()
             return
         for connection in self._connections.values():

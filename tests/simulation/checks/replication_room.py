@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _LINE_MS: Final = 1_000.0
 # Kafka's measure goes back for eleven seconds, and a slot of it for one more.
 _MEASURED_MS: Final = 13_000.0
+# An entry of a response has so much besides its records, at most.
+_ENTRY_BYTES: Final = 200
 # The proxy may hear of a closed connection so late.
 _NOTICED_MS: Final = 2_000.0
 # After these the proxy hears of a closed connection much later, or never, or is late itself.
@@ -47,7 +49,7 @@ class ReplicationRoom(FollowerCheck):
         self._busy_until_ms: dict[Bucket, float] = {}
         self._at_leader: dict[int, Exchange] = {}  # by connection
         self._paid_ms = 0.0  # when all of before the last change of limits is paid
-        self._gone: dict[int, None] = {}  # fetches at leaders whose followers have hung up
+        self._gone: dict[int, Exchange] = {}  # fetches at leaders whose followers have hung up
 
     def _follow_settings(self) -> None:
         """What is owed by another rate takes another time. What passed without a limit is measured, too."""
@@ -75,38 +77,56 @@ class ReplicationRoom(FollowerCheck):
         _, _, leader, follower = self._place(exchange, ("", 0))
         return Bucket(LEADER, leader), Bucket(FOLLOWER, follower)
 
-    def _owe(self, exchange: "Exchange", size_bytes: int, more_ms: float = 0.0) -> None:
-        """Let the rates of a leader and of a follower owe bytes, whether or not they are charged."""
+    def _owe(self, exchange: "Exchange") -> None:
+        """Let the rates of a leader and of a follower owe what a response has brought."""
         now_ms = self.world.clock.now_ms
-        for bucket in self._both(exchange):
-            rate = self._limits.rates.get(bucket.side)
-            if rate is not None:
-                until_ms = max(self._busy_until_ms.get(bucket, 0.0), now_ms + more_ms)
-                self._busy_until_ms[bucket] = until_ms + 1_000 * size_bytes / rate
+        for bucket, size_bytes in self._charged(exchange).items():
+            until_ms = max(self._busy_until_ms.get(bucket, 0.0), now_ms)
+            self._busy_until_ms[bucket] = until_ms + 1_000 * size_bytes / self._limits.rates[bucket.side]
+
+    def _charged(self, exchange: "Exchange") -> dict[Bucket, int]:
+        """Return as much as the proxy may charge for a leader's response: what lags, or all if replicas are listed."""
+        charged: dict[Bucket, int] = {}
+        response = exchange.response_of_broker
+        if response is None:
+            return charged
+        for key, one in told_by(response, exchange.api_version)[1].items():
+            is_lagging = exchange.detail.get(key, 0) < one.high_watermark
+            if one.records and (is_lagging or self._limits.lists is not None):
+                for bucket in self._buckets(exchange, key):
+                    charged[bucket] = charged.get(bucket, 0) + len(one.records) + _ENTRY_BYTES
+        return charged
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """All bytes of a response count, which is more than the proxy charges."""
+        """What the leader has sent counts, which is no less than what is passed on."""
         if is_of_follower(exchange):
             self._follow_settings()
             if exchange.forwarded_first_ms >= 0:
                 self._at_leader.pop(exchange.connection, None)
-                self._owe(exchange, frame_bytes)
+                self._owe(exchange)
             elif asked_of(exchange.request)[0].session_epoch <= 0:
                 self._judge(exchange, exchange.passed_ms, ())
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """What its last fetch may have brought counts, too."""
+        """What its last fetch brings counts if the proxy gets it before it hears that the follower has gone."""
         self._told.pop(connection, None)
         exchange = self._at_leader.pop(connection, None)
         if exchange is not None:
             self._follow_settings()
-            self._gone[exchange.correlation_id] = None
-            self._owe(exchange, len(exchange.response_of_broker or b""), _NOTICED_MS)
+            self._gone[exchange.correlation_id] = exchange
+            for bucket in self._both(exchange):
+                busy_ms = self._busy_until_ms.get(bucket, 0.0)
+                self._busy_until_ms[bucket] = max(busy_ms, self.world.clock.now_ms + _NOTICED_MS)
 
-    def answered(self, exchange: "Exchange") -> None:
-        """The proxy may charge this before it hears that the follower has gone."""
-        if exchange.correlation_id in self._gone:
-            self._owe(exchange, len(exchange.response_of_broker or b""))
+    def _settle_gone(self) -> None:
+        """Let the rates owe what came for followers that had hung up, once nothing more can come."""
+        for correlation_id, exchange in list(self._gone.items()):
+            if exchange.has_open_broker:
+                continue
+            del self._gone[correlation_id]
+            response, end = exchange.response_of_broker, exchange.broker_end
+            if response is not None and (end is None or end.received_bytes >= exchange.response_at + len(response)):
+                self._owe(exchange)
 
     def sent(self, exchange: "Exchange") -> None:
         """See whether the limits are others."""
@@ -136,6 +156,7 @@ class ReplicationRoom(FollowerCheck):
         fired = self.world.scenario.fired
         if not self._is_known(exchange) or any(fired.get(kind) for kind in _UNKNOWN):
             return
+        self._settle_gone()
         told = self._told.get(exchange.connection, {})
         lagging = {
             key: list(self._buckets(exchange, key))
@@ -152,7 +173,7 @@ class ReplicationRoom(FollowerCheck):
 
     def _room_at_ms(self, exchange: "Exchange", bucket: Bucket) -> float:
         """Return from when on a rate has room for certain."""
-        for other in self._at_leader.values():
+        for other in (*self._at_leader.values(), *self._gone.values()):
             if other is not exchange and bucket in self._both(other):
                 return self.world.clock.now_ms
         return max(self._busy_until_ms.get(bucket, 0.0), self._paid_ms)

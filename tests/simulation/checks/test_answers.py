@@ -121,6 +121,17 @@ def test_the_addresses_of_brokers_are_replaced() -> None:
         ask("10.0.1.1")
 
 
+def test_the_address_of_a_leader_in_a_response_that_is_not_changed_is_found() -> None:
+    world = a_world()
+    exchange = world.send(api_version=10)
+    world.forward(exchange)
+    topic = produce.TopicAnswer("orders", [produce.PartitionAnswer(0, 6)])
+    leader = NodeEndpoint(1, "10.0.4.1", 9_092)
+    frame = world.answer(exchange, frame=produce.response(exchange.correlation_id, 10, [topic], endpoints=[leader]))
+    with pytest.raises(Violation, match="address of a broker"):
+        world.give(exchange, frame)
+
+
 def test_an_empty_fetch_needs_a_quota() -> None:
     world = a_world()
     (check,) = world.ledger.checks

@@ -159,6 +159,26 @@ def test_what_lags_is_left_out_until_all_is_paid_and_not_longer() -> None:
         leave_out(world, (9, 9), wait_ms=1_500)
 
 
+@pytest.mark.parametrize("has_come", [False, True])
+def test_what_was_set_aside_for_a_follower_that_hung_up_is_free_again(has_come: bool) -> None:
+    world = a_world(ReplicationRoom)
+    pass_on(world, (9, 9), (BATCH, BATCH))
+    gone = send(world)
+    gone.connection = 2
+    world.forward(gone)
+    frame = world.answer(gone, frame=answer(gone, (9, 9), (BATCH * 9, b"")))
+    received_bytes = len(frame) if has_come else 0
+    gone.broker_end = SimpleNamespace(is_open=False, received_bytes=received_bytes)  # type: ignore[assignment]
+    gone.response_at = 0
+    world.ledger.disconnected("follower-2-of-1", 2, by_client=True)
+    leave_out(world, (9, 9), wait_ms=2_500)
+    if has_come:
+        leave_out(world, (9, 9), wait_ms=1_500)
+        return
+    with pytest.raises(Violation, match="there is room since"):
+        leave_out(world, (9, 9), wait_ms=1_500)
+
+
 def test_what_another_follower_has_at_the_leader_may_be_set_aside() -> None:
     world = a_world(ReplicationRoom)
     pass_on(world, (9, 9), (BATCH, BATCH))

@@ -257,7 +257,8 @@ class ThrottleAmounts(Check):
         charges = self._charges[key] = [
             one for one in known if min(one.until_ms, one.from_ms + _FORGOTTEN_MS) > now_ms - _FORGOTTEN_MS
         ]
-        self._is_exact &= len(charges) == len(known)
+        if len(charges) < len(known):  # a debt may last for longer
+            self._is_exact, self._most_known_ms = False, inf
         limit = self._rules[key.kind].limit(key.tags)
         if limit is None or self._is_stopping or not own.is_certain or exchange.answered_ms < 0:
             return

@@ -242,12 +242,15 @@ class Client(ABC):
         return min(profile.retry_backoff_ms * float(2 ** min(failures, 20)), profile.retry_backoff_max_ms)
 
     def any_connection(self) -> Connection | None:
-        """Return a connection that can send now, else connect to a bootstrap address and return None."""
+        """Return a connection that can send now, else connect to some broker and return None."""
         usable = [connection for connection in self.connections.values() if connection.can_send]
         if usable:
             return usable[0] if len(usable) == 1 else self.random.choice(usable)
-        if BOOTSTRAP not in self.connections:
-            self._connect(BOOTSTRAP)
+        key = BOOTSTRAP
+        if self.setting.forgets_bootstrap and self.addresses:
+            key = min(self.addresses, key=lambda node: self._retry_at_ms.get(node, 0.0))
+        if key not in self.connections:
+            self._connect(key)
         return None
 
     def _ask_metadata(self) -> None:

@@ -23,6 +23,7 @@ class Setting(NamedTuple):
         bootstrap: The addresses that it knows at its start.
         proxy_header: The version of the PROXY protocol header that it begins with; 0 is none.
         port_offset: What it adds to the ports that brokers advertise. There they have a second name.
+        forgets_bootstrap: Whether it never returns to the bootstrap addresses once it knows brokers.
         is_patient: Whether it waits for ever for a response, so that the checks see who is never answered.
     """
 
@@ -36,6 +37,7 @@ class Setting(NamedTuple):
     proxy_header: int = 0
     is_patient: bool = False
     port_offset: int = 0
+    forgets_bootstrap: bool = False
 
 
 def proxy_header(version: int, host: str, port: int, to: tuple[str, int]) -> bytes:

@@ -27,6 +27,20 @@ def _broker_crash(scenario: "Scenario", random: Random) -> bool:
 
 
 @kind
+def _broker_moves(scenario: "Scenario", random: Random) -> bool:
+    """A broker of a cluster starts again at another host. At most one is not where the proxy's file says."""
+    cluster = scenario.cluster
+    away = [one for one in cluster.brokers.values() if one.has_moved_away]
+    broker = away[0] if away else _a_broker(scenario, random)
+    others = [one for one in cluster.brokers.values() if one.is_up and one is not broker]
+    if not (scenario.setup.is_cluster and broker.is_up and others):
+        return False
+    broker.move()
+    scenario.world.call_later(random.choice((300.0, 2_000.0)), broker.start)
+    return True
+
+
+@kind
 def _broker_disk_lost(scenario: "Scenario", random: Random) -> bool:
     """A broker dies, and comes back with an empty disk. It copies all that others lead from the beginning."""
     broker = _a_broker(scenario, random)
