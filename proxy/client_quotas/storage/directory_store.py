@@ -82,10 +82,14 @@ class DirectoryStore:
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
         writing = asyncio.get_running_loop().create_task(self._write(changes))
-        ended, _ = await asyncio.wait({writing}, timeout=_WRITE_S)
+        ended: set[asyncio.Task[None]] = set()
+        try:
+            ended, _ = await asyncio.wait({writing}, timeout=_WRITE_S)
+        finally:  # the thread goes on writing after a time-out, and after the proxy has cancelled this
+            if not ended:
+                self._late = writing
+                writing.add_done_callback(self._end_late)
         if not ended:
-            self._late = writing
-            writing.add_done_callback(self._end_late)
             message = f"The outcome is unknown: the change is not written to {self.name} yet, and may apply later"
             raise self._failed(REQUEST_TIMED_OUT, message, may_hold=True)
         writing.result()

@@ -1,6 +1,7 @@
 """Tests that administrators' requests are stored, applied, and only then answered."""
 
 import asyncio
+import gc
 import json
 import logging
 import threading
@@ -362,6 +363,28 @@ async def test_write_that_fails_late_changes_nothing(
 
         assert await one.set(ALICE, {C: 6.0}) == [Altered(0, None, ALICE)]
         assert (await one.told()).entries == (Described(ALICE, ((C, 6.0),)),)
+
+
+@on_uvloop
+async def test_write_that_fails_after_its_request_was_cancelled_is_no_internal_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bed(tmp_path) as one:
+        store = one.manager.store
+        assert isinstance(store, DirectoryStore)
+        unhandled: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+        disk = HangingDisk(one, monkeypatch, OSError(5, "disk I/O error"))
+        keeping = asyncio.get_running_loop().create_task(store.keep((), {}))
+        await asyncio.sleep(0.01)
+        keeping.cancel()  # as when the proxy stops
+        await asyncio.wait({keeping})
+        del keeping  # its traceback keeps the task that writes
+        disk.goes_on.set()
+        await eventually(lambda: bool(store.failures))
+        await asyncio.sleep(0)
+        gc.collect()
+        assert unhandled == []
 
 
 @on_uvloop

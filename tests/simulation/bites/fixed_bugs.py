@@ -243,6 +243,13 @@ FIXED_BUGS: Final = (
         origin="fixed bug",
     ),
     Break(
+        name="A write of quotas that fails after the proxy was stopped is an internal error",
+        file="proxy/client_quotas/storage/directory_store.py",
+        old="            if not ended:\n                self._late = writing\n",
+        new="            if not ended and not asyncio.current_task().cancelling():\n                self._late = writing\n",
+        origin="fixed bug",
+    ),
+    Break(
         name="A usage log file of a crash gets its final name before it is on the disk",
         file="proxy/usage/segments.py",
         old="        _sync(file, path)  # the process that has crashed may not have done so\n",
