@@ -130,6 +130,8 @@ class HeldBack(Check):
         """It keeps its bucket busy."""
         if exchange.forwarded_to is None or exchange.is_inter_broker:
             return
+        for in_line in self._in_line.values():  # its broker may be another than was thought
+            in_line.pop(exchange.correlation_id, None)
         connection = self._connections.get(exchange.connection)
         if connection is not None:
             self._since_ms.pop(exchange.correlation_id, None)
@@ -157,8 +159,6 @@ class HeldBack(Check):
 
     def _overtake(self, key: _Key, exchange: "Exchange") -> None:
         """Fail if a connection is served again and again while the request of another waits in the same line."""
-        for in_line in self._in_line.values():  # its broker may be another than was thought
-            in_line.pop(exchange.correlation_id, None)
         for correlation_id, overtakes in self._in_line.get(key, {}).items():
             waiting = self.world.ledger.exchanges[correlation_id]
             if waiting.connection == exchange.connection:

@@ -85,7 +85,7 @@ def test_what_was_never_sent_is_not_owed_once_its_client_has_gone() -> None:
 
     ask(world, BURST + 1, connection=2)
     world.ledger.disconnected("producer-1", 2, by_client=True)
-    world.wait(500)
+    world.wait(2_000)
 
     with pytest.raises(Violation, match="and it is refused"):
         refuse(world)

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 _WINDOWS_MS: Final = 11_000.0
 _ROUNDING_MS: Final = 5.0
 _ROUNDING: Final = 0.01
-# How long the proxy may need to end a connection that it knows to be gone, and how much longer if it stands still.
-_ENDS_MS: Final = 2.0
+# How long the proxy may need to end a connection that is gone, of which it hears once a second while it does not read
+# it, and how much longer if it stands still.
+_ENDS_MS: Final = 1_500.0
 _LONGEST_PAUSE_MS: Final = 5_000.0  # see faults/of_proxy.py
 _CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
