@@ -369,7 +369,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "broken brokers": Theme(
         ("producer", "producer", "consumer"), _BROKER_FAULTS, acks_zero_share=0.5, rude_share=0.5, sizes=_MIDDLE,
-        change=_logged_limits,
+        brokers=(1, 2, 2), replication=2, change=_logged_limits,
     ),
     "drains": Theme(
         ("producer",) * 3, ("proxy restarted", "slow network"), acks_zero_share=0.6, broken_share=0.2, deaf_share=0.25,
