@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 # Kafka's defaults: ``controller.quota.window.num`` times ``controller.quota.window.size.seconds``.
+_ROUNDING: Final = 0.02  # partitions, by the rounding of times to whole ms
 _WINDOWS_MS: Final = 11_000.0
 _CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
@@ -86,7 +87,7 @@ class TopicChanges(BucketCheck):
         for correlation_id, least in self._least_debts.items():
             self._least_debts[correlation_id] = min(least, debt)  # of whatever bucket, which is never a false alarm
         debt = min(debt, least_debt)
-        if debt > 0:
+        if debt > _ROUNDING:
             text = (
                 f"{exchange} begins, and its bucket at {flow.limit.rate:g} partitions/s is {debt:.1f} partitions over"
             )
