@@ -229,9 +229,9 @@ def _complete_leftover(path: Path) -> None:
 
 
 def _sync(file: int, path: Path) -> None:
-    """Write all data of an open file to the disk, because a file with a final name is whole, also after a power loss.
+    """Sync an open file, so that a power loss cannot cut a file that has its final name.
 
-    If that fails, a warning is logged. The data can still be read from the page cache.
+    If the sync fails, a warning is logged. The data is then in the page cache only.
     """
     try:
         os.fsync(file)

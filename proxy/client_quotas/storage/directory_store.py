@@ -85,7 +85,7 @@ class DirectoryStore:
         ended: set[asyncio.Task[None]] = set()
         try:
             ended, _ = await asyncio.wait({writing}, timeout=_WRITE_S)
-        finally:  # the thread goes on writing after a time-out, and after the proxy has cancelled this
+        finally:  # after a time-out or a cancellation, the thread still writes
             if not ended:
                 self._late = writing
                 writing.add_done_callback(self._end_late)

@@ -25,7 +25,7 @@ _MUTATIONS: Final = frozenset({frames.CREATE_TOPICS, frames.DELETE_TOPICS, frame
 _ADDRESSED: Final = frozenset({frames.METADATA, frames.FIND_COORDINATOR, frames.DESCRIBE_CLUSTER})
 _BROKERS: Final = ("10.0.1.", "10.0.4.")
 _IN_BYTES: Final = tuple(host.encode() for host in _BROKERS)
-# The newest versions of Kafka 4.1, of the APIs whose requests or responses the proxy reads.
+# The newest version in Kafka 4.1 of each API whose requests or responses the proxy reads.
 _NEWEST: Final = {0: 13, 1: 18, 17: 1, 19: 7, 20: 6, 36: 2, 37: 3, 48: 1, 49: 1, 78: 2}
 _NOT_ENOUGH_REPLICAS: Final = 19
 _FETCH_SESSION_ID_NOT_FOUND: Final = 70
@@ -146,7 +146,7 @@ class Answers(Check):
                 self.world.fail(self.name, f"the response to {exchange} has the address of a broker: {own}")
 
     def _judge_versions(self, exchange: "Exchange", offered: Parsed) -> None:
-        """No client is offered a version that the proxy would have to read and cannot."""
+        """A version that the proxy must read, and cannot, is offered to no client."""
         too_new = {key: last for key, (_, last) in offered.apis.items() if last > _NEWEST.get(key, last)}
         if too_new and not offered.error_code:
             self.world.fail(self.name, f"the response to {exchange} offers versions that are too new: {too_new}")
@@ -189,7 +189,7 @@ class Answers(Check):
 
 
 def _is_empty(response: bytes, exchange: "Exchange") -> bool:
-    """Return whether a response has no records, and ends the session of its fetch, which would miss changes."""
+    """Return whether a response has no records and no session. A session of its fetch is then over."""
     found = parsed(response, frames.FETCH, exchange.api_version)
     is_known = getattr(found, "error_code", 0) in (0, _FETCH_SESSION_ID_NOT_FOUND)
     return is_known and not getattr(found, "session_id", 0) and not getattr(found, "topics", ())

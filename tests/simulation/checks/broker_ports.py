@@ -1,4 +1,4 @@
-"""Whoever comes to the port of a broker is served, if that broker is there, or if nobody knows it and another one is.
+"""A client at the port of a broker is served if the broker runs, or if it is not known yet and another broker runs.
 
 The proxy learns where a broker is from the first list of brokers that it passes on. Before, and if the cluster wants a
 login from everybody, the port of a broker leads to each bootstrap server in turn, and not to those that cannot be
@@ -39,7 +39,7 @@ class _Visit(NamedTuple):
 
 
 class _Tries:
-    """The connections to one port that were closed one after the other, and not served."""
+    """The connections to one port that were closed in a row, without a response to any of them."""
 
     __slots__ = ("begin_ms", "closed_ms", "number")
 

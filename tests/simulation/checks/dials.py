@@ -1,4 +1,4 @@
-"""A broker that is there is dialled at once, whatever becomes of the dials to others."""
+"""A broker that can be reached is dialled at once, even while dials to other brokers hang."""
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
-# For latency, and a process that stands still.
+# The first is for latency, the second for a process that is paused.
 _GRACE_MS: Final = 3_500.0
 _STANDS_STILL_MS: Final = 5_000.0
-# A dial whose packets are lost takes so long, and one to this broker may have begun before it was there again.
+# The time-out of a dial whose packets are lost. A dial may have begun while its broker could not be reached.
 _DIAL_MS: Final = 10_000.0
 _CUTS: Final = ("connection cut",)
 
@@ -31,7 +31,7 @@ class Dials(Check):
         self._there_since_ms: dict[int, float] = {}  # by node id
 
     def rules_changed(self, *possible: Quotas) -> None:
-        """Note who may have a limit, and so wait."""
+        """Note the rules. A client with a limit may have to wait."""
         self._book.change(possible, self.world.settings, self.world.clock.now_ms)
 
     def sent(self, exchange: "Exchange") -> None:

@@ -2,7 +2,7 @@
 
 A response that has arrived at the proxy is passed on, and a request that has arrived is forwarded, unless its bucket
 is busy. A bucket is busy while a request of it is at a broker, and for the throttle time that its clients were told.
-What waits although its bucket is free was forgotten. See ``liveness`` for a wait that is too long for all its reasons.
+If a request waits and its bucket is free, the proxy has forgotten it. ``liveness`` judges waits that have a reason.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
@@ -38,7 +38,7 @@ class _Key(NamedTuple):
 
 
 class _Bucket:
-    """What keeps one bucket busy: requests at the broker, each until when at most, and throttle times."""
+    """What keeps one bucket busy: throttle times, and requests at the broker, each until a time at the latest."""
 
     __slots__ = ("at_broker", "busy_until_ms", "recent")
 
@@ -104,7 +104,7 @@ class HeldBack(Check):
             bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
 
     def proxy_started(self, number: int) -> None:
-        """A new process owes nobody anything."""
+        """A new process has charged nothing."""
         self._buckets.clear()
         self._key_of.clear()
         self._since_ms.clear()
@@ -270,7 +270,7 @@ class HeldBack(Check):
         self._count(exchange, now_ms, "is not forwarded" if is_request else "is answered by its broker, and not here")
 
     def _count(self, exchange: "Exchange", now_ms: float, what: str) -> None:
-        """Fail if an exchange has been without a reason for too long."""
+        """Fail if an exchange has waited for too long since its last reason ended."""
         since_ms = self._since_ms.setdefault(exchange.correlation_id, now_ms)
         stood_still_ms = _STANDS_STILL_MS if self.world.scenario.fired.get("proxy paused") else 0.0
         if now_ms - since_ms > _GRACE_MS + stood_still_ms:
@@ -306,7 +306,7 @@ class HeldBack(Check):
         key, limit = found
         self._in_line.setdefault(key, {}).setdefault(exchange.correlation_id, {})
         if exchange.api_key == frames.FETCH and limit.enforcement == "respond":
-            # It is answered without records, at the latest when it has waited for as long as it says.
+            # The proxy answers it without records after its max_wait_ms.
             since_ms = max(exchange.sent_ms, connection.told_until_ms)
             if now_ms > since_ms + frames.max_wait_ms(exchange.request):
                 return False

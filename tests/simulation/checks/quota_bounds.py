@@ -47,7 +47,7 @@ class _Charge:
         self.flow = flow
         self.unsure = 0  # bytes that are taken from the flow, and that the proxy may not have charged yet
         self.asked = 0  # what a fetch asks for while it is at the broker
-        self.is_old = False  # whether it was forwarded under a limit of before, which its bucket may still have
+        self.is_old = False  # whether it was forwarded under an earlier limit, which its bucket may still have
 
 
 class _Suspicion:
@@ -287,7 +287,7 @@ class QuotaBounds(Check):
             return
         charge.asked = 0
         if charge.is_old and exchange.forwarded_first_ms < self.world.clock.now_ms - SETTLE_MS:
-            return  # a bucket has its new limit from the next request on, and other windows forget what was before
+            return  # the bucket takes its new limit at the next request, and may forget this charge then
         charge.unsure = self._brought[exchange.connection] = max(0, len(exchange.response_of_broker) - 5)
         charge.flow.take(charge.unsure, self.world.clock.now_ms)
 

@@ -1,4 +1,4 @@
-"""A client is told to wait for as long as its bucket owes: no less, and no more.
+"""A client is told to wait until its bucket is within the limit, no less and no longer.
 
 The check knows when each request can have been charged at the earliest and at the latest. From that follow a lower and
 an upper bound of Kafka's own formulas: for windows the bytes in them against the limit, and for a token bucket the
@@ -137,16 +137,16 @@ class ThrottleAmounts(Check):
         self._own: dict[int, tuple[_Key, _Charge, Exchange]] = {}
         self._to_tell: dict[int, tuple[_Key, _Bounds]] = {}
         self._tags_seen: dict[tuple[int, str], set[Tags]] = {}
-        # Until when each request may wait that was not forwarded, by the kind and tags of its bucket.
+        # The requests that were not forwarded, by kind and tags of their bucket, and until when each may wait.
         self._waiting: dict[tuple[str, Tags], dict[int, float]] = {}
         self._fetches: dict[int, Exchange] = {}  # at their brokers
-        # Until when clients keep their places that were told to fetch again.
+        # Until when a client that was told to fetch again keeps its place in the line.
         self._away_until_ms: dict[tuple[str, Tags], float] = {}
 
     # -- what changes all --
 
     def rules_changed(self, *possible: Quotas) -> None:
-        """Note the rules. What buckets owe by those of before is not known for a while."""
+        """Note the rules. For a while nobody knows what buckets owe by the earlier rules."""
         now_ms = self.world.clock.now_ms
         self._settings = self.world.settings
         self._book.change(possible, self._settings, now_ms)

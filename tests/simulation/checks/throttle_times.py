@@ -91,7 +91,7 @@ class ThrottleTimes(Check):
         self._on_the_way.setdefault(exchange.connection, {})[exchange.correlation_id] = None
         self._unpassed.get(exchange.connection, {}).pop(exchange.correlation_id, None)
         overtaker = self._overtakes.pop(exchange.correlation_id, None)
-        # What is written at one time is written to the broker first.
+        # At one time the proxy writes to the broker first, so such a request is no overtaker.
         if overtaker is not None and overtaker.forwarded_first_ms < exchange.passed_ms - _ROUNDING_MS:
             self.world.fail(self.name, f"{overtaker} is forwarded while the response to {exchange} is held back")
 
