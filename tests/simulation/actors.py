@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _HOSTS: Final = 3
 _PATIENT_SHARE: Final = 0.6  # of healthy clients
-# When costs were halved in the fair call queue, which happens at each 5 s of the process, its levels are sure.
+# The fair call queue halves its costs every 5 s. Right after that a check knows the levels.
 _BURST_AFTER_MS: Final = 1_500.0
 _NEW_SHARE: Final = 0.8  # of rude administrators
 _STEADY: Final = 60, 150.0  # how many batches a steady producer makes, and how often

@@ -264,7 +264,7 @@ def draw_quotas(random: Random, *, has_login: bool) -> list[dict[str, Any]]:
 
 
 def draw_stored(random: Random, *, has_login: bool, plain_share: float = 0.0) -> list[QuotaChoice]:
-    """Draw what administrators set. It is so little that few outcomes are open at once.
+    """Draw what administrators set. There are few choices, so that few outcomes are open at once.
 
     With the probability ``plain_share`` it is one limit of everybody, which comes and goes.
     """

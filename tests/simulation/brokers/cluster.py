@@ -249,7 +249,7 @@ class Cluster:
                 follower.start()
 
     def empty_replicas(self, node_id: int) -> None:
-        """Let a dead broker have nothing of the partitions that others lead and that it is not in sync with."""
+        """Delete what a stopped broker has of partitions that others lead and that it is not in sync with."""
         for partition in self.partitions.values():
             if node_id in partition.states and node_id not in partition.isr and partition.leader != node_id:
                 partition.states[node_id].log_end = partition.log.start_offset

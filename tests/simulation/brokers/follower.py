@@ -100,7 +100,7 @@ class Follower:
     def lagged(self) -> None:
         """Hang up, if that is planned, because the leader reads a fetch of something that lags.
 
-        The first fetch of a connection does not count: the proxy does not know yet that anything in it lags.
+        The first fetch of a connection does not count, because the proxy learns from its response what lags.
         """
         if self.hangs_up and self._has_response:
             self.hangs_up -= 1

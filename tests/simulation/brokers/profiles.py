@@ -24,7 +24,7 @@ NEWEST: Final = {
     18: (0, 4), 19: (2, 7), 20: (1, 6), 22: (0, 5), 27: (0, 0), 36: (0, 2), 37: (0, 3), 48: (0, 1), 49: (0, 1),
     78: (1, 2), 79: (1, 2),
 }  # fmt: skip
-# What the newest broker says it knows: of some APIs one version more than Kafka 4.1, as a broker of tomorrow.
+# What the newest broker offers: of some APIs one version more than Kafka 4.1 has, as a later Kafka will.
 OF_TOMORROW: Final = NEWEST | {
     0: (3, 14), 1: (4, 19), 17: (0, 2), 19: (2, 8), 20: (1, 7), 36: (0, 3), 37: (0, 4), 48: (0, 2), 49: (0, 2),
     78: (1, 3),

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tests.simulation.network import End
     from tests.simulation.world import World
 
-# A request that came so long ago has not crossed the end of its connection.
+# After this time a request has arrived before its connection was closed, not while it was.
 _WAITED_MS: Final = 5_000.0
 # After a fault a dial may fail.
 _AFTERMATH_MS: Final = 60_000.0
-# Until then the proxy has forwarded what it has read, even if its process stands still.
+# After this time the proxy has forwarded what it has read, even if its process was paused.
 _FORWARDED_MS: Final = 10_000.0
 _SMALL_MEMORY: Final = 64 << 20
 

@@ -1,4 +1,4 @@
-"""Each connection of the proxy ends soon after its reason to be is gone.
+"""Each connection of the proxy ends soon after nobody needs it any more.
 
 The peers that the proxy has lost, and the sides that it has closed itself, are read from the simulated system. So it
 does not matter whether a client is patient, what it is owed, or which faults there are: the time of each end is known.
@@ -87,7 +87,7 @@ class Ends(Check):
             client.waiting[exchange.correlation_id] = exchange
 
     def forwarding(self, exchange: "Exchange") -> None:
-        """A client to which the proxy has closed its side can get no response."""
+        """Note that a client gets no more responses, because the proxy has closed its side."""
         client_end, broker_end = exchange.client_end, exchange.broker_end
         if client_end is None or broker_end is None:
             return
@@ -181,7 +181,7 @@ class Ends(Check):
             return None
         idle_ms = self.world.settings.idle_ms
         if idle_ms is not None and self._is_idle(client, end, now_ms):
-            # It is looked at four times in that time, in a turn of a second.
+            # The proxy checks a connection four times within idle_timeout, and the check may be a second late.
             return f"it got idle at {client.active_ms:.3f} ms", 1.25 * idle_ms + 2 * _SCAN_MS + self._grace_ms
         if client.broker_end is not None:
             return ("its broker has gone", _GRACE_MS) if client.broker_end not in transports else None

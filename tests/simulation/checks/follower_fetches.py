@@ -1,4 +1,4 @@
-"""A follower's fetch gets all that is not throttled, at once. What is throttled is left out, and never for long.
+"""A follower's fetch brings at once what is not throttled. Throttled partitions are left out, and never for long.
 
 The leader is asked for each partition that is in sync, or that no limit is for. Only what lags may be left out, may be
 asked for in smaller pieces, and may lose the batches at the end of its records. An answer without a leader comes after
@@ -56,7 +56,7 @@ class FollowerFetches(FollowerCheck):
         self._sessions: dict[int, None] = {}  # the fetches that the leader got in a session
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """The next connection begins with nothing known."""
+        """Forget what was known of a connection."""
         self._links.pop(connection, None)
 
     # -- requests --

@@ -1,4 +1,4 @@
-"""Who has more than half of the costs in the fair call queue gets one turn of 15 while others wait.
+"""A user with more than half of the costs in the fair call queue gets one turn of 15 while others wait.
 
 Each request that is answered costs 1, and costs are halved every 5 s. Who has at least half of all costs is at the
 lowest level until the next halving, and everybody else is at a higher one. The costs are halved each 5 s of a process,

@@ -108,7 +108,7 @@ class TopicRoom(BucketCheck):
             kept.clear()
 
     def rules_changed(self, *possible: Quotas) -> None:
-        """Judge no more until the proxy starts again: what was owed before is still owed, in another time."""
+        """Stop judging until the proxy starts again, because earlier debts are paid at another rate now."""
         self._is_known = not self._has_rules and len(possible) == 1
         self._book.change(possible, self.world.settings, self.world.clock.now_ms)
         super().rules_changed(*possible)

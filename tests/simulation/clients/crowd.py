@@ -17,7 +17,7 @@ _VERSION: Final = 5
 
 
 class Crowd:
-    """Comes ``number`` times at once, and again after a while. Who is answered leaves."""
+    """Opens ``number`` connections at once, and again after a while. Each closes when it is answered."""
 
     def __init__(self, world: "World", setting: "Setting", number: int, *, every_ms: float, most: int) -> None:
         self.world = world

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from tests.simulation.scenario import Scenario
 
-# It returns whether it could happen.
+# A fault returns whether it could happen.
 Fault = Callable[["Scenario", Random], bool]
 KINDS: Final[dict[str, Fault]] = {}
 
