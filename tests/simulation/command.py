@@ -9,7 +9,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,6 +30,7 @@ _EXAMPLES: Final = f"""examples:
   {COMMAND} --seconds 60                   a minute of fresh seeds on all cores
   {COMMAND} --seeds 1000 --from 1          the seeds 1 to 1000
   {COMMAND} --steps 1e8 --from 1 --record  the long run, written to RECORD.md
+  {COMMAND} --theme followers              fresh seeds, only those whose world is about followers
   {COMMAND} --seed 4711                    replay a seed and print its story
   {COMMAND} --plan shrunk.json             replay a plan that a finding was shrunk to
   {COMMAND} --keep 4711 "a response went to the wrong request"
@@ -41,15 +42,24 @@ The exit status is 1 if a promise was broken, and 2 if the options are wrong or 
 
 
 class Simulation(NamedTuple):
-    """What runs a seed, and the kinds of faults that it knows, each with a short description."""
+    """What the command runs.
+
+    Attributes:
+        run: Runs a seed.
+        fault_kinds: The kinds of faults, each with a short description.
+        themes: The names of the themes.
+        theme_of: Returns the name of a seed's theme.
+    """
 
     run: RunSeed
     fault_kinds: Mapping[str, str]
+    themes: Sequence[str]
+    theme_of: Callable[[int], str]
 
 
 def main(simulation: Simulation, arguments: Sequence[str]) -> int:
     """Run the command, and return its exit status."""
-    parser = _parser()
+    parser = _parser(simulation.themes)
     options = parser.parse_args(arguments)
     if options.list:
         for kind, text in sorted(simulation.fault_kinds.items()):
@@ -64,7 +74,7 @@ def main(simulation: Simulation, arguments: Sequence[str]) -> int:
     return _Campaign(simulation, options, list(arguments)).run()
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(themes: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=COMMAND, description=_ABOUT, epilog=_EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -73,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     much("--seeds", type=_count, metavar="N", help="stop after N seeds")
     much("--steps", type=_count, metavar="N", help="stop after N steps of the event loop, such as 1e8")
     much("--from", type=int, metavar="S", dest="first", help="the first seed; the next is S+1 (default: at random)")
+    much("--theme", choices=themes, metavar="NAME", help="only seeds of this theme: " + ", ".join(themes))
     much("--jobs", type=int, default=os.cpu_count() or 1, metavar="J", help="processes (default: all cores)")
     much("--twice", action="store_true", help="run each seed twice and compare their digests")
     found = parser.add_argument_group("findings").add_argument
@@ -158,8 +169,11 @@ class _Campaign:
 
     def _seeds(self) -> Iterator[int]:
         """Give the seeds, until enough have been given or run."""
-        count = self._options.seeds
-        for seed in itertools.count(self._first) if count is None else range(self._first, self._first + count):
+        theme = self._options.theme
+        seeds: Iterator[int] = itertools.count(self._first)
+        if theme is not None:
+            seeds = (seed for seed in seeds if self._simulation.theme_of(seed) == theme)
+        for seed in itertools.islice(seeds, self._options.seeds):
             if self._is_over():
                 return
             yield seed

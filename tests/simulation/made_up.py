@@ -68,4 +68,4 @@ def draw(seed: int) -> Plan:
     )
 
 
-SIMULATION: Final = Simulation(run_seed, FAULT_KINDS)
+SIMULATION: Final = Simulation(run_seed, FAULT_KINDS, ("even", "odd"), lambda seed: "odd" if seed % 2 else "even")

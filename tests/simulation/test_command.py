@@ -39,6 +39,19 @@ def test_steps_bound_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert 20_000 <= json.loads(capsys.readouterr().out.splitlines()[-1])["steps"] <= 22_000
 
 
+def test_only_seeds_of_a_theme_are_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("--theme", "even", "--seeds", "3", "--from", "18", "--jobs", "1", "--json") == 0
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["seeds"] == 3
+
+    assert run("--theme", "odd", "--seeds", "3", "--from", str(BREAKS), "--jobs", "1", "--shrink-seconds", "0") == 1
+
+
+def test_theme_that_is_not_known_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("--theme", "no such theme")
+    assert "'even', 'odd'" in capsys.readouterr().err
+
+
 def test_finding_is_told_shrunk_and_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("--from", "10", "--jobs", "1") == 1
     output = capsys.readouterr().out

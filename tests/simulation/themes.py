@@ -398,6 +398,11 @@ THEMES: Final[Mapping[str, Theme]] = {
 }  # fmt: skip
 
 
+def theme_name_of(seed: int) -> str:
+    """Return the name of a seed's theme."""
+    return derived_random(seed, "theme").choice(list(THEMES))
+
+
 def theme_of(seed: int) -> Theme:
     """Return the theme of a seed."""
-    return THEMES[derived_random(seed, "theme").choice(list(THEMES))]
+    return THEMES[theme_name_of(seed)]

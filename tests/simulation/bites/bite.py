@@ -68,6 +68,8 @@ def bite(one: Break | None, *, steps: int = STEPS, first_seed: int = 1, root: Pa
         command = [sys.executable, "-m", "tests.simulation", "--from", str(first_seed), "--steps", str(steps)]
         command += ["--jobs", "1", "--findings", "1", "--shrink-seconds", "0", "--json"]
         command += ["--seed-seconds", str(_SEED_SECONDS)]
+        if one is not None and one.theme:
+            command += ["--theme", one.theme]
         environment = {**os.environ, "PYTHONPATH": name}
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS, check=False

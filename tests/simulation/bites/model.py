@@ -17,6 +17,7 @@ class Break(NamedTuple):
         file: Its path in the repository.
         old: The text to replace. It is in the file exactly once.
         new: The text in its place.
+        theme: The theme whose worlds it needs, if those of the others hardly ever reach it; else "".
         why: If the simulation does not find it: why it cannot, or why the break changes nothing.
     """
 
@@ -25,6 +26,7 @@ class Break(NamedTuple):
     old: str
     new: str
     origin: Origin = "room"
+    theme: str = ""
     why: str = ""
 
     @property
