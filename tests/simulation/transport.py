@@ -214,13 +214,15 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_lost:
             return
         self._is_lost = True
-        self._sock.release()
         self._process.transports.pop(self, None)
         self._loop.call_soon(self._protocol_lost, error)
 
     def _protocol_lost(self, error: Exception | None) -> None:
         self._is_news = False
-        self._protocol.connection_lost(error)
+        try:
+            self._protocol.connection_lost(error)
+        finally:
+            self._sock.release()  # as in asyncio and uvloop, the descriptor is the protocol's until then
 
 
 def _error_of(end: End) -> OSError:

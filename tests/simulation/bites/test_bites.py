@@ -11,13 +11,14 @@ from tests.simulation.bites.breaks import BREAKS
 from tests.simulation.bites.command import main
 from tests.simulation.bites.model import REPOSITORY, Break, BreakError, applied
 from tests.simulation.bites.report import report
+from tests.simulation.themes import THEMES
 
 ROOMS = (
     "proxy/server", "proxy/session", "proxy/session/handlers", "proxy/session/replica", "proxy/quota",
     "proxy/fair_queue", "proxy/replication", "proxy/client_quotas", "proxy/usage", "protocol",
 )  # fmt: skip
 
-FOUND = Break("it is found", "proxy/quota/throttle.py", "floor(wait_ms", "", "room")
+FOUND = Break("it is found", "proxy/quota/throttle.py", "floor(wait_ms", "", "room", theme="followers")
 MISSED = Break("it is missed", "proxy/quota/throttle.py", "old", "new", "mutation", why="It | changes\nnothing.")
 
 
@@ -26,6 +27,10 @@ def test_break_fits_its_file_and_can_be_compiled(one: Break) -> None:
     broken = applied(one)
     compile(broken, one.file, "exec")
     assert broken != (REPOSITORY / one.file).read_text(encoding="utf-8")
+
+
+def test_themes_of_breaks_exist() -> None:
+    assert {one.theme for one in BREAKS if one.theme} <= set(THEMES)
 
 
 def test_names_are_unique() -> None:
@@ -75,9 +80,9 @@ def bite_of(one: Break, check: str) -> Bite:
 def test_report_has_what_was_found_and_why_the_rest_was_not() -> None:
     bites = {FOUND.name: bite_of(FOUND, "quota bounds"), MISSED.name: bite_of(MISSED, "")}
     text = report([FOUND, MISSED], bites, steps=1_000_000)
-    assert "**1 of 2 were found.**" in text
+    assert "**1 of 2 were found**: 0 with the seeds of all themes, 1 with those of one." in text
     assert "| it is missed | proxy/quota | It \\| changes nothing. |" in text
-    assert "| it is found | proxy/quota | room | quota bounds | 4,000 | 1.2 |" in text
+    assert "| it is found | proxy/quota | room | followers | quota bounds | 4,000 | 1.2 |" in text
     assert "| proxy/quota | 2 | 1 |" in text
 
 

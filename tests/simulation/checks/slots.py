@@ -188,8 +188,9 @@ class Slots(Check):
             or not first.has_open_broker
         ):
             return False
-        if first.broker_end is not None and first.broker_end.has_ended:
-            return False  # the broker has hung up, and the proxy is about to
+        broker_end = first.broker_end
+        if broker_end is not None and (broker_end.has_ended or not broker_end.peer.is_open):
+            return False  # the broker has hung up, and a part of its response may have given the slot back
         end = first.client_end
         return end is not None and end.peer.is_open and self._disturbances.is_well_behaved(first.client)
 
