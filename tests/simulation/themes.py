@@ -259,8 +259,8 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = (
-    "store faulty", "store full", "store slow", "proxy killed", "power lost", "file takes over", "file takes over",
-    "file takes over",
+    "store faulty", "store full", *("store slow",) * 3, "proxy restarted", "proxy restarted", "proxy killed",
+    "power lost", "file takes over", "file takes over",
 )  # fmt: skip
 _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",

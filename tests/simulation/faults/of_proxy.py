@@ -227,10 +227,15 @@ def _store_faulty(scenario: "Scenario", random: Random) -> bool:
 
 @kind
 def _store_slow(scenario: "Scenario", random: Random) -> bool:
+    """Writes take seconds. Some then fail."""
     if not scenario.setup.has_store:
         return False
     store = scenario.proxy.disk.store
     store.slow_ms = random.choice((2_000.0, 12_000.0, 30_000.0))
     scenario.tell(f"the disk of the quota store takes up to {store.slow_ms:.0f} ms")
-    scenario.world.call_later(random.choice((1_000.0, 10_000.0)), store.heal)
+    heals_ms = random.choice((1_000.0, 10_000.0))
+    if random.random() < 0.4:
+        store.fault, store.failures_left = AFTER, 1
+        heals_ms = store.slow_ms
+    scenario.world.call_later(heals_ms, store.heal)
     return True
