@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.topic_errors import PARSERS, error_of
 
 if TYPE_CHECKING:
     from tests.simulation.checks.entities import Limit
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
 # Kafka's defaults: ``controller.quota.window.num`` times ``controller.quota.window.size.seconds``.
 _ROUNDING: Final = 0.02  # partitions, by the rounding of times to whole ms
 _WINDOWS_MS: Final = 11_000.0
-_CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
-_CREATE_PARTITIONS: Final = 37
-_CHANGES: Final = frozenset((_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS))
 
 
 class _Change:
@@ -58,7 +56,7 @@ class TopicChanges(BucketCheck):
 
     def sent(self, exchange: "Exchange") -> None:
         """It may be charged from now on, and begin later, because the proxy connects to the broker first."""
-        if exchange.api_key in _CHANGES and exchange.connection not in self._has_broker:
+        if exchange.api_key in PARSERS and exchange.connection not in self._has_broker:
             self._least_debts[exchange.correlation_id] = inf
 
     def new_flow(self, limit: "Limit") -> Flow:
@@ -75,7 +73,7 @@ class TopicChanges(BucketCheck):
         """Judge whether the bucket was out of debt, and take what the request would change."""
         self._has_broker[exchange.connection] = None
         least_debt = self._least_debts.pop(exchange.correlation_id, inf)
-        if exchange.api_key not in _CHANGES or not hasattr(exchange.detail, "topic"):
+        if exchange.api_key not in PARSERS or not hasattr(exchange.detail, "topic"):
             return
         flow = self.flow_of(exchange)
         if flow is None:
@@ -99,13 +97,9 @@ class TopicChanges(BucketCheck):
         self._of_connection.setdefault(exchange.connection, {})[exchange.correlation_id] = None
 
     def answered(self, exchange: "Exchange") -> None:
-        """Return what the broker has not changed."""
-        change = self._changes.get(exchange.correlation_id)
-        if change is None:
-            return
-        has, wants = self._partitions(exchange), exchange.detail.partitions
-        is_done = not has if exchange.api_key == _DELETE_TOPICS else has == wants
-        if not is_done:
+        """Return what the broker has not changed. Of two requests for the same change, it refuses the later one."""
+        change, frame = self._changes.get(exchange.correlation_id), exchange.response_of_broker
+        if change is not None and frame is not None and error_of(exchange, frame) != 0:
             change.flow.give_back(change.partitions, self.world.clock.now_ms)
             change.partitions = 0
 
