@@ -10,6 +10,7 @@ from tests.simulation.checks.request_rates import RequestRates
 from tests.simulation.checks.settings import Settings
 from tests.simulation.checks.support import StandIn
 from tests.simulation.checks.topic_changes import TopicChanges
+from tests.simulation.ledger import Exchange
 from tests.simulation.violation import Violation
 from tests.simulation.wire import create_partitions, create_topics
 
@@ -86,18 +87,15 @@ def test_changes_that_the_broker_refused_are_free() -> None:
         create(world, is_done=False)
 
 
+def grow(world: StandIn, partitions: int, *, version: int = 3, connection: int = 1) -> Exchange:
+    detail = SimpleNamespace(topic="topic", partitions=partitions)
+    return world.send(CREATE_PARTITIONS, api_version=version, connection=connection, detail=detail)
+
+
 def grow_twice(world: StandIn, partitions: int, second_error: int) -> None:
     """Let two connections send the same request at once, as a client does that has given up the first."""
     world.cluster.topics["topic"] = topic = SimpleNamespace(partitions=[0])
-    both = [
-        world.send(
-            CREATE_PARTITIONS,
-            api_version=3,
-            connection=connection,
-            detail=SimpleNamespace(topic="topic", partitions=partitions),
-        )
-        for connection in (1, 2)
-    ]
+    both = [grow(world, partitions, connection=connection) for connection in (1, 2)]
     for change in both:
         world.forward(change)
     topic.partitions = [*range(partitions)]
@@ -121,3 +119,19 @@ def test_partitions_that_two_requests_have_added_count_twice() -> None:
     grow_twice(world, 23, 0)
     with pytest.raises(Violation, match="partitions over"):
         create(world)
+
+
+@pytest.mark.parametrize(("version", "wants"), [(3, 24), (2, 23)])
+def test_a_change_that_changes_something_or_that_cannot_be_refused_waits_for_the_debt(version: int, wants: int) -> None:
+    world = a_world(TopicChanges)
+    grow_twice(world, 23, 0)
+
+    with pytest.raises(Violation, match="partitions over"):
+        world.forward(grow(world, wants, version=version))
+
+
+def test_a_change_that_changes_nothing_does_not_wait_for_the_debt() -> None:
+    world = a_world(TopicChanges)
+    grow_twice(world, 23, 0)
+
+    world.forward(grow(world, 23))
