@@ -139,6 +139,9 @@ class FairQueue(Check):
             if not line.exchanges or line.node_id is None:
                 continue
             exchange = next(iter(line.exchanges.values()))
+            # Only its client still waits: the proxy has ended the connection within ``quiet_ms``, by its keepalives.
+            if exchange.client_end is not None and exchange.client_end.link.is_cut:
+                continue
             waited_ms = now_ms - max(line.next_ms, quiet_ms, line.told_until_ms)
             if exchange.forwarded_first_ms < 0 and waited_ms > _GRACE_MS:
                 self._judge(exchange, line, line.node_id, waited_ms)

@@ -1,5 +1,8 @@
 """Tests that a request that the fair call queue leaves waiting is found, and slots that are never given back."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import pytest
 
 from kafka_quota_proxy.config.fair_call_queue_options import settings
@@ -51,6 +54,15 @@ def test_a_request_that_waits_for_an_idle_broker_is_found() -> None:
     world.send()
     world.wait(16_000)
     with pytest.raises(Violation, match="nothing to do"):
+        world.exchange(connection=2)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_request_on_a_connection_that_is_cut_may_be_lost(is_cut: bool) -> None:
+    world = a_world()
+    world.send().client_end = SimpleNamespace(link=SimpleNamespace(is_cut=is_cut))  # type: ignore[assignment]
+    world.wait(16_000)
+    with nullcontext() if is_cut else pytest.raises(Violation, match="nothing to do"):
         world.exchange(connection=2)
 
 

@@ -1,7 +1,8 @@
 """The partitions that are created, added and deleted are within ``controller_mutation_rate`` (KIP-599).
 
 The quota is a token bucket whatever the shaping: it saves up a whole window of its rate, and may go below zero once.
-Newer requests are refused below zero, and older ones wait. So no request of either kind begins at a broker in debt.
+Newer requests are refused below zero, and older ones wait. So no request of either kind begins at a broker in debt. The
+exception is a newer one that would change nothing: Kafka finds the error in it before it looks at the quota.
 """
 
 from dataclasses import replace
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.flow import Flow
+from tests.simulation.checks.topic_errors import PARSERS, error_of
+from tests.simulation.wire import create_partitions, delete_topics
 
 if TYPE_CHECKING:
     from tests.simulation.checks.entities import Limit
@@ -19,10 +22,11 @@ if TYPE_CHECKING:
 # Kafka's defaults: ``controller.quota.window.num`` times ``controller.quota.window.size.seconds``.
 _ROUNDING: Final = 0.02  # partitions, by the rounding of times to whole ms
 _WINDOWS_MS: Final = 11_000.0
-_CREATE_TOPICS: Final = 19
-_DELETE_TOPICS: Final = 20
-_CREATE_PARTITIONS: Final = 37
-_CHANGES: Final = frozenset((_CREATE_TOPICS, _DELETE_TOPICS, _CREATE_PARTITIONS))
+# For these the proxy asks how many partitions the topic has. To create one that exists, it does not ask.
+_FREE_FROM: Final = {
+    create_partitions.API_KEY: create_partitions.FIRST_REFUSAL,
+    delete_topics.API_KEY: delete_topics.FIRST_REFUSAL,
+}
 
 
 class _Change:
@@ -58,7 +62,7 @@ class TopicChanges(BucketCheck):
 
     def sent(self, exchange: "Exchange") -> None:
         """It may be charged from now on, and begin later, because the proxy connects to the broker first."""
-        if exchange.api_key in _CHANGES and exchange.connection not in self._has_broker:
+        if exchange.api_key in PARSERS and exchange.connection not in self._has_broker:
             self._least_debts[exchange.correlation_id] = inf
 
     def new_flow(self, limit: "Limit") -> Flow:
@@ -75,7 +79,7 @@ class TopicChanges(BucketCheck):
         """Judge whether the bucket was out of debt, and take what the request would change."""
         self._has_broker[exchange.connection] = None
         least_debt = self._least_debts.pop(exchange.correlation_id, inf)
-        if exchange.api_key not in _CHANGES or not hasattr(exchange.detail, "topic"):
+        if exchange.api_key not in PARSERS or not hasattr(exchange.detail, "topic"):
             return
         flow = self.flow_of(exchange)
         if flow is None:
@@ -87,25 +91,22 @@ class TopicChanges(BucketCheck):
         for correlation_id, least in self._least_debts.items():
             self._least_debts[correlation_id] = min(least, debt)  # of whatever bucket, which is never a false alarm
         debt = min(debt, least_debt)
-        if debt > _ROUNDING:
+        has, wants = self._partitions(exchange), exchange.detail.partitions
+        change = _Change(flow, has if exchange.api_key == delete_topics.API_KEY else max(0, wants - has))
+        is_free = not change.partitions and exchange.api_version >= _FREE_FROM.get(exchange.api_key, inf)
+        if debt > _ROUNDING and not is_free:
             text = (
                 f"{exchange} begins, and its bucket at {flow.limit.rate:g} partitions/s is {debt:.1f} partitions over"
             )
             self.world.fail(self.name, text + " what the quota has given")
-        has, wants = self._partitions(exchange), exchange.detail.partitions
-        change = _Change(flow, has if exchange.api_key == _DELETE_TOPICS else max(0, wants - has))
         flow.take(change.partitions, now_ms)
         self._changes[exchange.correlation_id] = change
         self._of_connection.setdefault(exchange.connection, {})[exchange.correlation_id] = None
 
     def answered(self, exchange: "Exchange") -> None:
-        """Return what the broker has not changed."""
-        change = self._changes.get(exchange.correlation_id)
-        if change is None:
-            return
-        has, wants = self._partitions(exchange), exchange.detail.partitions
-        is_done = not has if exchange.api_key == _DELETE_TOPICS else has == wants
-        if not is_done:
+        """Return what the broker has not changed. Of two requests for the same change, it refuses the later one."""
+        change, frame = self._changes.get(exchange.correlation_id), exchange.response_of_broker
+        if change is not None and frame is not None and error_of(exchange, frame) != 0:
             change.flow.give_back(change.partitions, self.world.clock.now_ms)
             change.partitions = 0
 

@@ -5,14 +5,13 @@ requests that are on their way to one. A request that was never sent to a broker
 gone, and one that the broker refused owes nothing once its client has the response.
 """
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.check import Quotas
 from tests.simulation.checks.entities import RuleBook, Tags
-from tests.simulation.wire import create_partitions, create_topics, delete_topics
+from tests.simulation.checks.topic_errors import PARSERS, error_of
 
 if TYPE_CHECKING:
     from tests.simulation.checks.entities import Limit
@@ -30,11 +29,6 @@ _LONGEST_PAUSE_MS: Final = 5_000.0  # see faults/of_proxy.py
 _CREATE_TOPICS: Final = 19
 _DELETE_TOPICS: Final = 20
 _CREATE_PARTITIONS: Final = 37
-_PARSERS: Final[dict[int, Callable[[bytes, int], Any]]] = {
-    _CREATE_TOPICS: create_topics.parse_response,
-    _DELETE_TOPICS: delete_topics.parse_response,
-    _CREATE_PARTITIONS: create_partitions.parse_response,
-}
 _THROTTLING_QUOTA_EXCEEDED: Final = 89
 # After these the broker may have made the change: no error, and those of Kafka that say nothing.
 _PERHAPS_DONE: Final = frozenset((0, -1, 7, 13))
@@ -121,7 +115,7 @@ class TopicRoom(BucketCheck):
     # -- what passes --
 
     def _bucket(self, exchange: "Exchange") -> "tuple[Tags, Limit] | None":
-        if exchange.api_key not in _PARSERS or not hasattr(exchange.detail, "topic") or not self._is_known:
+        if exchange.api_key not in PARSERS or not hasattr(exchange.detail, "topic") or not self._is_known:
             return None
         tags, limit = self.limit_of(exchange.entity)
         if limit is None or not self._rules:
@@ -195,16 +189,11 @@ class TopicRoom(BucketCheck):
         tokens = self._tokens[change.tags]
         if change.is_charged and exchange.response_of_broker is not None:
             change.least -= change.amount
-            error = self._error(exchange, exchange.response_of_broker)
+            error = error_of(exchange, exchange.response_of_broker)
             if error is not None and error not in _PERHAPS_DONE:
                 tokens.take(-change.amount, self.world.clock.now_ms)
         if self.judges:
             self._told[exchange.correlation_id] = _Told(change.least, tokens.rate)
-
-    def _error(self, exchange: "Exchange", frame: bytes) -> int | None:
-        """Return the error of the topic in a response; None if it cannot be read."""
-        topics = _PARSERS[exchange.api_key](frame, exchange.api_version).topics
-        return int(topics[0].error_code) if len(topics) == 1 else None
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """What was never sent to a broker is not charged any more, once the proxy hears of it."""
@@ -241,7 +230,7 @@ class TopicRoom(BucketCheck):
             return
         owed_ms = max(0.0, -told.least) * 1_000 / told.rate + _ROUNDING_MS
         about = f"the bucket of {exchange} has {told.least:.2f} partitions of {told.rate:g}/s or more"
-        is_refused = self._error(exchange, exchange.response) == _THROTTLING_QUOTA_EXCEEDED
+        is_refused = error_of(exchange, exchange.response) == _THROTTLING_QUOTA_EXCEEDED
         if is_refused and told.least > _ROUNDING + told.rate * _ROUNDING_MS / 1_000:
             self.world.fail(self.name, f"{about}, and it is refused")
         of_broker_ms = 0
