@@ -189,8 +189,10 @@ class ThrottleAmounts(Check):
                 if exchanges[correlation_id].connection == connection:
                     waiting[correlation_id] = min(until_ms, waiting[correlation_id])
         for correlation_id in [one for one in self._fetches if exchanges[one].connection == connection]:
-            # If its broker never answers, it is charged for what was set aside for it.
+            # If its broker never answers, it is charged for what was set aside for it. If the response was cut, it is
+            # charged for that, at a time that the check has not seen.
             self._keep_place(self._fetches.pop(correlation_id), _FORGOTTEN_MS)
+            self._is_exact = False
 
     def _waiting_with(self, exchange: "Exchange") -> dict[int, float] | None:
         kind = _KIND_OF.get(exchange.api_key)
