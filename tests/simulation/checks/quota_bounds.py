@@ -15,6 +15,7 @@ from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
 from tests.simulation.checks.flow import TOLERANCE_MS, Flow
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
+from tests.simulation.wire import share_fetch
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Entity, Exchange
@@ -40,12 +41,13 @@ class BucketKey(NamedTuple):
 class _Charge:
     """The bytes of one exchange in one bucket."""
 
-    __slots__ = ("asked", "flow", "is_old", "key", "unsure")
+    __slots__ = ("asked", "flow", "is_old", "key", "over", "unsure")
 
     def __init__(self, key: BucketKey, flow: Flow) -> None:
         self.key = key
         self.flow = flow
         self.unsure = 0  # bytes that are taken from the flow, and that the proxy may not have charged yet
+        self.over = ""  # what is wrong if this ShareFetch asks for records
         self.asked = 0  # what a fetch asks for while it is at the broker
         self.is_old = False  # whether it was forwarded under an earlier limit, which its bucket may still have
 
@@ -184,10 +186,15 @@ class QuotaBounds(Check):
         waited_ms = now_ms - exchange.sent_ms
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
-        if not is_dialled and not self._is_stopping and exchange.api_key != frames.SHARE_FETCH:
+        if not is_dialled and not self._is_stopping:
             if exchange.api_key == frames.FETCH:
                 self._judge_room(exchange, charge, now_ms)
-            self._judge(exchange, charge, now_ms)
+            suspicion = self._suspicion_of(exchange, charge, now_ms)
+            if suspicion is not None and exchange.api_key == frames.SHARE_FETCH:
+                charge.over = suspicion.text  # the proxy may have made it ask for nothing
+            elif suspicion is not None:
+                self._suspicions.append(suspicion)
+                self._suspicions = list(self._still_open())
         if kind is PRODUCE:
             charge.unsure = amount
             flow.take(amount, now_ms)
@@ -226,11 +233,12 @@ class QuotaBounds(Check):
             )
             self.world.fail(self.name, text)
 
-    def _judge(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
+    def _suspicion_of(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> _Suspicion | None:
+        """Return what is wrong if a request begins while its bucket is in debt."""
         flow, key = charge.flow, charge.key
         debt = flow.debt(now_ms)
         if debt <= 0 or len(self._buckets_seen.get((key.node_id, key.kind), ())) >= self._settings.max_buckets:
-            return
+            return None
         waits_for: set[int] = set()
         for correlation_id, other in self._in_flight[key].items():
             if not other.unsure:
@@ -242,19 +250,21 @@ class QuotaBounds(Check):
             else:
                 debt -= other.unsure
         if debt <= 0:
-            return
+            return None
         text = (
             f"{exchange} begins at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
             f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
         )
-        if not waits_for:
-            self.world.fail(self.name, text)
-        self._suspicions.append(_Suspicion(debt, text, waits_for))
+        return _Suspicion(debt, text, waits_for)
 
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Judge what a fetch asks for."""
         charge = self._charges.get(exchange.correlation_id)
-        if charge is None or exchange.api_key != frames.FETCH or exchange.answered_ms >= 0 or self._is_stopping:
+        if charge is None or exchange.answered_ms >= 0 or self._is_stopping:
+            return
+        if charge.over and share_fetch.parse_request(frame).max_bytes > 0:
+            self.world.fail(self.name, charge.over)
+        if exchange.api_key != frames.FETCH:
             return
         asked = frames.asked_bytes(frame)
         if asked is None:

@@ -15,6 +15,7 @@ from tests.simulation.checks.support import ETL, StandIn
 from tests.simulation.ledger import Entity
 from tests.simulation.network import End
 from tests.simulation.violation import Violation
+from tests.simulation.wire import share_fetch
 
 RATE = 10_000.0
 PACED = Settings(shaping="paced")
@@ -150,6 +151,17 @@ def test_fetches_that_together_ask_for_more_than_the_quota_are_found() -> None:
 
     with pytest.raises(Violation, match="asks for"):
         repeat(ask, 100, world, every_ms=0)
+
+
+@pytest.mark.parametrize("most_bytes", [0, 10_000])
+def test_share_fetch_in_debt_may_ask_for_nothing_only(most_bytes: int) -> None:
+    world = a_world(PACED)
+    world.exchange(78, api_version=1, response=300_000)
+
+    shared = world.send(78, api_version=1)
+    frame = share_fetch.request(shared.correlation_id, 1, "etl", (), max_bytes=most_bytes)
+    with pytest.raises(Violation, match="over what the quota has given") if most_bytes else nullcontext():
+        world.forward(shared, frame)
 
 
 def test_a_fetch_in_flight_may_have_asked_for_what_the_limit_of_before_allowed() -> None:

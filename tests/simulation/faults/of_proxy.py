@@ -101,7 +101,8 @@ def _file_takes_over(scenario: "Scenario", random: Random) -> bool:
     stored = list(scenario.stored.registers)
     if not stored:
         return False
-    entity, key = random.choice(stored)
+    of_bytes = [one for one in stored if one[1] == "producer_byte_rate"]  # the clients of most worlds notice it
+    entity, key = random.choice(of_bytes or stored)
     rule = {part: "<default>" if name is None else name for part, name in entity}
     settings = dict(scenario.proxy.settings)
     others = [one for one in settings["quotas"] if entity_of(one) != entity]
