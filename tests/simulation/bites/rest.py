@@ -150,8 +150,8 @@ CLIENT_QUOTAS: Final = (
     Break(
         "A stored rule hides that of the file",
         "proxy/client_quotas/rules/effective_rules.py",
-        "            if entity not in self.sources:\n                ips |= self._take(entity, stored, addresses or {}, now_ms)\n",
-        "            ips |= self._take(entity, stored, addresses or {}, now_ms)\n",
+        "            if entity.ip is None and entity not in self.sources\n        }",
+        "            if entity.ip is None\n        }",
     ),
     Break(
         "A rule is removed from the store and stays in force",
