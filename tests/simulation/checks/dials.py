@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
     from tests.simulation.world import World
 
-# The first is for latency, the second for a process that is paused.
-_GRACE_MS: Final = 3_500.0
+# On a slow network a connection takes up to 3.6 s: two ways of up to 2 * 900 ms. The other is for a paused process.
+_GRACE_MS: Final = 4_000.0
 _STANDS_STILL_MS: Final = 5_000.0
 # The time-out of a dial whose first packet is lost, also if its broker can be reached again a moment later.
 _DIAL_MS: Final = 10_000.0
@@ -80,7 +80,7 @@ class Dials(Check):
     def _node_of(self, exchange: "Exchange") -> int | None:
         """Return the broker of a request that has arrived and may be forwarded. None: something explains its wait."""
         end = exchange.client_end
-        if end is None or not end.is_open or end.is_on_the_way or exchange.sent_ms < 0:
+        if end is None or not end.is_open or not end.peer.is_open or end.is_on_the_way or exchange.sent_ms < 0:
             return None
         node_id = exchange.broker or self.world.scenario.setup.node_at(end.remote[1])
         if not self._is_there(node_id):
