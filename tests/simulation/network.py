@@ -413,6 +413,7 @@ class Network:
 
     Attributes:
         unreachable: Hosts whose packets are lost, also those that ask for a connection.
+        lost_dials: Each time at which a packet was lost that asks for a connection, in ms, and the host it was sent to.
         links: All links that were made and that are open at one end at least, oldest first.
         digest: Every byte on the wire, in order and with its time.
     """
@@ -421,6 +422,7 @@ class Network:
         self.scheduler = scheduler
         self.digest = digest
         self.unreachable: dict[str, None] = {}
+        self.lost_dials: list[tuple[float, str]] = []
         self.links: dict[Link, None] = {}
         self.latency_ms = LATENCY_MS
         self.tiny_share = 0.03  # how many links have small windows and segments
@@ -465,6 +467,7 @@ class Network:
         link.ends = (end, other)
         end.peer, other.peer = other, end
         if source_host in self.unreachable or address[0] in self.unreachable:
+            self.lost_dials.append((self.scheduler.clock.now_ms, address[0]))
             self.scheduler.call_later(127_000, self._not_reached, end)
         else:
             self.scheduler.at_ns(self.now_ns + 2 * link.next_delay_ns(), self._meet, end)

@@ -26,6 +26,7 @@ class Broker:
 
     Attributes:
         is_up: Whether it runs.
+        hosts: Its two names. It moves from one to the other.
         is_stalled: Whether it reads and writes nothing, as in a long pause of its garbage collector.
         disk_ms: The range of the time that an append takes; 0 and 0 if it is done at once.
         throttle_share: The share of its responses that have a throttle time of its own, drawn from ``throttle_ms``.
@@ -60,9 +61,9 @@ class Broker:
         self._stalls = 0
         self.stalled_until_ms = self.started_ms = 0.0
         self._has_moved = False
-        self._hosts = self.host, f"10.0.4.{node_id}"  # it has two names
+        self.hosts = self.host, f"10.0.4.{node_id}"  # it has two names
         for listener in cluster.listeners.values():
-            for host in self._hosts:
+            for host in self.hosts:
                 self.world.broker_addresses[host, listener.port] = node_id
 
     def __repr__(self) -> str:
@@ -77,7 +78,7 @@ class Broker:
         self.is_up = True
         self.started_ms = self.world.clock.now_ms
         for name, listener in self.cluster.listeners.items():
-            for host in (self.host,) if self._has_moved and name == CLIENT else self._hosts:
+            for host in (self.host,) if self._has_moved and name == CLIENT else self.hosts:
                 self._listening.append(self.world.network.listen((host, listener.port), self._accepting(name)))
         self.cluster.broker_up(self.node_id)
         self.world.story.tell(f"broker {self.node_id} starts")
@@ -110,13 +111,13 @@ class Broker:
     @property
     def has_moved_away(self) -> bool:
         """Whether it is not where it was at first."""
-        return self.host != self._hosts[0]
+        return self.host != self.hosts[0]
 
     def move(self) -> None:
         """Die. From its next start on, clients reach it under its other name only."""
         self.crash()
         self._has_moved = True
-        first, second = self._hosts
+        first, second = self.hosts
         self.host = second if self.host == first else first
         port = self.cluster.listeners[CLIENT].port
         self.cluster.advertised[self.node_id, CLIENT] = (self.host, port)

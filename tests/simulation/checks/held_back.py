@@ -83,6 +83,8 @@ class HeldBack(Check):
         self._buckets: dict[_Key, _Bucket] = {}
         self._key_of: dict[int, _Key] = {}  # of the requests at brokers
         self._connections: dict[int, _Connection] = {}
+        self._gone: dict[int, _Connection] = {}  # left by clients with requests that the proxy may still have
+        self._largest_produce = 0  # the bytes of the largest Produce that the process has forwarded
         # The requests that wait in the line of each bucket, and when each connection was served meanwhile.
         self._in_line: dict[_Key, dict[int, dict[int, list[float]]]] = {}
         # Since when each exchange has no reason to wait, as far as its connections and its bucket say.
@@ -109,6 +111,8 @@ class HeldBack(Check):
         self._key_of.clear()
         self._since_ms.clear()
         self._in_line.clear()
+        self._gone.clear()
+        self._largest_produce = 0
 
     # -- what passes --
 
@@ -152,10 +156,43 @@ class HeldBack(Check):
         elif not exchange.expects_response:
             bucket.charge(len(exchange.request), now_ms, self._windows_ms)
             bucket.busy_until_ms = bucket.owes_until_ms(limit, now_ms)
-            connection.told_until_ms = max(connection.told_until_ms, bucket.busy_until_ms)  # nobody is told
+            connection.told_until_ms = max(connection.told_until_ms, bucket.busy_until_ms)
         else:
             self._key_of[exchange.correlation_id] = key
             bucket.at_broker[exchange.correlation_id] = now_ms + _LONGEST_DELAY_MS
+
+    def forwarded(self, exchange: "Exchange") -> None:
+        """If it gets no response, nobody is told for how long its connection waits from now on."""
+        if exchange.forwarded_to is None or exchange.is_inter_broker or exchange.api_key != frames.PRODUCE:
+            return
+        self._largest_produce = max(self._largest_produce, len(exchange.request))
+        connection, found = self._connections.get(exchange.connection), self._limit(exchange, exchange.forwarded_to)
+        if connection is not None and found is not None and not exchange.expects_response:
+            until_ms = self._muted_until_ms(*found, exchange.connection)
+            connection.told_until_ms = max(connection.told_until_ms, until_ms)
+
+    def _muted_until_ms(self, key: _Key, limit: Limit, number: int) -> float:
+        """Return until when the proxy may mute the connection ``number``, without a response that says so.
+
+        As in a throttle time that is told, it counts the debt and the line: for each other connection that waits, the
+        mean of the bytes of earlier requests, which is not more than the largest.
+        """
+        bucket, now_ms = self._buckets.get(key), self.world.clock.now_ms
+        owed_until_ms = now_ms if bucket is None else max(now_ms, bucket.busy_until_ms)
+        if limit.enforcement != "respond":
+            return owed_until_ms
+        others = sum(one != number and self._may_wait_for(key, self._connections[one]) for one in self._connections)
+        others += sum(self._may_wait_for(key, one) and _has_proxy(one) for one in self._gone.values())
+        until_ms = owed_until_ms + 1_000 * others * self._largest_produce / limit.rate
+        most_ms = self.world.settings.max_throttle_ms
+        return until_ms if most_ms is None else max(owed_until_ms, min(until_ms, now_ms + most_ms))
+
+    def _may_wait_for(self, key: _Key, connection: _Connection) -> bool:
+        """Return whether a connection has sent a request that may wait for a bucket."""
+        last = connection.last
+        node_id = key.node_id if last is None or last.forwarded_to is None else last.forwarded_to
+        found = (self._limit(one, node_id) for one in connection.waiting.values())
+        return any(one is not None and one[0] == key for one in found)
 
     def _overtake(self, key: _Key, exchange: "Exchange") -> None:
         """Fail if a connection is served again and again while the request of another waits in the same line."""
@@ -219,6 +256,8 @@ class HeldBack(Check):
         gone, now_ms = self._connections.pop(connection, None), self.world.clock.now_ms
         if gone is None:
             return
+        if gone.waiting:
+            self._gone[connection] = gone
         for correlation_id, exchange in (*gone.at_broker.items(), *gone.waiting.items()):
             key = self._key_of.get(correlation_id)
             bucket = None if key is None else self._buckets.get(key)
@@ -323,3 +362,9 @@ def _is_on_the_way(exchange: "Exchange", last: "Exchange | None") -> bool:
         return True
     ends = (client_end, client_end.peer, broker_end, broker_end.peer)
     return any(end.is_on_the_way or not end.is_open for end in ends)
+
+
+def _has_proxy(connection: _Connection) -> bool:
+    """Return whether the proxy still has the connection of a client that has left."""
+    ends = (exchange.client_end for exchange in connection.waiting.values())
+    return any(end is not None and end.peer.is_open for end in ends)

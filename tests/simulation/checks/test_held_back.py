@@ -122,3 +122,34 @@ def test_a_connection_that_is_served_again_and_again_is_found() -> None:
         world.wait(2)
     with pytest.raises(Violation, match="number 3 of its connection while"):
         forward(world, send(world, connection=3))
+
+
+def overtake(world: StandIn, connection: int) -> None:
+    for _ in range(3):
+        forward(world, send(world, connection=connection))
+        world.wait(2)
+
+
+def test_a_client_that_gets_no_response_is_muted_for_its_debt_and_the_line() -> None:
+    world = a_world()
+    send(world, connection=2)
+    forward(world, send(world, size=20_000, expects_response=False))  # it owes 2 s, and 2 s for the other connection
+    send(world)
+    wait(world, 3_500)
+    overtake(world, connection=2)
+    wait(world, 1_000)
+    with pytest.raises(Violation, match="number 3 of its connection while"):
+        overtake(world, connection=2)
+
+
+def test_a_client_that_gets_no_response_is_muted_for_the_line_that_others_have_left() -> None:
+    world = a_world()
+    gone = send(world, connection=2)
+    world.ledger.disconnected(gone.client, 2, by_client=True)
+    forward(world, send(world, size=20_000, expects_response=False))
+    send(world)
+    wait(world, 3_500)
+    overtake(world, connection=3)
+    wait(world, 1_000)
+    with pytest.raises(Violation, match="number 3 of its connection while"):
+        overtake(world, connection=3)
