@@ -371,6 +371,11 @@ class Link:
         """Draw how long the next segment takes."""
         return self.latency_ns + int(self._random.random() * self.latency_ns)
 
+    def most_ms(self, size_bytes: int) -> float:
+        """Return how long ``size_bytes`` take at most: each window of them goes one way, and its room comes back."""
+        first_window_bytes = self.send_buffer_bytes
+        return (1 + size_bytes // first_window_bytes) * 4 * self.latency_ns / _NS_PER_MS
+
     def cut(self) -> None:
         """Lose every byte from now on, without telling anybody."""
         if not self.is_cut:

@@ -393,7 +393,7 @@ THEMES: Final[Mapping[str, Theme]] = {
     ),
     "changed rules": Theme(
         ("producer", "producer", "consumer"), ("quotas changed", "settings changed", "queue switched", "file broken"),
-        sizes=_MIDDLE, change=_with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False),
+        sizes=(4_000, 60_000), change=_with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False),
     ),
 }  # fmt: skip
 

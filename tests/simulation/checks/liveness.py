@@ -140,11 +140,19 @@ class Liveness(Check):
             return
         if exchange.forwarded_ms >= 0 and exchange.answered_ms < 0:
             return  # the broker has it
-        most_ms = _GRACE_MS + self._owed_ms(exchange)
+        most_ms = _GRACE_MS + self._owed_ms(exchange) + self._upload_ms(exchange)
         if waited_ms > most_ms:
             state = "answered by its broker" if exchange.answered_ms >= 0 else "not forwarded"
             text = f"{exchange} waits for {waited_ms:.0f} ms, is {state}, and {most_ms:.0f} ms is the most"
             self.world.fail(self.name, text)
+
+    def _upload_ms(self, exchange: "Exchange") -> float:
+        """Return how long a request takes to arrive. It may have to wait for others that have a slot of the queue."""
+        waiting = [exchange]
+        if self.world.settings.has_queue:
+            waiting = [one for exchanges in self._open.values() for one in exchanges.values()]
+        ends = ((one.client_end, len(one.request)) for one in waiting)
+        return sum(end.link.most_ms(size_bytes) for end, size_bytes in ends if end is not None)
 
     def _owed_ms(self, exchange: "Exchange") -> float:
         """Return how long the bucket of an exchange may need for its debt and for all that waits in its line."""

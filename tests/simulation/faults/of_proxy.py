@@ -86,12 +86,21 @@ def _odd_dial(scenario: "Scenario", random: Random) -> bool:
 # -- the operator --
 
 
+def _lowered(rule: dict[str, Any]) -> dict[str, Any]:
+    return {key: value / 4 if key.endswith("_byte_rate") else value for key, value in rule.items()}
+
+
 @kind
 def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
-    """The operator writes other quotas into the file."""
+    """The operator writes other quotas into the file, or lowers those that there are."""
     settings = dict(scenario.proxy.settings)
-    settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
-    scenario.write_settings(settings, "other quotas")
+    what = "other quotas"
+    if random.random() < 0.4:
+        settings["quotas"] = [_lowered(rule) for rule in settings["quotas"]]
+        what = "a quarter of the byte rates"
+    else:
+        settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
+    scenario.write_settings(settings, what)
     return True
 
 
