@@ -264,6 +264,7 @@ _STORE_FAULTS: Final = (
 )  # fmt: skip
 _BROKER_FAULTS: Final = (
     "broker stall", "broker crash", "broker cut off", "connection cut", "host unreachable", "response cut", "odd dial",
+    "odd response",
     "leader move", "leader move",
 )  # fmt: skip
 _TOPIC_FAULTS: Final = (

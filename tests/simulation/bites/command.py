@@ -103,7 +103,7 @@ def _status(chosen: Sequence[Break], found: dict[str, Bite]) -> int:
     _say(f"found {len(chosen) - len(missed)} of {len(chosen)}")
     if unexplained:
         _say("not found, and nothing says why:", *(f"  {name}" for name in unexplained))
-    return int(bool(unexplained) or len(missed) > (1 - _LEAST_SHARE) * len(chosen))
+    return int(bool(unexplained) or len(chosen) - len(missed) < _LEAST_SHARE * len(chosen))
 
 
 def _say(*lines: str) -> None:

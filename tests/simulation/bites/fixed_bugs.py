@@ -28,6 +28,7 @@ FIXED_BUGS: Final = (
         old="        bucket.reserve(reserved_bytes, now_ms=now_ms)\n",
         new="        reserved_bytes = 0\n",
         origin="fixed bug",
+        theme="many consumers",
     ),
     Break(
         name="One dial that fails unexpectedly ends the process",
@@ -126,6 +127,7 @@ FIXED_BUGS: Final = (
         old="            waits_ms = shadow.charge(amount, limit=self.limit, took_ms=took_ms, now_ms=now_ms)\n",
         new="            waits_ms = [wait_ms]\n",
         origin="fixed bug",
+        why="Only the throttle times that the metrics and the usage log report of observed limits show it. The checks compare bytes.",
     ),
     Break(
         name="The slot of the queue is kept while the broker is not read",
@@ -164,6 +166,7 @@ FIXED_BUGS: Final = (
         old="                state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)\n",
         new="                pass\n",
         origin="fixed bug",
+        theme="followers",
     ),
     Break(
         name="A stalled request blocks its bucket for as long as its amount takes, however large",
@@ -178,6 +181,7 @@ FIXED_BUGS: Final = (
         old="        return self._reserved_until_ms + LONGEST_MS if is_late else self._reserved_until_ms\n",
         new="        return self._reserved_until_ms\n",
         origin="fixed bug",
+        why="A broker would have to stall for ten seconds while fetches worth more than that are at it.",
     ),
     Break(
         name="A drained connection forwards requests that nobody will answer",
@@ -234,6 +238,7 @@ FIXED_BUGS: Final = (
         old="        if self.silent_until_ms > now_ms or self._owes_more(now_ms):\n",
         new="        if self.silent_until_ms > now_ms:\n",
         origin="fixed bug",
+        theme="changed rules",
     ),
     Break(
         name="After a failed write, a change that changes nothing is acknowledged without a write",
@@ -241,6 +246,7 @@ FIXED_BUGS: Final = (
         old="            self._is_uncertain |= may_hold\n",
         new="",
         origin="fixed bug",
+        theme="stored quotas",
     ),
     Break(
         name="A write of quotas that fails after the proxy was stopped is an internal error",
@@ -248,6 +254,7 @@ FIXED_BUGS: Final = (
         old="            if not ended:\n                self._late = writing\n",
         new="            if not ended and not asyncio.current_task().cancelling():\n                self._late = writing\n",
         origin="fixed bug",
+        why="A write would have to hang until the proxy stops, and to fail after that. One world in some thousands has it.",
     ),
     Break(
         name="A usage log file of a crash gets its final name before it is on the disk",
@@ -255,6 +262,7 @@ FIXED_BUGS: Final = (
         old="        _sync(file, path)  # the process that has crashed may not have done so\n",
         new="",
         origin="fixed bug",
+        theme="usage log",
     ),
     Break(
         name="A Produce with acks=0 is charged while its broker is being dialled",
@@ -262,5 +270,6 @@ FIXED_BUGS: Final = (
         old="        self.session.await_broker()\n",
         new="",
         origin="fixed bug",
+        theme="broken brokers",
     ),
 )

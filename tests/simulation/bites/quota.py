@@ -40,6 +40,7 @@ QUOTA: Final = (
         _BUCKET,
         "        if self.absorbed_by is not None:\n            return self.absorbed_by.charge(amount, now_ms=now_ms)\n",
         "        if self.absorbed_by is not None:\n            return 0\n",
+        theme="second names",
     ),
     Break(
         "A bucket forgets its debt when its limit changes",
@@ -52,6 +53,7 @@ QUOTA: Final = (
         _LINE,
         "        if place.is_waiting:\n            self._stop_waiting(place)\n        self.wake_first()\n",
         "        if place.is_waiting:\n            self._stop_waiting(place)\n",
+        why="The next in line has a timer of its own, by which it goes on.",
     ),
     Break(
         "The last to come is the first in the line",
@@ -64,6 +66,7 @@ QUOTA: Final = (
         _LINE,
         "        place.is_woken = False\n        if place.is_waiting:\n            return\n",
         "        if place.is_waiting:\n            return\n",
+        theme="many producers",
     ),
     Break(
         "The line of a bucket that is gone stays at the broker",
@@ -125,6 +128,7 @@ QUOTA: Final = (
         "proxy/quota/client_quota_manager.py",
         "        bucket.enforcement = rule.enforcement if rule else None\n",
         "        bucket.enforcement = None\n",
+        theme="changed rules",
     ),
     Break(
         "An open connection counts twice",
@@ -137,6 +141,7 @@ QUOTA: Final = (
         "proxy/quota/open_connections.py",
         "        self._charged_user = charged_user\n        self._recount()\n",
         "        self._charged_user = charged_user\n",
+        theme="limits on connections",
     ),
     Break(
         "A replication quota gives back more than was reserved",

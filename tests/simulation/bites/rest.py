@@ -87,6 +87,7 @@ REPLICATION: Final = (
         "proxy/replication/throttle.py",
         "        self.replication = replication\n        self._refresh(now_ms)\n",
         "        self.replication = replication\n",
+        theme="followers",
     ),
     Break(
         "Each follower has the whole quota of the leader",
@@ -152,6 +153,7 @@ CLIENT_QUOTAS: Final = (
         "proxy/client_quotas/rules/effective_rules.py",
         "            if entity.ip is None and entity not in self.sources\n        }",
         "            if entity.ip is None\n        }",
+        theme="stored quotas",
     ),
     Break(
         "A rule is removed from the store and stays in force",
@@ -173,6 +175,7 @@ USAGE: Final = (
         "proxy/usage/meter.py",
         "            bucket = departed.buckets.popleft()\n            self._add_bucket(broker, bucket)\n",
         "            bucket = departed.buckets.popleft()\n            bucket.logged = bucket.usage\n",
+        theme="usage log",
     ),
     Break(
         "A batch that could not be written is dropped",
@@ -279,5 +282,6 @@ PROTOCOL: Final = (
         "protocol/share_fetch.py",
         "    return begin, end, bytes(end - begin)\n",
         '    return begin, begin, b""\n',
+        theme="share groups",
     ),
 )

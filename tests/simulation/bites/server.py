@@ -135,6 +135,7 @@ SERVER: Final = (
         "proxy/server/half_close.py",
         "        if waits == 0 or not self._client.get_write_buffer_size():\n",
         "        if False:\n",
+        theme="drains",
     ),
     Break(
         "A reloaded file is in force for new listeners only",

@@ -83,7 +83,7 @@ SESSION: Final = (
         _RESPONSES,
         "                    if pending.correlation_id != correlation_id or response_bytes < 4:\n",
         "                    if response_bytes < 4:\n",
-        why="A broker that answers in order never sends such a response.",
+        theme="broken brokers",
     ),
     Break(
         "The last byte of a response that comes in pieces is sent twice",
@@ -199,6 +199,7 @@ SESSION: Final = (
         _FETCH,
         "        if not is_overdue:\n            turn.look_by(until_ms)\n        return is_overdue\n",
         "        return False\n",
+        theme="many consumers",
     ),
     Break(
         "A client that is answered empty is told no throttle time",
@@ -236,6 +237,7 @@ SESSION: Final = (
         _FOLLOWER,
         "            settle(self._passed.granted, {})\n            self._passed = None\n",
         "            self._passed = None\n",
+        theme="followers",
     ),
     Break(
         "The records of lagging partitions are not charged",

@@ -32,6 +32,7 @@ class Broker:
         throttle_share: The share of its responses that have a throttle time of its own, drawn from ``throttle_ms``.
         refusal_share: The share of the partitions of Produce and Fetch that it refuses with an error.
         cuts_next_response: Whether it closes the next connection that it answers, within the response.
+        misnumbers_next_response: Whether its next response has the correlation id of no request.
         max_sessions: How many fetch sessions it keeps (max.incremental.fetch.session.cache.slots).
         host: Where clients reach it.
         started_ms: When it last began to run.
@@ -51,7 +52,7 @@ class Broker:
         self.throttle_share = 0.0
         self.throttle_ms = (1, 3_000)
         self.refusal_share = 0.0
-        self.cuts_next_response = False
+        self.cuts_next_response = self.misnumbers_next_response = False
         self.max_sessions = 1_000
         self.sessions: dict[int, Session] = {}
         self.share_sessions: dict[MemberKey, ShareSession] = {}
@@ -160,7 +161,7 @@ class Broker:
         """End all faults, and start if it is down."""
         self.disk_ms = (0.0, 0.0)
         self.throttle_share = self.refusal_share = 0.0
-        self.cuts_next_response = False
+        self.cuts_next_response = self.misnumbers_next_response = False
         self._go_on(self._stalls)
         self.start()
 

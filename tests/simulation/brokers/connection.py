@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 # socket.request.max.bytes
 _MAX_FRAME_BYTES: Final = 104_857_600
+_NO_REQUEST: Final = b"\x7f\xff\xff\xff"  # a correlation id that no client uses
 _SASL_HANDSHAKE: Final = 17
 _API_VERSIONS: Final = 18
 _SASL_AUTHENTICATE: Final = 36
@@ -170,6 +171,11 @@ class Connection:
             self.end.write(response[: broker.random.randrange(len(response))])
             broker.world.story.tell(f"broker {broker.node_id} closes a connection within a response")
             self.close(is_clean=broker.random.random() < 0.5)
+            return
+        if broker.misnumbers_next_response:
+            broker.misnumbers_next_response = False
+            broker.world.story.tell(f"broker {broker.node_id} answers with the number of no request")
+            self.end.write(response[:4] + _NO_REQUEST + response[8:])
             return
         for batch in acknowledges:
             batch.is_acknowledged = True

@@ -198,6 +198,13 @@ def test_a_response_that_is_cut_acknowledges_nothing(client: Client, cluster: Cl
     assert cluster.tokens_of("t", 0) == ["a"]
 
 
+def test_response_with_an_odd_number_acknowledges_nothing(client: Client, cluster: Cluster) -> None:
+    cluster.brokers[1].misnumbers_next_response = True
+    client.send(produced(batch("a")))
+    assert [frame[4:8] for frame in client.frames] == [b"\x7f\xff\xff\xff"]
+    assert cluster.log_of("t", 0) == []
+
+
 def test_expired_batches_are_out_of_range_and_remembered(client: Client, cluster: Cluster) -> None:
     for token in "abc":
         client.ask(produced(batch(token, count=2), acks=-1))

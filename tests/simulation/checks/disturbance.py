@@ -26,7 +26,7 @@ _LASTS_MS: Final = {
     "odd dial": 0.0,
     "broker cut off": 15_000.0, "broker crash": 15_000.0, "broker disk lost": 2_000.0, "broker stall": 40_000.0,
     "broker drops connections": 0.0,
-    "response cut": 0.0, "follower hangs up": 0.0,
+    "response cut": 0.0, "odd response": 0.0, "follower hangs up": 0.0,
     "slow broker disk": 15_000.0, "proxy killed": 0.0, "power lost": 0.0, "proxy restarted": 0.0,
     "proxy paused": 5_000.0, "no descriptors": 4_000.0, "disk full": 10_000.0, "disk faulty": 10_000.0,
     "broker throttles": 8_000.0, "broker refuses": 8_000.0,

@@ -97,6 +97,14 @@ def _response_cut(scenario: "Scenario", random: Random) -> bool:
 
 
 @kind
+def _odd_response(scenario: "Scenario", random: Random) -> bool:
+    """A broker answers with the number of no request, which ends the connection."""
+    broker = _a_broker(scenario, random)
+    broker.misnumbers_next_response = True
+    return True
+
+
+@kind
 def _slow_broker_disk(scenario: "Scenario", random: Random) -> bool:
     """A broker's disk takes up to four seconds for each append."""
     broker = _a_broker(scenario, random)
