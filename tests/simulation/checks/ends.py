@@ -4,12 +4,13 @@ The peers that the proxy has lost, and the sides that it has closed itself, are 
 does not matter whether a client is patient, what it is owed, or which faults there are: the time of each end is known.
 """
 
+from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
-from tests.simulation.checks.entities import RuleBook
+from tests.simulation.checks.entities import KINDS, RuleBook
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -106,7 +107,10 @@ class Ends(Check):
         client = self._client_of(exchange)
         if client is not None and not exchange.expects_response:
             client.open.pop(exchange.correlation_id, None)
-            client.active_ms = max(client.active_ms, exchange.forwarded_ms)
+            user, client_id, _ = exchange.entity
+            is_limited = any(self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms) for kind in KINDS)
+            # Nobody is told for how long the proxy does not read a client that has a limit.
+            client.active_ms = inf if is_limited else max(client.active_ms, exchange.forwarded_ms)
 
     def answered(self, exchange: "Exchange") -> None:
         """The broker has nothing of it left."""

@@ -98,7 +98,7 @@ def _response_cut(scenario: "Scenario", random: Random) -> bool:
 
 @kind
 def _odd_response(scenario: "Scenario", random: Random) -> bool:
-    """A broker answers with the number of no request, which ends the connection."""
+    """A broker answers with the number of no request, and hangs up."""
     broker = _a_broker(scenario, random)
     broker.misnumbers_next_response = True
     return True
