@@ -19,6 +19,7 @@ from tests.simulation.findings import COMMAND, finding_lines, shrunk_lines
 from tests.simulation.guarded import SEED_SECONDS, run_guarded
 from tests.simulation.outcome import Outcome, RunSeed
 from tests.simulation.progress import Progress, Totals, counted
+from tests.simulation.run_log import RunLog
 from tests.simulation.shrink import shrink
 from tests.simulation.workers import Workers
 
@@ -30,6 +31,8 @@ _EXAMPLES: Final = f"""examples:
   {COMMAND} --seconds 60                   a minute of fresh seeds on all cores
   {COMMAND} --seeds 1000 --from 1          the seeds 1 to 1000
   {COMMAND} --steps 1e8 --from 1 --record  the long run, written to RECORD.md
+  {COMMAND} --seeds 1e5 --from 1 --record --log run.json
+                                                              the same, in several runs if it is interrupted
   {COMMAND} --theme followers              fresh seeds, only those whose world is about followers
   {COMMAND} --seed 4711                    replay a seed and print its story
   {COMMAND} --plan shrunk.json             replay a plan that a finding was shrunk to
@@ -92,6 +95,13 @@ def _parser(themes: Sequence[str]) -> argparse.ArgumentParser:
     found("--seed-seconds", type=float, default=SEED_SECONDS, metavar="S",
           help="a seed that takes longer is a finding (default: %(default)s)")  # fmt: skip
     found("--record", action="store_true", help="write tests/simulation/RECORD.md if nothing was found and all fired")
+    found(
+        "--log",
+        type=Path,
+        metavar="FILE",
+        help="keep the sums in this file, and go on where a run with it has "
+        "stopped: first the seeds that had failed, then the next; --seeds and --steps are those of all its runs",
+    )
     found("--json", action="store_true", help="print the sums and the findings as one line of JSON at the end")
     one = parser.add_argument_group("instead of a run").add_mutually_exclusive_group().add_argument
     one("--seed", type=int, metavar="S", help="replay one seed, print its story and digest")
@@ -141,11 +151,12 @@ class _Campaign:
         self._progress = Progress(self._totals, is_terminal=is_terminal, now=time.monotonic, say=_say)
         self._first: int = random.SystemRandom().randrange(_FIRST_SEEDS) if options.first is None else options.first
         self._failed: list[Outcome] = []
+        self._log = None if options.log is None else RunLog(options.log, self._totals)
 
     def run(self) -> int:
         options = self._options
         try:
-            _say(f"seeds from {self._first}, {counted(options.jobs, 'job')}")
+            self._say_start()
             with Workers(
                 self._simulation.run,
                 self._seeds(),
@@ -157,6 +168,9 @@ class _Campaign:
         except KeyboardInterrupt:
             _say("stopped")
         seconds = self._progress.seconds
+        if self._log is not None:
+            self._log.write(seconds)
+            seconds += self._log.seconds
         self._shrink_all()
         _say("", *self._totals.fault_lines(self._simulation.fault_kinds), self._totals.line(seconds))
         if self._totals.unfired:
@@ -167,15 +181,28 @@ class _Campaign:
             return 1
         return self._record(seconds) if options.record else 0
 
+    def _say_start(self) -> None:
+        log = self._log
+        _say(f"seeds from {self._first}, {counted(self._options.jobs, 'job')}")
+        if log is not None and log.is_anew:
+            _say(f"{self._options.log} is of another proxy, and begins anew")
+        elif log is not None and log.next_seed is not None:
+            _say(f"run {log.runs} of {self._options.log}: {len(log.again)} seeds again, then from {log.next_seed}")
+
     def _seeds(self) -> Iterator[int]:
         """Give the seeds, until enough have been given or run."""
-        theme = self._options.theme
+        theme, log, most = self._options.theme, self._log, self._options.seeds
         seeds: Iterator[int] = itertools.count(self._first)
+        if log is not None and log.next_seed is not None:
+            seeds = itertools.chain(tuple(log.again), itertools.count(log.next_seed))
+            most = None if most is None else max(0, most - self._totals.seeds)
         if theme is not None:
             seeds = (seed for seed in seeds if self._simulation.theme_of(seed) == theme)
-        for seed in itertools.islice(seeds, self._options.seeds):
+        for seed in itertools.islice(seeds, most):
             if self._is_over():
                 return
+            if log is not None:
+                log.given(seed)
             yield seed
 
     def _is_over(self) -> bool:
@@ -187,13 +214,14 @@ class _Campaign:
     def _collect(self, workers: Workers) -> None:
         while (outcomes := workers.outcomes(_TICK_SECONDS)) is not None:
             for outcome in outcomes:
-                self._totals.add(outcome)
+                (self._totals if self._log is None else self._log).add(outcome)
                 if outcome.violation is not None:
                     self._failed.append(outcome)
                     _say(*finding_lines(outcome))
             if len(self._failed) >= self._options.findings:
                 return
-            self._progress.tick()
+            if self._progress.tick() and self._log is not None:
+                self._log.write(self._progress.seconds)
 
     def _shrink_all(self) -> None:
         seconds = self._options.shrink_seconds
@@ -226,7 +254,10 @@ class _Campaign:
         if self._options.first is None:
             command += f" --from {self._first}"
         try:
-            text = record.recorded(self._totals, self._simulation.fault_kinds, command=command, seconds=seconds)
+            runs = 1 if self._log is None else self._log.runs
+            text = record.recorded(
+                self._totals, self._simulation.fault_kinds, command=command, seconds=seconds, runs=runs
+            )
         except record.CannotRecordError as error:
             _say(f"not recorded: {error}")
             return 2

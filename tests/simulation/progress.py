@@ -81,11 +81,13 @@ class Progress:
         """The time since the start."""
         return self._now() - self._started
 
-    def tick(self) -> None:
-        """Print the line if it is time."""
-        if self._now() >= self._next:
-            self._say(self._totals.line(self.seconds))
-            self._next = self._now() + self._every
+    def tick(self) -> bool:
+        """Print the line if it is time. Return whether it was."""
+        if self._now() < self._next:
+            return False
+        self._say(self._totals.line(self.seconds))
+        self._next = self._now() + self._every
+        return True
 
 
 def counted(number: int, noun: str) -> str:

@@ -15,7 +15,8 @@ _CPU_INFO: Final = Path("/proc/cpuinfo")
 _PREFACE: Final = """# The last long run of the simulation
 
 Written by `python -m tests.simulation --record`. A *step* is one callback of the event loop. A *seed* is one world from
-its start to its end. A fault *fires* when it takes effect, not when it is planned.
+its start to its end. A fault *fires* when it takes effect, not when it is planned. Earlier runs have found
+[these bugs](README.md#what-it-found).
 """
 
 
@@ -23,8 +24,8 @@ class CannotRecordError(Exception):
     """The run is not one to be recorded."""
 
 
-def recorded(totals: Totals, fault_kinds: Mapping[str, str], *, command: str, seconds: float) -> str:
-    """Return the text of the record.
+def recorded(totals: Totals, fault_kinds: Mapping[str, str], *, command: str, seconds: float, runs: int = 1) -> str:
+    """Return the text of the record of one run, or of several that had a log.
 
     Raises:
         CannotRecordError: Something was found, or a kind of fault never fired.
@@ -46,6 +47,9 @@ def recorded(totals: Totals, fault_kinds: Mapping[str, str], *, command: str, se
         ("states reached", f"{len(totals.states):,}"),
         ("findings", "none"),
     ]
+    if runs > 1:
+        how = "all of the same proxy. Checks were corrected between them, and the seeds that had failed were run again."
+        rows.insert(3, ("runs", f"{runs}, {how}"))
     lines = [_PREFACE, "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
     lines += ["| kind of fault | what happens | fired |", "|---|---|---:|"]
     lines += [f"| {kind} | {fault_kinds.get(kind, '')} | {times:,} |" for kind, times in sorted(totals.faults.items())]
