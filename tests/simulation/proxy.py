@@ -104,6 +104,9 @@ class Proxy:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.world.fail("the proxy runs", f"its process ended with {error!r}")
         if self.is_wanted:
+            # The system resets what is left, such as a connection that was accepted while the process was hurried.
+            self.remains.append(self.process)
+            self.world.call_later(0.0, self.process.kill)
             self.world.call_later(RESTART_MS, self._restart)
 
     def _restart(self) -> None:
