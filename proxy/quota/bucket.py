@@ -1,7 +1,7 @@
 """Applies the limit on one entity (a user, a client-id, or both), and computes how long its clients wait."""
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
@@ -120,10 +120,22 @@ class Bucket(ReservedUsage):
         return min(wait_ms, self._bounds.longest_wait_ms)
 
     def debt_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms clients must wait until the usage is within the limit. Changes nothing."""
+        """Return for how many ms clients must wait until a paced bucket has free tokens. Changes nothing."""
         if self.absorbed_by is not None:
             return self.absorbed_by.debt_ms(now_ms=now_ms)
-        return self._wait_ms(now_ms) if self.is_limited else 0
+        return wait_for_tokens_ms(tokens=self.free_tokens(now_ms=now_ms), byte_rate_limit=self.limit)
+
+    def free_tokens(self, *, now_ms: int) -> float:
+        """Return the tokens of a paced bucket, less those that are reserved for requests in flight. Changes nothing.
+
+        Reservations that are over do not count. The result is infinite if the bucket has no limit.
+        """
+        if self.absorbed_by is not None:
+            return self.absorbed_by.free_tokens(now_ms=now_ms)
+        if self._tokens is None or not self.is_limited:
+            return inf
+        reserved = self.in_flight if now_ms < self.held_until_ms else 0
+        return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - reserved
 
     def charge(self, amount: int, *, now_ms: int) -> int:
         """Add ``amount`` to the recorded usage of the bucket, in bytes or in the unit of another kind of quota.
@@ -160,19 +172,6 @@ class Bucket(ReservedUsage):
         self._last_over = amount
         longest_wait_ms = self._bounds.longest_wait_ms
         return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
-
-    def uncharge(self, amount: int, *, now_ms: int) -> None:
-        """Take back an amount that was charged for something that did not happen (Kafka's ``unrecordQuotaSensor``)."""
-        if self.absorbed_by is not None:
-            self.absorbed_by.uncharge(amount, now_ms=now_ms)
-            return
-        self.amount -= amount
-        self.last_record_ms = now_ms
-        self.rate.record(-amount, now_ms=now_ms)
-        if self.kafka_rate is not None:
-            self.kafka_rate.record(-amount, now_ms=now_ms)
-        if self._tokens is not None:
-            self._tokens.record(-amount, byte_rate_limit=self.limit, now_ms=now_ms)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
         """Return whether ``amount`` can be charged now without exceeding the limit. Changes nothing.

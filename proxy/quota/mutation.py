@@ -4,15 +4,16 @@ The *permits* of a topic are the number of partitions that a request creates, ad
 quota while the tokens of its token bucket are negative.
 
 * A strict quota applies to versions of the API that have the error THROTTLING_QUOTA_EXCEEDED. Each topic is checked and
-  then recorded. So topics are accepted until the tokens are negative, and then refused.
-* A permissive quota applies to older versions. All topics are recorded, and the client must wait until its tokens are
+  then counted. So topics are accepted until the tokens are negative, and then refused.
+* A permissive quota applies to older versions. All topics are counted, and the client must wait until its tokens are
   no longer negative.
 
 A request to delete topics or to add partitions does not say how many partitions the topics have. Before such a request
-is forwarded, the cluster is asked for these numbers (``uncounted_topics``). All topics are recorded before the broker
-validates the change. The response shows which changes were not made, and their permits are taken back (``settle``).
+is forwarded, the cluster is asked for these numbers (``uncounted_topics``). The permits of all topics are reserved
+before the broker validates the change. The response shows which changes were made, and these are charged (``settle``).
+A charge is never taken back: the token bucket may have become full meanwhile, and would give the same tokens twice.
 
-As in Kafka 4, requests with ``validate_only`` are recorded.
+As in Kafka 4, requests with ``validate_only`` are charged.
 
 Source: ``StrictControllerMutationQuota``, ``PermissiveControllerMutationQuota`` and ``ControllerMutationQuotaManager``,
 ``ReplicationControlManager.createTopic``, ``createPartitions`` and ``deleteTopic`` in Apache Kafka.
@@ -59,13 +60,10 @@ class MutationDecision:
     refused: frozenset[Topic]
     missing: Mapping[Topic, int]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationThrottle:
-    """For how long a client must wait after a request to change topics, counted from ``recorded_ms``."""
-
-    throttle_time_ms: int
-    recorded_ms: int
+    @property
+    def reserved(self) -> int:
+        """The permits of all topics that are forwarded. They are reserved until the broker answers."""
+        return sum(self.permits.values())
 
 
 def uncounted_topics(request: MutationRequest, known: Container[Topic]) -> tuple[Topic, ...]:
@@ -84,7 +82,9 @@ def decide(
     may_refuse: bool,
     now_ms: int,
 ) -> MutationDecision:
-    """Decide for each topic of a request whether it is forwarded or refused. Charges nothing yet (see ``record``).
+    """Decide for each topic of a request whether it is forwarded or refused. Changes nothing.
+
+    The caller reserves the permits of the topics that are forwarded, and calls ``settle`` when the broker has answered.
 
     Args:
         request: The client's request.
@@ -97,15 +97,16 @@ def decide(
     is_strict = may_refuse and request.api_version >= FIRST_REFUSABLE_VERSION[request.api_key]
     passed: dict[Topic, int] = {}
     refused: set[Topic] = set()
-    recorded = 0
+    counted = 0
+    free_tokens = bucket.free_tokens(now_ms=now_ms)
     for topic, costs in _costs(request, known, default_partitions).items():
         permits = ASSUMED_PERMITS if costs is None else costs
         # A topic without permits is never refused, because the broker itself answers it with an error.
-        if permits and is_strict and bucket.is_limited and not bucket.has_room(recorded, now_ms=now_ms):
+        if permits and is_strict and counted > free_tokens:
             refused.add(topic)
             continue
         passed[topic] = permits
-        recorded += permits
+        counted += permits
     missing = {one.topic: max(one.partitions - 1, 1) for one in request.topics if known.get(one.topic) == 0}
     return MutationDecision(
         is_strict=is_strict,
@@ -115,50 +116,32 @@ def decide(
     )
 
 
-def record(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> MutationThrottle:
-    """Charge the topics that are forwarded, and return how long the client must wait.
-
-    ``now_ms`` must be the same as for ``decide``. With a strict quota, the client waits only if a topic was refused.
-    """
-    wait_ms = min(bucket.charge(sum(decision.permits.values()), now_ms=now_ms), bucket.max_throttle_time_ms)
-    if decision.is_strict and not decision.refused:
-        wait_ms = 0
-    return MutationThrottle(throttle_time_ms=wait_ms, recorded_ms=now_ms)
-
-
-def throttle_time_ms(throttle: MutationThrottle, *, now_ms: int) -> int:
-    """Return how many ms of a client's wait remain at ``now_ms`` (``AbstractControllerMutationQuota.throttleTime``)."""
-    return max(0, throttle.throttle_time_ms - (now_ms - throttle.recorded_ms))
-
-
 def settle(decision: MutationDecision, results: Collection[TopicResult], bucket: Bucket, *, now_ms: int) -> int:
-    """Correct the charge of a request by the results in its response, which say what the broker has changed.
+    """End the reservation of a request, and charge what the broker has changed according to the response.
 
-    Return by how many partitions the charge was corrected. The number is negative if the broker has changed fewer
-    partitions than were charged.
+    Return for how many ms the client must wait. With a strict quota, it waits only if a topic was refused.
     """
+    bucket.settle(decision.reserved)
+    wait_ms = bucket.charge(_changed(decision, results), now_ms=now_ms)
+    if decision.is_strict:
+        wait_ms = bucket.debt_ms(now_ms=now_ms) if decision.refused else 0
+    return min(wait_ms, bucket.max_throttle_time_ms)
+
+
+def _changed(decision: MutationDecision, results: Collection[TopicResult]) -> int:
+    """Return how many partitions the broker has changed, or may have changed."""
     by_topic: dict[Topic | None, TopicResult] = {}
     for result in results:
         by_topic[result.name] = by_topic[result.topic_id] = result
-    difference = 0
+    changed = 0
     for topic, permits in decision.permits.items():
         result_of_topic = by_topic.get(topic)
         if result_of_topic is None or result_of_topic.error_code in _PERHAPS_DONE:
-            continue
-        if result_of_topic.error_code != NO_ERROR:
-            difference -= permits
-        elif result_of_topic.partitions > 0:
-            difference += result_of_topic.partitions - permits
-        else:
-            difference += decision.missing.get(topic, 0)
-    if difference:
-        bucket.uncharge(-difference, now_ms=now_ms)
-    return difference
-
-
-def take_back(decision: MutationDecision, bucket: Bucket, *, now_ms: int) -> None:
-    """Take back the whole charge of a request that was never sent to the broker."""
-    bucket.uncharge(sum(decision.permits.values()), now_ms=now_ms)
+            changed += permits
+        elif result_of_topic.error_code == NO_ERROR:
+            known = result_of_topic.partitions
+            changed += known if known > 0 else permits + decision.missing.get(topic, 0)
+    return changed
 
 
 def _costs(request: MutationRequest, known: Mapping[Topic, int], default_partitions: int) -> dict[Topic, int | None]:

@@ -18,7 +18,8 @@ class ReservedUsage(EntityUsage):
     """The usage of one entity, and the expected charges of its requests that are in flight.
 
     A reservation delays other requests for no longer than a charge of its amount would, and at most ``LONGEST_MS``. So
-    a request that is never answered, or that its client never completes, does not block the others for ever.
+    a request that is never answered, or that its client never completes, does not block the others for ever. Changes of
+    topics have no such maximum: their amount is known, and is charged even if the answer is late.
 
     Attributes:
         in_flight: The sum of the expected charges of all requests that the broker has not answered.
@@ -61,4 +62,5 @@ class ReservedUsage(EntityUsage):
         return self._reserved_until_ms + LONGEST_MS if is_late else self._reserved_until_ms
 
     def _lasts_ms(self, amount: int) -> float:
-        return min(amount * 1_000 / self.limit, LONGEST_MS)
+        lasts_ms = amount * 1_000 / self.limit
+        return lasts_ms if self.kind is QuotaKind.MUTATION else min(lasts_ms, LONGEST_MS)

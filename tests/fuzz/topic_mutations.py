@@ -6,7 +6,7 @@ Requests and responses are valid or damaged. These properties must hold:
 * a request from which topics were removed is read as one with the other topics, in order;
 * a response of the proxy, or one with added topics, is read as intended and has the request's correlation_id;
 * each topic of a request passes or is refused, and a strict quota that is not violated refuses none;
-* no more permits are returned to the quota than it recorded, and all recorded permits can be returned;
+* the permits that are reserved for a request are given back when it ends, and no charge is negative;
 * a refusal has a throttle time if its version has the field, and is not much longer than the request.
 """
 
@@ -39,7 +39,7 @@ from kafka_quota_proxy.protocol.topic_mutations import (
 )
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.mutation import decide, record, settle, throttle_time_ms, uncounted_topics
+from kafka_quota_proxy.proxy.quota.mutation import decide, settle, uncounted_topics
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
 from tests.protocol.support.codecs import KafkaPython
@@ -115,9 +115,7 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
     if not is_violated and len(topics) == 1:
         assert not decision.refused
     before = bucket.amount
-    throttle = record(decision, bucket, now_ms=now_ms)
-    assert 0 <= throttle_time_ms(throttle, now_ms=now_ms + 3) <= throttle.throttle_time_ms
-    assert bool(throttle.throttle_time_ms) >= bool(decision.refused) or not bucket.is_limited
+    bucket.reserve(decision.reserved, now_ms=now_ms)
     _rewrite(source, frame, request, decision.refused)
 
     response = _response(source, request)
@@ -126,9 +124,12 @@ def _mutate(source: Source, bucket: Bucket, now_ms: int) -> None:
     try:
         results = read_response(response, request.api_key, request.api_version).results
     except ProtocolError:
+        bucket.settle(decision.reserved)
         return
-    settle(decision, results, bucket, now_ms=now_ms)
+    wait_ms = settle(decision, results, bucket, now_ms=now_ms)
+    assert bucket.in_flight == 0
     assert bucket.amount >= before
+    assert wait_ms > 0 if decision.refused and not decision.permits else wait_ms >= 0
     _put_in(response, request, decision.refused)
 
 

@@ -1,6 +1,7 @@
 """Handles CreateTopics, CreatePartitions and DeleteTopics, to which ``controller_mutation_rate`` applies (KIP-599).
 
-A request is read whole. The quota is charged for each partition that is created or deleted. If a request adds
+A request is read whole. Its partitions are reserved when it is forwarded. The quota is charged for each partition that
+is created or deleted, when the broker has answered, or when the connection ends before the answer. If a request adds
 partitions to a topic or deletes a topic, only the cluster knows how many partitions the topic has. So the proxy first
 sends a Metadata request of its own, on the client's connection to the broker and in the client's name. Before Kafka
 3.1, Metadata cannot look topics up by id. A topic that is given by its id then counts as one partition.
@@ -24,7 +25,7 @@ from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, MutationRequest, Topic, is_mutation
 from kafka_quota_proxy.proxy.quota import mutation
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.mutation import MutationDecision, MutationThrottle
+from kafka_quota_proxy.proxy.quota.mutation import MutationDecision
 from kafka_quota_proxy.proxy.session.frame_edits import Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.handlers.whole_request import (
@@ -43,7 +44,7 @@ MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 # create missing topics.
 _OLDEST_DELETE: Final = 0
 _FIRST_NAMED: Final = 4
-# A request that waits for a debt looks again at least this often, because a charge may be returned.
+# A request that waits for a debt looks again at least this often, because a reservation may end.
 _LOOK_AGAIN_MS: Final = 1_000
 
 
@@ -66,7 +67,6 @@ class _Passed(NamedTuple):
     request: MutationRequest
     bucket: Bucket
     decision: MutationDecision
-    throttle: MutationThrottle
 
 
 class TopicMutationHandler(WholeRequestHandler):
@@ -143,11 +143,11 @@ class TopicMutationHandler(WholeRequestHandler):
             may_refuse=not self._state.account.observes(bucket),
             now_ms=now_ms,
         )
-        throttle = mutation.record(decision, bucket, now_ms=now_ms)
         if decision.refused and not decision.permits:
-            wait_ms = self._throttle(bucket, throttle.throttle_time_ms, now_ms)
+            wait_ms = self._throttle(bucket, mutation.settle(decision, (), bucket, now_ms=now_ms), now_ms)
             return Answered(topic_mutations.refuse_all_topics(request, throttle_time_ms=wait_ms))
-        self._passed = _Passed(request, bucket, decision, throttle)
+        bucket.reserve(decision.reserved, now_ms=now_ms)
+        self._passed = _Passed(request, bucket, decision)
         self.api_key = head.api_key
         return Forward(
             topic_mutations.without_topics(frame, request, decision.refused) if decision.refused else b"",
@@ -168,12 +168,11 @@ class TopicMutationHandler(WholeRequestHandler):
             return b""
         if self._passed is None:
             return frame
-        request, bucket, decision, throttle = self._passed
-        self._passed = None
+        request, bucket, decision = self._passed
         response = topic_mutations.read_response(frame, request.api_key, request.api_version)
-        mutation.settle(decision, response.results, bucket, now_ms=now_ms)
-        left_ms = mutation.throttle_time_ms(throttle, now_ms=now_ms)
-        wait_ms = self._throttle(bucket, left_ms, now_ms)
+        self._passed = None
+        wait_ms = mutation.settle(decision, response.results, bucket, now_ms=now_ms)
+        wait_ms = self._throttle(bucket, wait_ms, now_ms)
         return topic_mutations.with_refused_topics(frame, request, decision.refused, throttle_time_ms=wait_ms)
 
     @property
@@ -182,14 +181,17 @@ class TopicMutationHandler(WholeRequestHandler):
         return None if self._passed is None else self._passed.bucket
 
     def close(self) -> None:
-        """Return the charge of a request that was never sent, for example because the broker could not be reached.
+        """End the reservation of a request that is not answered yet.
 
-        A request that was sent stays charged, because the broker may have made the change.
+        If it was sent, it is charged, because the broker may have made the change. It was not sent if, for example, the
+        broker could not be reached.
         """
-        # A session with bytes for the broker that ends has not sent any of them: this request is among them.
-        if self._passed is not None and self._state.to_broker:
-            _, bucket, decision, _ = self._passed
-            mutation.take_back(decision, bucket, now_ms=self._state.now_ns // 1_000_000)
+        if self._passed is not None:
+            _, bucket, decision = self._passed
+            bucket.settle(decision.reserved)
+            # A session with bytes for the broker that ends has not sent any of them: this request is among them.
+            if not self._state.to_broker:
+                bucket.charge(decision.reserved, now_ms=self._state.now_ns // 1_000_000)
 
     def _askable(self, topics: tuple[Topic, ...]) -> tuple[Topic, ...]:
         """Return the topics to ask the broker about next: those with names or, if there are none, those with ids."""

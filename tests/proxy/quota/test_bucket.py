@@ -4,14 +4,13 @@ from itertools import accumulate
 from math import isnan
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import (
     Shaping,
 )
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, rule
 
 INT32_MAX = 2**31 - 1
@@ -93,66 +92,6 @@ def test_rate_is_at_the_limit_after_the_wait(limit: float, elapsed_ms: int, wait
     assert bucket.rate.peek(now_ms=start_ms + window_ms) * one_millisecond_more >= limit
 
 
-# -- uncharging --
-
-
-@given(
-    shaping=st.sampled_from(Shaping),
-    start_ms=st.sampled_from(STARTS_MS),
-    charges=st.lists(st.tuples(st.integers(0, 3_000), st.integers(0, 5_000)), max_size=20),
-    amount=st.integers(1, 10**6),
-)
-def test_uncharge_undoes_a_charge(shaping: Shaping, start_ms: int, charges: list[tuple[int, int]], amount: int) -> None:
-    bucket, other = (bucket_of_alice(manager_of(rule("alice"), shaping=shaping), start_ms) for _ in range(2))
-    now_ms = start_ms
-    for pause_ms, size_bytes in charges:
-        now_ms += pause_ms
-        assert bucket.charge(size_bytes, now_ms=now_ms) == other.charge(size_bytes, now_ms=now_ms)
-    other.charge(0, now_ms=now_ms)
-
-    bucket.charge(amount, now_ms=now_ms)
-    bucket.uncharge(amount, now_ms=now_ms)
-
-    assert bucket.amount == other.amount
-    assert bucket.rate.total == other.rate.total
-    assert bucket.charge(700, now_ms=now_ms + 100) == other.charge(700, now_ms=now_ms + 100)
-
-
-@pytest.mark.parametrize("shaping", Shaping)
-def test_uncharge_counts_at_its_own_time(shaping: Shaping) -> None:
-    """As in Kafka's ``ClientQuotaManager.unrecordQuotaSensor``, the current time counts."""
-    manager = manager_of(rule("alice"), shaping=shaping)
-    bucket = bucket_of_alice(manager)
-    bucket.charge(5_000, now_ms=0)
-
-    bucket.uncharge(5_000, now_ms=6_000)
-
-    assert bucket.rate.peek(now_ms=6_000) == 0
-    assert bucket.last_record_ms == 6_000
-    assert manager.expire(now_ms=EXPIRES_AFTER_MS + 1) == 0
-
-
-def test_uncharged_amount_expires_like_a_charge() -> None:
-    bucket = bucket_of_alice(manager_of(rule("alice")))
-    bucket.uncharge(5_000, now_ms=0)
-    bucket.charge(10_000, now_ms=5_000)
-
-    wait_ms = bucket.charge(500, now_ms=12_000)
-
-    # 10,500 B in 10 s, because the 5,000 B have left the window.
-    assert wait_ms == 500
-
-
-def test_uncharge_gives_tokens_back() -> None:
-    bucket = bucket_of_alice(manager_of(rule("alice"), shaping=Shaping.PACED))
-    bucket.charge(1_500, now_ms=0)
-
-    bucket.uncharge(1_200, now_ms=0)
-
-    assert bucket.has_room(700, now_ms=0)
-    assert not bucket.has_room(701, now_ms=0)
-
-
 # -- room --
 
 RoomStep = tuple[int, str, int]
@@ -165,26 +104,12 @@ RoomStep = tuple[int, str, int]
     steps=st.lists(
         st.tuples(
             st.one_of(st.integers(0, 1_500), st.sampled_from([999, 1_000, 1_001, 10_000, 10_999, 11_000, 11_001])),
-            st.sampled_from(["charge", "charge", "charge", "uncharge", "rest"]),
+            st.sampled_from(["charge", "charge", "charge", "rest"]),
             st.integers(0, 20_000),
         ),
         max_size=30,
     ),
     amount=st.integers(1, 20_000),
-)
-@example(
-    # The charge has left the window and the uncharged amount has not, so the sum is too small.
-    shaping=Shaping.SAMPLED,
-    limit=1_000.0,
-    start_ms=0,
-    steps=[
-        (0, "charge", 1_000),
-        (5_000, "uncharge", 1_000),
-        (1_000, "charge", 10_000),
-        (9_500, "charge", 0),
-        (500, "rest", 0),
-    ],
-    amount=500,
 )
 def test_has_room_predicts_whether_a_charge_waits(
     shaping: Shaping, limit: float, start_ms: int, steps: list[RoomStep], amount: int
@@ -195,8 +120,6 @@ def test_has_room_predicts_whether_a_charge_waits(
         now_ms += pause_ms
         if action == "charge":
             bucket.charge(size_bytes, now_ms=now_ms)
-        elif action == "uncharge":
-            bucket.uncharge(size_bytes, now_ms=now_ms)
 
     has_room = bucket.has_room(amount, now_ms=now_ms)
     wait_ms = bucket.charge(amount, now_ms=now_ms)

@@ -304,12 +304,6 @@ class KafkaManager:
             return 0
         return kafka_rate.record_and_get_throttle_time_ms(*self._rate(user, client_id), amount, now_ms)
 
-    def uncharge(self, amount: int, user: str, client_id: str, now_ms: int) -> None:
-        if not self.limits:
-            return
-        rate, config = self._rate(user, client_id)
-        rate.record(config, -amount, now_ms)
-
     def _rate(self, user: str, client_id: str) -> tuple[kafka_rate.Rate, MetricConfig]:
         tags = kafka_entities.metric_tags(self.limits, user, client_id)
         found = kafka_entities.limit_and_entity(self.limits, tags)
@@ -331,16 +325,6 @@ def charging(names: tuple[str, str], amount: int) -> ManagerStep:
     return step
 
 
-def taking_back(names: tuple[str, str], amount: int) -> ManagerStep:
-    user, client_id = names
-
-    def step(manager: ClientQuotaManager, kafka: KafkaManager, now_ms: int) -> None:
-        manager.bucket(user=user, client_id=client_id, now_ms=now_ms).uncharge(amount, now_ms=now_ms)
-        kafka.uncharge(amount, user, client_id, now_ms)
-
-    return step
-
-
 def changing(entity: kafka_entities.Entity, limit: float | None) -> ManagerStep:
     def step(manager: ClientQuotaManager, kafka: KafkaManager, now_ms: int) -> None:
         kafka.limits.pop(entity, None)
@@ -354,7 +338,6 @@ def changing(entity: kafka_entities.Entity, limit: float | None) -> ManagerStep:
 NAMES = st.tuples(st.sampled_from(["alice", "bob"]), st.sampled_from(["etl", "web", ""]))
 STEPS = st.one_of(
     st.builds(charging, NAMES, st.integers(0, 30_000)),
-    st.builds(taking_back, NAMES, st.integers(0, 30_000)),
     st.builds(
         changing, st.sampled_from(ENTITIES), st.one_of(st.none(), st.sampled_from([0.1, 333.3, 1_000.0, 2_000.0]))
     ),

@@ -20,16 +20,6 @@ def test_first_limit_counts_usage_under_rules_of_that_kind() -> None:
     assert manager.record_and_get_throttle_time_ms(0, user="alice", client_id="etl", now_ms=1_000) == 15_000
 
 
-def test_first_limit_does_not_count_uncharged_usage() -> None:
-    manager = manager_of(rule("bob"))
-    bucket_of_alice(manager).charge(25_000, now_ms=0)
-    bucket_of_alice(manager).uncharge(14_000, now_ms=0)
-
-    replace_rules(manager, rule("bob"), rule("alice"))
-
-    assert bucket_of_alice(manager, 1_000).charge(0, now_ms=1_000) == 1_000
-
-
 @pytest.mark.parametrize(
     ("before", "first"),
     [

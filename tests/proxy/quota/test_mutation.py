@@ -23,11 +23,8 @@ from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManage
 from kafka_quota_proxy.proxy.quota.mutation import (
     ASSUMED_PERMITS,
     MutationDecision,
-    MutationThrottle,
     decide,
-    record,
     settle,
-    throttle_time_ms,
     uncounted_topics,
 )
 from kafka_quota_proxy.proxy.quota.throttle import wait_for_tokens_ms
@@ -82,10 +79,23 @@ def decided(
     )
 
 
+def make(
+    bucket: Bucket,
+    decision: MutationDecision,
+    results: Sequence[TopicResult] = (),
+    *,
+    now_ms: int = T,
+    took_ms: int = 0,
+) -> int:
+    """Forward a request, which the broker answers after ``took_ms``. Return the throttle time in ms."""
+    bucket.reserve(decision.reserved, now_ms=now_ms)
+    return settle(decision, results, bucket, now_ms=now_ms + took_ms)
+
+
 def rec(bucket: Bucket, partitions: int, now_ms: int, *, version: int = 6) -> int:
     """Ask for one topic with so many partitions. Return the throttle time in ms."""
     decision = decided(bucket, request_of([(b"t", partitions)], version=version), now_ms=now_ms)
-    return record(decision, bucket, now_ms=now_ms).throttle_time_ms
+    return make(bucket, decision, now_ms=now_ms)
 
 
 # -- Kafka's own numbers
@@ -125,7 +135,7 @@ def test_v38_only_versions_with_the_error_are_strict(api_key: int, first: int) -
         bucket = bucket_of(10.0)
         request = request_of(topics, api_key=ApiKey(api_key), version=version)
         decision = decided(bucket, request, known=known)
-        return set(decision.refused), record(decision, bucket, now_ms=T).throttle_time_ms
+        return set(decision.refused), make(bucket, decision)
 
     # A strict version has 100 - 150 = -50 tokens left, and an older version has 100 - 151 = -51.
     assert outcome(first) == ({b"b"}, 5_000)
@@ -197,13 +207,13 @@ def test_any_requests_are_decided_as_in_kafka(
         topics: list[tuple[Topic, int]] = [(b"%d" % number, count) for number, count in enumerate(partitions)]
 
         decision = decided(bucket, request_of(topics, version=version), now_ms=now_ms)
-        throttle = record(decision, bucket, now_ms=now_ms)
+        wait_ms = make(bucket, decision, now_ms=now_ms)
 
         accepted = {topic for topic, count in topics if kafkas.record(count, now_ms, is_strict=version == 6)}
         assert set(decision.permits) == accepted
         assert decision.refused == {topic for topic, _ in topics} - accepted
         if topics:
-            assert throttle.throttle_time_ms == kafkas.last_throttle_time_ms
+            assert wait_ms == kafkas.last_throttle_time_ms
 
 
 # -- permits
@@ -275,13 +285,13 @@ def test_decide_changes_nothing() -> None:
     assert (bucket.amount, bucket.requests) == (0, 0)
 
 
-def test_quota_that_may_not_refuse_records_everything() -> None:
+def test_quota_that_may_not_refuse_charges_everything() -> None:
     bucket = bucket_of(10.0)
 
     decision = decided(bucket, request_of([(b"a", 150), (b"b", 1)]), may_refuse=False)
 
     assert not decision.refused
-    assert record(decision, bucket, now_ms=T).throttle_time_ms == 5_100
+    assert make(bucket, decision) == 5_100
 
 
 # -- waits
@@ -296,10 +306,25 @@ def test_max_throttle_time_bounds_a_mutation_wait() -> None:
 
 def test_response_says_what_is_left_of_the_wait() -> None:
     """Source: Kafka's ControllerMutationQuotaTest, AbstractControllerMutationQuota.throttleTime."""
-    for after_ms, left_ms in [(0, 500), (200, 300), (500, 0), (10_000, 0)]:
-        throttle = MutationThrottle(throttle_time_ms=500, recorded_ms=T)
+    for version, topics in [(5, [(b"a", 10)]), (6, [(b"a", 10), (b"b", 1)])]:
+        for after_ms, left_ms in [(0, 500), (200, 300), (500, 0), (9_000, 0)]:
+            bucket = bucket_of(10.0)
+            rec(bucket, 95, T)
 
-        assert throttle_time_ms(throttle, now_ms=T + after_ms) == left_ms, (after_ms, left_ms)
+            decision = decided(bucket, request_of(topics, version=version))
+
+            assert make(bucket, decision, took_ms=after_ms) == left_ms, (version, after_ms, left_ms)
+
+
+def test_refused_client_waits_for_reserved_partitions_until_their_reservation_is_over() -> None:
+    bucket = bucket_of(10.0)
+    bucket.reserve(150, now_ms=T)
+
+    for after_ms, refused in [(0, {b"a"}), (14_999, {b"a"}), (15_000, set[Topic]())]:
+        decision = decided(bucket, request_of([(b"a", 1)]), now_ms=T + after_ms)
+
+        assert decision.refused == refused, after_ms
+    assert settle(decided(bucket, request_of([(b"a", 1)])), (), bucket, now_ms=T) == 5_000
 
 
 # -- the response
@@ -313,17 +338,15 @@ def tokens(bucket: Bucket) -> int:
     return next(count for count in range(1_000, -1_000, -1) if bucket.has_room(count, now_ms=T))
 
 
-def test_failed_change_is_uncharged() -> None:
-    """After a timeout or an unknown error, the change may have taken effect and stays charged."""
+def test_failed_change_is_not_charged() -> None:
+    """After a timeout or an unknown error, the change may have taken effect and is charged."""
     for error_code in ERRORS:
         bucket = bucket_of(10.0)
         decision = decided(bucket, request_of([(b"a", 20), (b"b", 30)]))
-        record(decision, bucket, now_ms=T)
 
-        difference = settle(decision, [result(b"b", 0), result(b"a", error_code)], bucket, now_ms=T)
+        make(bucket, decision, [result(b"b", 0), result(b"a", error_code)])
 
         is_done = error_code in (-1, 0, 7, 13)
-        assert difference == (0 if is_done else -20), error_code
         assert tokens(bucket) == (50 if is_done else 70), error_code
         assert bucket.amount == (50 if is_done else 30), error_code
         assert bucket.requests == 1, error_code
@@ -332,21 +355,19 @@ def test_failed_change_is_uncharged() -> None:
 def test_response_corrects_the_default_partitions() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT), (b"b", 5), (b"c", BROKER_DEFAULT)]))
-    record(decision, bucket, now_ms=T)
 
     # The response gives no partitions for "c", because the client may not describe its configs.
-    difference = settle(decision, [result(b"a", 0, 12), result(b"b", 0, 5), result(b"c", 0, -1)], bucket, now_ms=T)
+    make(bucket, decision, [result(b"a", 0, 12), result(b"b", 0, 5), result(b"c", 0, -1)])
 
-    assert difference == 11
     assert tokens(bucket) == 100 - 12 - 5 - 1
 
 
 def test_response_corrects_known_partitions() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", BROKER_DEFAULT)]), default_partitions=4)
-    record(decision, bucket, now_ms=T)
 
-    assert settle(decision, [result(b"a", 0, 12)], bucket, now_ms=T) == 8
+    make(bucket, decision, [result(b"a", 0, 12)])
+
     assert tokens(bucket) == 100 - 12
 
 
@@ -354,29 +375,27 @@ def test_result_matches_a_topic_by_id() -> None:
     bucket = bucket_of(10.0)
     known: dict[Topic, int] = {UUID(int=7): 7, b"a": 5}
     decision = decided(bucket, request_of([(UUID(int=7), 0), (b"a", 0)], api_key=DELETE), known=known)
-    record(decision, bucket, now_ms=T)
 
-    answers = [result(None, 100, topic_id=UUID(int=7)), result(b"a", 3, topic_id=UUID(int=9))]
-    difference = settle(decision, answers, bucket, now_ms=T)
+    make(bucket, decision, [result(None, 100, topic_id=UUID(int=7)), result(b"a", 3, topic_id=UUID(int=9))])
 
-    assert difference == -12
     assert tokens(bucket) == 100
 
 
-def test_topic_without_a_result_stays_charged() -> None:
+def test_topic_without_a_result_is_charged() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", 20)]))
-    record(decision, bucket, now_ms=T)
 
-    assert settle(decision, [result(b"other", 36), result(None, 100)], bucket, now_ms=T) == 0
+    make(bucket, decision, [result(b"other", 36), result(None, 100)])
+
     assert tokens(bucket) == 80
 
 
-def test_uncharge_stops_at_the_burst() -> None:
+def test_failed_change_gives_no_tokens_to_a_bucket_that_was_full_meanwhile() -> None:
     bucket = bucket_of(10.0)
     decision = decided(bucket, request_of([(b"a", 20)]))
-    record(decision, bucket, now_ms=T)
+    bucket.reserve(decision.reserved, now_ms=T)
+    rec(bucket, 100, T + 60_000)
 
     settle(decision, [result(b"a", 36)], bucket, now_ms=T + 60_000)
 
-    assert not bucket.has_room(101, now_ms=T + 60_000)
+    assert bucket.tokens(now_ms=T + 60_000) == 0

@@ -540,7 +540,7 @@ def test_v31_uncharged_fetches_get_half_of_the_quota() -> None:
 
     for second in (0, 2, 4, 6, 8, 10):
         assert bucket.charge(6_000, now_ms=T + second * 1_000) == 2_000
-        bucket.uncharge(6_000, now_ms=T + second * 1_000)
+        bucket.rate.record(-6_000, now_ms=T + second * 1_000)
 
     assert bucket.charge(6_000, now_ms=T + 12_000) == 0
 
@@ -552,7 +552,7 @@ def test_v32_uncharged_batch_above_a_window_starves() -> None:
 
     for attempt in range(5):
         assert bucket.charge(5_000, now_ms=T + attempt * 40_000) == 40_000
-        bucket.uncharge(5_000, now_ms=T + attempt * 40_000)
+        bucket.rate.record(-5_000, now_ms=T + attempt * 40_000)
 
     assert bucket.charge(5_000, now_ms=T + 200_000) == 40_000
     assert bucket.charge(100, now_ms=T + 240_000) == 0
@@ -571,7 +571,7 @@ def test_v33_a_response_filled_to_the_cap_exceeds_it_by_its_overhead() -> None:
 def test_v34_uncharge_without_a_charge_is_a_credit() -> None:
     bucket = manager_of({}, kind=QuotaKind.FETCH).bucket(user="alice", client_id="etl", now_ms=T)
 
-    bucket.uncharge(500, now_ms=T)
+    bucket.rate.record(-500, now_ms=T)
 
     assert bucket.rate.measure(now_ms=T) == -50
     assert bucket.limit == float(UNLIMITED)

@@ -171,8 +171,8 @@ FIXED_BUGS: Final = (
     Break(
         name="A stalled request blocks its bucket for as long as its amount takes, however large",
         file="proxy/quota/reserved_usage.py",
-        old="        return min(amount * 1_000 / self.limit, LONGEST_MS)\n",
-        new="        return amount * 1_000 / self.limit\n",
+        old="        return lasts_ms if self.kind is QuotaKind.MUTATION else min(lasts_ms, LONGEST_MS)\n",
+        new="        return lasts_ms\n",
         origin="fixed bug",
     ),
     Break(
@@ -212,10 +212,18 @@ FIXED_BUGS: Final = (
         origin="fixed bug",
     ),
     Break(
-        name="Topic changes that were never sent stay charged",
+        name="Topic changes that were never sent are charged",
         file="proxy/session/handlers/topic_mutations.py",
-        old="            mutation.take_back(decision, bucket, now_ms=self._state.now_ns // 1_000_000)\n",
-        new="            pass\n",
+        old="            if not self._state.to_broker:\n",
+        new="            if True:\n",
+        origin="fixed bug",
+    ),
+    Break(
+        name="Topic changes that were never sent give tokens back",
+        file="proxy/session/handlers/topic_mutations.py",
+        old="                bucket.charge(decision.reserved, now_ms=self._state.now_ns // 1_000_000)\n",
+        new="                bucket.charge(decision.reserved, now_ms=self._state.now_ns // 1_000_000)\n            else:\n"
+        "                bucket.charge(-decision.reserved, now_ms=self._state.now_ns // 1_000_000)\n",
         origin="fixed bug",
     ),
     Break(

@@ -208,10 +208,10 @@ SESSION: Final = (
         "        state.to_client.append(fetch.empty_response(correlation_id, api_version, 0, error_code=error_code))\n",
     ),
     Break(
-        "Two mutations that need room are charged before either is refused",
+        "Changes of topics that are answered are not charged",
         "proxy/session/handlers/topic_mutations.py",
-        "        mutation.settle(decision, response.results, bucket, now_ms=now_ms)\n",
-        "",
+        "        wait_ms = mutation.settle(decision, response.results, bucket, now_ms=now_ms)\n",
+        "        bucket.settle(decision.reserved)\n        wait_ms = 0\n",
     ),
     Break(
         "The proxy's own question about topics is answered to the client",

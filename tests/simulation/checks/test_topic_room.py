@@ -102,3 +102,36 @@ def test_a_client_that_waits_for_more_is_found() -> None:
 
     with pytest.raises(Violation, match="told to wait for 2100 ms"):
         create(world, BURST + 4, throttle_ms=2_100)
+
+
+def test_a_change_that_is_refused_late_gives_no_room() -> None:
+    world = a_world()
+    late = ask(world, BURST, connection=2)
+    world.forward(late)
+    world.wait(11_000)
+
+    create(world, BURST + 1)
+    answer(world, late, EXISTS)
+
+    refuse(world)
+
+
+@pytest.mark.parametrize("has_answer", [False, True])
+def test_a_change_of_a_client_that_has_gone_is_owed_until_its_answer(*, has_answer: bool) -> None:
+    world = a_world()
+    change = ask(world, BURST + 1, connection=2)
+    world.forward(change)
+    end = SimpleNamespace(is_open=True)
+    change.broker_end = end  # type: ignore[assignment] # it stands in for the proxy's end
+
+    world.ledger.disconnected("producer-1", 2, by_client=True)
+    world.wait(60_000)
+    if has_answer:
+        end.is_open = False
+        world.wait(500)
+        refuse(world)
+        world.wait(1_000)
+        with pytest.raises(Violation, match="and it is refused"):
+            refuse(world)
+    else:
+        refuse(world)

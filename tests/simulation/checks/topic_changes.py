@@ -30,7 +30,7 @@ _FREE_FROM: Final = {
 
 
 class _Change:
-    """A request that is on its way, and its partitions that are taken from the flow."""
+    """A request that is on its way, and its partitions that are taken from the flow when it is answered."""
 
     __slots__ = ("flow", "partitions")
 
@@ -85,9 +85,7 @@ class TopicChanges(BucketCheck):
         if flow is None:
             return
         now_ms = self.world.clock.now_ms
-        # What the proxy may take back, or not have charged yet, is not owed yet.
-        unsure = sum(change.partitions for change in self._changes.values() if change.flow is flow)
-        debt = flow.debt(now_ms) - unsure
+        debt = flow.debt(now_ms)
         for correlation_id, least in self._least_debts.items():
             self._least_debts[correlation_id] = min(least, debt)  # of whatever bucket, which is never a false alarm
         debt = min(debt, least_debt)
@@ -99,20 +97,20 @@ class TopicChanges(BucketCheck):
                 f"{exchange} begins, and its bucket at {flow.limit.rate:g} partitions/s is {debt:.1f} partitions over"
             )
             self.world.fail(self.name, text + " what the quota has given")
-        flow.take(change.partitions, now_ms)
         self._changes[exchange.correlation_id] = change
         self._of_connection.setdefault(exchange.connection, {})[exchange.correlation_id] = None
 
     def answered(self, exchange: "Exchange") -> None:
-        """Return what the broker has not changed. Of two requests for the same change, it refuses the later one."""
+        """Note what the broker has not changed. Of two requests for the same change, it refuses the later one."""
         change, frame = self._changes.get(exchange.correlation_id), exchange.response_of_broker
         if change is not None and frame is not None and error_of(exchange, frame) != 0:
-            change.flow.give_back(change.partitions, self.world.clock.now_ms)
             change.partitions = 0
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """The proxy has surely charged this request."""
-        self._changes.pop(exchange.correlation_id, None)
+        """The proxy has charged what has changed, because it has the answer."""
+        change = self._changes.pop(exchange.correlation_id, None)
+        if change is not None:
+            change.flow.take(change.partitions, self.world.clock.now_ms)
         self._of_connection.get(exchange.connection, {}).pop(exchange.correlation_id, None)
         self._least_debts.pop(exchange.correlation_id, None)
 
@@ -120,6 +118,4 @@ class TopicChanges(BucketCheck):
         """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
         self._has_broker.pop(connection, None)
         for correlation_id in self._of_connection.pop(connection, ()):
-            change = self._changes.pop(correlation_id, None)
-            if change is not None:
-                change.flow.give_back(change.partitions, self.world.clock.now_ms)
+            self._changes.pop(correlation_id, None)

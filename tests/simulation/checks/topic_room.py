@@ -1,8 +1,8 @@
 """No change of topics is refused, and no client is told to wait, while ``controller_mutation_rate`` has room.
 
 What a bucket owes at most is known: the partitions of all requests that a broker got, and did not refuse, and those of
-requests that are on their way to one. A request that was never sent to a broker owes nothing once its connection is
-gone, and one that the broker refused owes nothing once its client has the response.
+requests that are on their way. They are charged when the answer has come, or when it cannot come any more. A request
+that was never sent to a broker owes nothing once its connection is gone.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
@@ -46,9 +46,8 @@ class _Tokens:
         self._at_ms = now_ms
 
     def take(self, amount: float, now_ms: float) -> float:
-        """Take tokens, or return them if ``amount`` is negative. Return what is left."""
-        self._left = min(self._burst, self._left + self.rate * (now_ms - self._at_ms) / 1_000)
-        self._left = min(self._burst, self._left - amount)
+        """Take tokens. Return what is left."""
+        self._left = min(self._burst, self._left + self.rate * (now_ms - self._at_ms) / 1_000) - amount
         self._at_ms = now_ms
         return self._left
 
@@ -60,19 +59,27 @@ class _Change:
         tags: Its bucket.
         amount: The most that it is charged.
         least: The fewest tokens that its bucket may have had since it was sent, without what it takes itself.
-        is_charged: Whether its amount was taken.
-        gone_ms: When its client has gone, before it was sent to a broker.
+        is_forwarded: Whether the proxy has begun to send it to a broker.
+        gone_ms: When its client has gone.
     """
 
-    __slots__ = ("amount", "exchange", "gone_ms", "is_charged", "least", "tags")
+    __slots__ = ("amount", "exchange", "gone_ms", "is_forwarded", "least", "tags")
 
     def __init__(self, exchange: "Exchange", tags: Tags, amount: int, least: float) -> None:
         self.exchange = exchange
         self.tags = tags
         self.amount = amount
         self.least = least
-        self.is_charged = False
+        self.is_forwarded = False
         self.gone_ms: float | None = None
+
+
+def _awaits_answer(exchange: "Exchange") -> bool:
+    """Return whether the proxy may still get the broker's answer, or more of it."""
+    end, answer = exchange.broker_end, exchange.response_of_broker
+    if end is None or answer is None:
+        return exchange.has_open_broker
+    return end.is_open and end.received_bytes < exchange.response_at + len(answer)
 
 
 class _Told(NamedTuple):
@@ -150,7 +157,7 @@ class TopicRoom(BucketCheck):
         now_ms = self.world.clock.now_ms
         left = self._tokens[tags].take(0, now_ms)
         changes = [one for one in self._changes.values() if one.tags == tags]
-        coming = [one for one in changes if not one.is_charged and self._may_come(one, now_ms)]
+        coming = [one for one in changes if one.is_forwarded or self._may_come(one, now_ms)]
         owed = sum(one.amount for one in coming)
         for change in coming:
             change.least = min(change.least, left - owed + change.amount)
@@ -166,32 +173,27 @@ class TopicRoom(BucketCheck):
         return now_ms < change.gone_ms + _ENDS_MS + (_LONGEST_PAUSE_MS if was_paused else 0.0)
 
     def forwarding(self, exchange: "Exchange") -> None:
-        """It is charged."""
+        """It is on its way until it is answered."""
         self._has_broker[exchange.connection] = None
         change = self._changes.get(exchange.correlation_id)
-        if change is None or change.is_charged:
-            return
-        change.amount = max(change.amount, self._most(exchange))
-        self._look(change.tags)
-        self._charge(change)
-
-    def _charge(self, change: _Change) -> None:
-        change.is_charged = True
-        self._tokens[change.tags].take(change.amount, self.world.clock.now_ms)
+        if change is not None and not change.is_forwarded:
+            change.is_forwarded = True
+            change.amount = max(change.amount, self._most(exchange))
+            self._look(change.tags)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """It is settled."""
+        """It is charged, unless the broker has not made the change."""
         change = self._changes.get(exchange.correlation_id)
         if change is None:
             return
         self._look(change.tags)
         del self._changes[exchange.correlation_id]
         tokens = self._tokens[change.tags]
-        if change.is_charged and exchange.response_of_broker is not None:
-            change.least -= change.amount
+        if change.is_forwarded and exchange.response_of_broker is not None:
             error = error_of(exchange, exchange.response_of_broker)
-            if error is not None and error not in _PERHAPS_DONE:
-                tokens.take(-change.amount, self.world.clock.now_ms)
+            if error is None or error in _PERHAPS_DONE:
+                change.least -= change.amount
+                tokens.take(change.amount, self.world.clock.now_ms)
         if self.judges:
             self._told[exchange.correlation_id] = _Told(change.least, tokens.rate)
 
@@ -202,22 +204,24 @@ class TopicRoom(BucketCheck):
             exchange = change.exchange
             if exchange.connection != connection:
                 continue
-            if change.is_charged:
-                del self._changes[correlation_id]
-                continue
+            change.gone_ms = self.world.clock.now_ms
             # It may be on its way to the broker, or the proxy may have asked the broker about its topic.
-            if has_broker or exchange.api_key != _CREATE_TOPICS:
-                del self._changes[correlation_id]
-                self._charge(change)
-                self._look(change.tags)
-            else:
-                change.gone_ms = self.world.clock.now_ms
+            if not change.is_forwarded and (has_broker or exchange.api_key != _CREATE_TOPICS):
+                self._charge(correlation_id)
+
+    def _charge(self, correlation_id: int) -> None:
+        change = self._changes.pop(correlation_id)
+        self._tokens[change.tags].take(change.amount, self.world.clock.now_ms)
+        self._look(change.tags)
 
     def step(self) -> None:
-        """Forget requests that the proxy has given up."""
+        """Charge requests of clients that have gone once no answer can come any more, and forget those never sent."""
         now_ms = self.world.clock.now_ms
         for correlation_id, change in list(self._changes.items()):
-            if not self._may_come(change, now_ms):
+            if change.is_forwarded:
+                if change.gone_ms is not None and not _awaits_answer(change.exchange):
+                    self._charge(correlation_id)
+            elif not self._may_come(change, now_ms):
                 del self._changes[correlation_id]
 
     # -- the verdict --

@@ -12,7 +12,7 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, KafkaSettings, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, ProtocolError, UnknownVersion
 from kafka_quota_proxy.protocol.topic_mutations import THROTTLING_QUOTA_EXCEEDED, read_response
 from kafka_quota_proxy.proxy.session import Session
 from tests.support.controller import Controller, create, delete, grow
@@ -135,7 +135,7 @@ def test_default_partitions_are_read_from_the_response() -> None:
     assert bed.tokens == 97
 
 
-def test_charge_of_failed_topics_is_returned() -> None:
+def test_failed_topics_are_not_charged() -> None:
     bed = Bed(there=1)
 
     assert bed.ask(create(("there", 50), ("new", 20))) == {"there": 36, "new": 0}
@@ -363,19 +363,43 @@ def test_connections_of_one_client_wait_for_the_same_debt() -> None:
     bed = Bed()
     wires = [new_connection(bed) for _ in range(3)]
     requests = [create((f"t{number}", 200), version=4) for number in range(3)]
-    assert wires[0].client(requests[0]) == requests[0]  # 200 - 100 tokens at 10 a second: ten seconds of debt
-
+    assert wires[0].client(requests[0]) == requests[0]
     assert wires[1].client(requests[1]) == wires[2].client(requests[2]) == b""
+
+    wires[0].broker(bed.controller.answers(requests[0]))  # 200 - 100 tokens at 10 a second: ten seconds of debt
 
     for wire in wires[1:]:
         wire.wait(9_999)
         assert wire.to_broker() == b""
     wires[1].wait(1)
     assert wires[1].to_broker() == requests[1]
+    wires[1].broker(bed.controller.answers(requests[1]))
     wires[2].wait(1)  # the second request has left the bucket in debt again
     assert wires[2].to_broker() == b""
     wires[2].wait(20_000)
     assert wires[2].to_broker() == requests[2]
+
+
+def test_a_stalled_request_delays_others_for_as_long_as_its_partitions_take() -> None:
+    """A request of 400 partitions at 10 a second delays others for 40 seconds, and is charged however late it ends."""
+    bed = Bed()
+    stalled, old = new_connection(bed), new_connection(bed)
+    request = create(("stalled", 400), version=4)
+    stalled.client(request)
+    next_request = create(("next", 5), version=4)
+    assert old.client(next_request) == b""
+
+    old.wait(39_999)
+    assert old.to_broker() == b""
+    bed.wire.wait(39_999)
+    assert bed.ask(create(("new", 5))) == {"new": THROTTLING_QUOTA_EXCEEDED}
+    old.wait(1)
+    assert old.to_broker() == next_request
+    old.broker(bed.controller.answers(next_request))
+    stalled.wait(40_000)
+    stalled.broker(bed.controller.answers(request))
+
+    assert bed.wire.bucket("mutation").amount == 400 + 5
 
 
 def test_newer_client_is_refused_at_once_during_the_debt_of_another_connection() -> None:
@@ -398,17 +422,38 @@ def test_debt_holds_no_request_back_during_a_stop() -> None:
     assert bed.wire.to_broker() == request
 
 
-def test_charge_of_a_request_that_was_never_sent_is_returned() -> None:
+@pytest.mark.parametrize("version", [4, 7])
+def test_a_request_that_was_never_sent_is_not_charged(version: int) -> None:
     bed = Bed()
-    bed.wire.session.receive_from_client(create(("one", 60), ("two", 30), version=4), now_ms=bed.wire.now_ms)
+    bed.wire.session.receive_from_client(create(("one", 60), ("two", 30), version=version), now_ms=bed.wire.now_ms)
+    assert bed.tokens == 10
 
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=False)  # the dial has failed
 
     assert bed.tokens == 100
+    assert bed.wire.bucket("mutation").usage[:2] == (0, 0)
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_change_that_is_not_made_gives_no_tokens_to_a_bucket_that_was_full_meanwhile(is_sent: bool) -> None:
+    bed = Bed(one=1)
+    slow, request = new_connection(bed), create(("one", 60))
+    slow.session.receive_from_client(request, now_ms=slow.now_ms)
+    assert not is_sent or slow.to_broker() == request
+    bed.wire.wait(10_000)
+    assert bed.ask(create(("two", 100))) == {"two": 0}
+
+    slow.wait(10_000)
+    if is_sent:
+        slow.broker(bed.controller.answers(request))  # it exists
+    else:
+        slow.session.close(now_ms=slow.now_ms, has_passed=False)
+
+    assert bed.tokens == 0
 
 
 @pytest.mark.parametrize("has_passed", [True, False])
-def test_charge_of_a_request_that_was_sent_is_kept(has_passed: bool) -> None:
+def test_a_request_that_was_sent_is_charged_without_an_answer(has_passed: bool) -> None:
     """Even if the broker is lost, it may have made the change."""
     bed = Bed()
     bed.wire.client(create(("one", 60)))
@@ -416,3 +461,17 @@ def test_charge_of_a_request_that_was_sent_is_kept(has_passed: bool) -> None:
     bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=has_passed)
 
     assert bed.tokens == 40
+    assert bed.wire.bucket("mutation").amount == 60
+    assert bed.wire.bucket("mutation").in_flight == 0
+
+
+def test_a_request_is_charged_if_its_answer_cannot_be_read() -> None:
+    bed = Bed()
+    bed.wire.client(create(("one", 60)))
+
+    with pytest.raises(ProtocolError):
+        bed.wire.broker(framed(bytes.fromhex("00000007") + b"\xff" * 20))
+    bed.wire.session.close(now_ms=bed.wire.now_ms, has_passed=True)
+
+    assert bed.wire.bucket("mutation").amount == 60
+    assert bed.wire.bucket("mutation").in_flight == 0
