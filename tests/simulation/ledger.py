@@ -45,14 +45,15 @@ class Exchange:
         response_at: Where the response begins in all bytes of the broker's connection.
         passed_ms: When the proxy wrote the last byte of a response to the client.
         received_ms: When the client had the whole response.
+        is_misnumbered: Whether the broker has given its response the number of no request.
         throttle_ms: The throttle time in the response, as the client read it.
     """
 
     __slots__ = (
         "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
         "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms",
-        "forwarded_to", "is_inter_broker", "passed_ms", "received_ms", "request", "response", "response_at",
-        "response_of_broker", "sent_ms", "throttle_ms",
+        "forwarded_to", "is_inter_broker", "is_misnumbered", "passed_ms", "received_ms", "request", "response",
+        "response_at", "response_of_broker", "sent_ms", "throttle_ms",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +85,7 @@ class Exchange:
         self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
         self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
         self.forwarded_to: int | None = None
+        self.is_misnumbered = False
         self.client_end: End | None = None
         self.broker_end: End | None = None
         self.response_of_broker: bytes | None = None

@@ -176,6 +176,8 @@ class Connection:
             broker.misnumbers_next_response = False
             broker.world.story.tell(f"broker {broker.node_id} answers with the number of no request")
             self.end.write(response[:4] + _NO_REQUEST + response[8:])
+            if (exchange := broker.world.ledger.exchanges.get(header.correlation_id)) is not None:
+                exchange.is_misnumbered = True
             self.close(is_clean=True)
             return
         for batch in acknowledges:

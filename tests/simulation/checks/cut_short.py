@@ -121,7 +121,7 @@ class CutShort(Check):
             is_known = is_healthy and last_ms < now_ms - _AFTERMATH_MS and not self._may_be_refused(exchange)
         else:
             is_known = _is_good(line.last.broker_end)
-        if not is_known:
+        if not is_known or any(one.is_misnumbered for one in line.exchanges.values()):
             return
         if not exchange.expects_response:
             if is_healthy:

@@ -178,8 +178,9 @@ class Ends(Check):
         if end.link.is_cut:
             return "its client has vanished", _KEEPALIVE_MS + _GRACE_MS
         if end.has_shut_down:
-            most_ms = _HALF_CLOSED_MS if end.unsent_bytes else _CLOSES_MS
-            return "the proxy has closed its side", most_ms + self._grace_ms
+            if end.unsent_bytes:
+                return "the proxy has closed its side, with bytes to send", _HALF_CLOSED_MS + self._grace_ms
+            return "the proxy has closed its side", _CLOSES_MS + self._grace_ms
         client = self._clients.get(end)
         if client is None:
             return None

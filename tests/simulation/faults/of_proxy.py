@@ -1,7 +1,7 @@
 """What goes wrong with the process of the proxy, its operator, its clock and its disks."""
 
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tests.simulation import configuration
 from tests.simulation.faults.kinds import kind
@@ -86,8 +86,14 @@ def _odd_dial(scenario: "Scenario", random: Random) -> bool:
 # -- the operator --
 
 
+_LOW_RATE: Final = 2_048.0  # below it debts of before would take minutes
+
+
 def _lowered(rule: dict[str, Any]) -> dict[str, Any]:
-    return {key: value / 4 if key.endswith("_byte_rate") else value for key, value in rule.items()}
+    return {
+        key: min(value, max(_LOW_RATE, value / 4)) if key.endswith("_byte_rate") else value
+        for key, value in rule.items()
+    }
 
 
 @kind
