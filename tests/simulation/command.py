@@ -99,8 +99,8 @@ def _parser(themes: Sequence[str]) -> argparse.ArgumentParser:
         "--log",
         type=Path,
         metavar="FILE",
-        help="keep the sums in this file, and go on where a run with it has "
-        "stopped: first the seeds that had failed, then the next; --seeds and --steps are those of all its runs",
+        help="keep the sums in this file, and go on where a run with it has stopped: first the seeds that had failed, "
+        "then the next; --seeds, --steps and --seconds are those of all its runs",
     )
     found("--json", action="store_true", help="print the sums and the findings as one line of JSON at the end")
     one = parser.add_argument_group("instead of a run").add_mutually_exclusive_group().add_argument
@@ -148,10 +148,13 @@ class _Campaign:
         self._arguments = arguments
         self._totals = Totals(simulation.fault_kinds)
         is_terminal = sys.stdout.isatty()
-        self._progress = Progress(self._totals, is_terminal=is_terminal, now=time.monotonic, say=_say)
+        self._log = None if options.log is None else RunLog(options.log, self._totals)
+        before_seconds = 0.0 if self._log is None else self._log.seconds
+        self._progress = Progress(
+            self._totals, before_seconds=before_seconds, is_terminal=is_terminal, now=time.monotonic, say=_say
+        )
         self._first: int = random.SystemRandom().randrange(_FIRST_SEEDS) if options.first is None else options.first
         self._failed: list[Outcome] = []
-        self._log = None if options.log is None else RunLog(options.log, self._totals)
 
     def run(self) -> int:
         options = self._options
@@ -170,7 +173,6 @@ class _Campaign:
         seconds = self._progress.seconds
         if self._log is not None:
             self._log.write(seconds)
-            seconds += self._log.seconds
         self._shrink_all()
         _say("", *self._totals.fault_lines(self._simulation.fault_kinds), self._totals.line(seconds))
         if self._totals.unfired:

@@ -62,23 +62,30 @@ class Progress:
     """Prints the line of the totals now and then.
 
     Args:
+        before_seconds: The real time of earlier runs with the same totals.
         is_terminal: Whether lines go to a person, who wants them more often.
         now: The time in seconds.
     """
 
     def __init__(
-        self, totals: Totals, *, is_terminal: bool, now: Callable[[], float], say: Callable[[str], None]
+        self,
+        totals: Totals,
+        *,
+        before_seconds: float = 0.0,
+        is_terminal: bool,
+        now: Callable[[], float],
+        say: Callable[[str], None],
     ) -> None:
         self._totals = totals
         self._now = now
         self._say = say
         self._every = TERMINAL_SECONDS if is_terminal else LOG_SECONDS
-        self._started = now()
-        self._next = self._started + self._every
+        self._started = now() - before_seconds
+        self._next = now() + self._every
 
     @property
     def seconds(self) -> float:
-        """The time since the start."""
+        """The time since the start, with that of earlier runs."""
         return self._now() - self._started
 
     def tick(self) -> bool:

@@ -22,7 +22,7 @@ class RunLog:
 
     Attributes:
         runs: How many runs have taken part, with this one.
-        seconds: The real time of the runs before this one.
+        seconds: The real time of the runs, as it was last written.
         again: Seeds still to be run first: those that had failed, and those that were not at their end.
         next_seed: The first seed after those. None if no run has been before.
     """
@@ -65,12 +65,12 @@ class RunLog:
             self._failed.append(outcome.seed)
 
     def write(self, seconds: float) -> None:
-        """Replace the file. This run has taken ``seconds`` of real time."""
+        """Replace the file. All runs have taken ``seconds`` of real time."""
         totals = self._totals
         known = {
             "proxy": self._proxy,
             "runs": self.runs,
-            "seconds": self.seconds + seconds,
+            "seconds": seconds,
             "seeds": totals.seeds,
             "steps": totals.steps,
             "simulated_ms": totals.simulated_ms,
