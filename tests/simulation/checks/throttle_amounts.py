@@ -6,6 +6,7 @@ tokens that are short.
 """
 
 from collections.abc import Iterable
+from itertools import product
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
@@ -104,10 +105,14 @@ def _exactly(own: _Charge, charges: list[_Charge], rate: float, settings: Settin
     if not all(one.is_before(own) for one in charges):
         return None
     found = []
-    for is_late in (False, True):
+    in_order = sorted(charges, key=lambda one: one.until_ms)
+    last = len(in_order) - 1
+    # Where windows begin and end depends on whether the first, the last and those between them are early or late.
+    for first_late, others_late, last_late in product((False, True), repeat=3):
         kafka = KafkaRate(settings.window_num, int(settings.window_ms))
         at_ms = 0
-        for one in sorted(charges, key=lambda one: one.until_ms):
+        for number, one in enumerate(in_order):
+            is_late = first_late if number == 0 else last_late if number == last else others_late
             at_ms = max(at_ms, int(one.until_ms if is_late else one.from_ms))
             kafka.record(one.amount, at_ms)
         found.append(kafka.throttle_ms(rate, at_ms))
