@@ -129,7 +129,10 @@ class CutShort(Check):
         elif exchange.forwarded_ms >= 0:
             if is_healthy or (settings.idle_ms is None and self._is_clumsy(client)):
                 self.world.fail(self.name, f"the proxy closes the connection of {exchange}, which its broker has")
-        elif is_healthy and settings.age_ms is None and exchange.forwarded_first_ms < 0:
+        # A connection to a bootstrap server is drained once the brokers are known, as one that is too old.
+        elif (
+            is_healthy and settings.age_ms is None and not settings.hides_addresses and exchange.forwarded_first_ms < 0
+        ):
             waited_ms = now_ms - exchange.sent_ms
             if waited_ms > _WAITED_MS:
                 text = f"which has waited for {waited_ms:.0f} ms to be forwarded"

@@ -89,7 +89,7 @@ class HeldBack(Check):
         self._in_line: dict[_Key, dict[int, dict[int, list[float]]]] = {}
         # Since when each exchange has no reason to wait, as far as its connections and its bucket say.
         self._since_ms: dict[int, float] = {}
-        self._is_known = False
+        self._is_known = self._is_stopping = False
         self._judges_from_ms = 0.0
 
     # -- what changes all --
@@ -107,12 +107,17 @@ class HeldBack(Check):
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing."""
+        self._is_stopping = False
         self._buckets.clear()
         self._key_of.clear()
         self._since_ms.clear()
         self._in_line.clear()
         self._gone.clear()
         self._largest_produce = 0
+
+    def proxy_stopping(self, number: int) -> None:
+        """It drains."""
+        self._is_stopping = True
 
     # -- what passes --
 
@@ -308,6 +313,12 @@ class HeldBack(Check):
             return
         self._count(exchange, now_ms, "is not forwarded" if is_request else "is answered by its broker, and not here")
 
+    @property
+    def _may_drain(self) -> bool:
+        """Whether the proxy may be draining a connection: it stops, or the connection is old or leads elsewhere."""
+        settings = self.world.settings
+        return self._is_stopping or settings.age_ms is not None or settings.hides_addresses
+
     def _count(self, exchange: "Exchange", now_ms: float, what: str) -> None:
         """Fail if an exchange has waited for too long since its last reason ended."""
         since_ms = self._since_ms.setdefault(exchange.correlation_id, now_ms)
@@ -332,7 +343,7 @@ class HeldBack(Check):
         last = connection.last
         if exchange.sent_ms < 0 or exchange.passed_ms >= 0 or exchange.api_key not in _KIND_OF:
             return True
-        if last is None or last.forwarded_to is None:
+        if last is None or last.forwarded_to is None or (connection.at_broker and self._may_drain):
             return True
         if now_ms < connection.told_until_ms or self._limits(_OF_REQUESTS, exchange):
             return True

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _GRACE_MS: Final = 15_000.0
 # A turn of the fair call queue, of which the greediest level gets one in 15.
 _TURN_MS: Final = 30.0 * 15
+_READS_STORE_MS: Final = 30_000.0  # a proxy that starts while the disk of its store is slow, see faults/of_proxy.py
 _WINDOWS_MS: Final = 24_000.0  # a sampled quota may stretch over two windows
 _FETCHES: Final = (frames.FETCH, frames.SHARE_FETCH)
 
@@ -141,6 +142,8 @@ class Liveness(Check):
         if exchange.forwarded_ms >= 0 and exchange.answered_ms < 0:
             return  # the broker has it
         most_ms = _GRACE_MS + self._owed_ms(exchange) + self._upload_ms(exchange)
+        if self.world.scenario.fired.get("store slow"):
+            most_ms += _READS_STORE_MS
         if waited_ms > most_ms:
             state = "answered by its broker" if exchange.answered_ms >= 0 else "not forwarded"
             text = f"{exchange} waits for {waited_ms:.0f} ms, is {state}, and {most_ms:.0f} ms is the most"

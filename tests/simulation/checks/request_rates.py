@@ -89,6 +89,9 @@ class RequestRates(BucketCheck):
         unsure = sum(1 for other in self._charges.values() if other.flow is flow and other.is_taken) - 1
         debt_ms = max(0.0, flow.debt(now_ms) - unsure) * 1_000 / flow.limit.rate
         most_ms = self.settings.max_throttle_ms
+        windows_ms = self.settings.window_num * self.settings.window_ms
+        if flow.limit.shaping == "sampled" and most_ms is not None and most_ms < windows_ms:
+            return  # after the longest wait, windows forget what is still owed
         if debt_ms:
             charge.free_ms = now_ms + (debt_ms if most_ms is None else min(debt_ms, most_ms))
 
