@@ -230,9 +230,13 @@ class Slots(Check):
             return False
         if not self._disturbances.is_well_behaved(exchange.client):
             return False
+        # Nobody is told for how long a request without a response mutes its connection. It may have another client-id.
+        may_mute = (exchange,) if last.expects_response else (exchange, last)
+        return not any(self._is_limited(one, exchange.sent_ms - SETTLE_MS) for one in may_mute)
+
+    def _is_limited(self, exchange: "Exchange", since_ms: float) -> bool:
         user, client_id, _ = exchange.entity
-        since_ms = exchange.sent_ms - SETTLE_MS
-        return not any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in KINDS)
+        return any(self._book.limits(kind, user, client_id, since_ms=since_ms) for kind in KINDS)
 
     def _judge(self, node_id: int, waits: dict[int, _Wait], now_ms: float, *, is_connecting: bool) -> None:
         most = self.world.settings.max_in_flight or 0
