@@ -134,7 +134,7 @@ class ThrottleAmounts(Check):
         self._settings: Settings = world.settings
         self._book = RuleBook(world.settings)
         self._rules: dict[str, PossibleRules] = {}
-        self._has_rules = self._is_stopping = False
+        self._has_rules = self._is_stopping = self._is_sure = False
         # Whether all charges since the first are known. Where windows begin depends on all of them.
         self._is_exact = True
         self._settled_ms = self._most_known_ms = 0.0
@@ -156,6 +156,7 @@ class ThrottleAmounts(Check):
         self._settings = self.world.settings
         self._book.change(possible, self._settings, now_ms)
         self._rules = {kind: PossibleRules(possible, kind, self._settings) for kind in (PRODUCE, FETCH)}
+        self._is_sure = len(possible) == 1  # of several limits the check takes the largest, with the shortest wait
         if self._has_rules:
             self._settled_ms = now_ms + SETTLE_MS
             self._most_known_ms = now_ms + _FORGOTTEN_MS
@@ -292,7 +293,7 @@ class ThrottleAmounts(Check):
                 spread = _of_tokens(own, charges, rate, burst, now_ms)
                 bounds = bounds._replace(most_ms=max(bounds.most_ms, spread.most_ms))
         # The throttle time includes the turns of those that wait already, or have been told to come back.
-        if now_ms < self._away_until_ms.get((key.kind, key.tags), 0.0):
+        if not self._is_sure or now_ms < self._away_until_ms.get((key.kind, key.tags), 0.0):
             return bounds._replace(most_ms=inf)
         waits = any(now_ms < until_ms for until_ms in self._waiting.get((key.kind, key.tags), {}).values())
         return bounds._replace(most_ms=inf) if waits else bounds
