@@ -57,6 +57,7 @@ class Isolation(Check):
     def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
         """Remember since when it is open."""
         self._disturbances.last_ms()
+        self._had_limits |= self.world.settings.limits_connections
         self._open[connection] = _Open(self.world.clock.now_ms)
 
     def sent(self, exchange: "Exchange") -> None:

@@ -28,6 +28,7 @@ _LEAST_FETCH_MS: Final = 50
 # A request that stalls, or that its broker does not answer, delays others for as long as its bytes are worth, and for
 # no longer than this. It is charged when it ends, and all wait for it then.
 _LONGEST_DELAY_MS: Final = 25_000
+_MEETS_MS: Final = 1_000.0  # how long a new process needs to know which addresses are of one broker
 
 
 class BucketKey(NamedTuple):
@@ -87,6 +88,7 @@ class QuotaBounds(Check):
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
+        self._judges_from_ms = 0.0
 
     # -- which bucket --
 
@@ -142,6 +144,9 @@ class QuotaBounds(Check):
         self._forget()
         self._rules_before.clear()
         self._has_rules = False
+        # Until the proxy has asked both, a broker under two names has a bucket for each.
+        has_second_names = self.world.scenario.setup.has_second_names
+        self._judges_from_ms = self.world.clock.now_ms + (_MEETS_MS if has_second_names else 0.0)
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Begin anew."""
@@ -186,7 +191,7 @@ class QuotaBounds(Check):
         waited_ms = now_ms - exchange.sent_ms
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
-        if not is_dialled and not self._is_stopping:
+        if not is_dialled and not self._is_stopping and now_ms >= self._judges_from_ms:
             if exchange.api_key == frames.FETCH:
                 self._judge_room(exchange, charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)

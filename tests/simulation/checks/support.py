@@ -26,7 +26,10 @@ class StandIn:
         self.settings = settings or Settings()
         self.cluster = SimpleNamespace(topics={}, deleted=[], lost=[])
         healthy = SimpleNamespace(setting=SimpleNamespace(habits=HEALTHY))
-        self.scenario = SimpleNamespace(fired={"broker crash": 0}, cluster=self.cluster, actors={"producer-1": healthy})
+        self.scenario = SimpleNamespace(
+            fired={"broker crash": 0}, cluster=self.cluster, actors={"producer-1": healthy},
+            setup=SimpleNamespace(has_second_names=False),
+        )  # fmt: skip
 
     def fail(self, check: str, text: str) -> NoReturn:
         """Raise a violation."""
