@@ -249,7 +249,9 @@ class HeldBack(Check):
     def _judges(self) -> bool:
         """Whether the bucket of each client is known. Beyond ``max_buckets`` clients share one."""
         settings = self.world.settings
-        return self._is_known and not settings.has_queue and settings.max_buckets >= _MANY_BUCKETS
+        # Whoever waits in a queue that is switched off leaves it one by one.
+        had_queue = settings.has_queue or self.world.scenario.fired.get("queue switched", 0) > 0
+        return self._is_known and not had_queue and settings.max_buckets >= _MANY_BUCKETS
 
     @property
     def _windows_ms(self) -> float:
@@ -329,7 +331,8 @@ class HeldBack(Check):
 
     def _limits(self, kinds: "tuple[str, ...]", exchange: "Exchange") -> list[Limit]:
         user, client_id, _ = exchange.entity
-        since_ms = exchange.sent_ms - SETTLE_MS
+        began_ms = exchange.sent_ms if exchange.forwarded_first_ms < 0 else exchange.forwarded_first_ms
+        since_ms = min(exchange.sent_ms, began_ms) - SETTLE_MS
         return [one for kind in kinds for one in self._book.limits(kind, user, client_id, since_ms=since_ms)]
 
     def _response_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 # What brokers, the network, a login and rounding may take, with nothing wrong.
 _GRACE_MS: Final = 15_000.0
-# A turn of the fair call queue, of which the greediest level gets one in 15.
-_TURN_MS: Final = 30.0 * 15
+# A turn of the fair call queue, without the time of the broker's disk. The greediest level gets one turn in 15.
+_TURN_MS: Final = 30.0
+_TURNS: Final = 15
 _READS_STORE_MS: Final = 30_000.0  # a proxy that starts while the disk of its store is slow, see faults/of_proxy.py
 _WINDOWS_MS: Final = 24_000.0  # a sampled quota may stretch over two windows
 _FETCHES: Final = (frames.FETCH, frames.SHARE_FETCH)
@@ -161,7 +162,8 @@ class Liveness(Check):
         """Return how long the bucket of an exchange may need for its debt and for all that waits in its line."""
         user, client_id, _ = exchange.entity
         waiting = sum(len(exchanges) for exchanges in self._open.values()) + 1
-        owed_ms = waiting * _TURN_MS if self.world.settings.has_queue else 0.0
+        turn_ms = _TURN_MS + self.world.scenario.theme.disk_ms[1]
+        owed_ms = waiting * _TURNS * turn_ms if self.world.settings.has_queue else 0.0
         for kind in KINDS:
             limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)
             for limit in limits:

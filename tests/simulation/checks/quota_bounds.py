@@ -144,9 +144,7 @@ class QuotaBounds(Check):
         self._forget()
         self._rules_before.clear()
         self._has_rules = False
-        # Until the proxy has asked both, a broker under two names has a bucket for each.
-        has_second_names = self.world.scenario.setup.has_second_names
-        self._judges_from_ms = self.world.clock.now_ms + (_MEETS_MS if has_second_names else 0.0)
+        self._judges_from_ms = self.world.clock.now_ms + _MEETS_MS
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Begin anew."""
@@ -191,7 +189,7 @@ class QuotaBounds(Check):
         waited_ms = now_ms - exchange.sent_ms
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
-        if not is_dialled and not self._is_stopping and now_ms >= self._judges_from_ms:
+        if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
             if exchange.api_key == frames.FETCH:
                 self._judge_room(exchange, charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
@@ -207,6 +205,14 @@ class QuotaBounds(Check):
             # The request may have been let through long ago, and have waited since for the broker to be dialled. The
             # time that its bytes are worth has then passed for others.
             flow.credit += min(amount, flow.rate * waited_ms / 1_000)
+
+    def _may_have_two_buckets(self, now_ms: float) -> bool:
+        """Return whether a broker may have a bucket for each of its two names, which the proxy has not both reached."""
+        scenario = self.world.scenario
+        has_failed = any(
+            number for kind, number in scenario.fired.items() if kind.startswith(("broker", "host", "odd"))
+        )
+        return scenario.setup.has_second_names and (has_failed or now_ms < self._judges_from_ms)
 
     def _judge_room(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
         """Judge whether there is room for a fetch beside those in flight, each as large as the last of its connection.

@@ -28,7 +28,7 @@ class StandIn:
         healthy = SimpleNamespace(setting=SimpleNamespace(habits=HEALTHY))
         self.scenario = SimpleNamespace(
             fired={"broker crash": 0}, cluster=self.cluster, actors={"producer-1": healthy},
-            setup=SimpleNamespace(has_second_names=False),
+            setup=SimpleNamespace(has_second_names=False), theme=SimpleNamespace(disk_ms=(0.0, 0.0)),
         )  # fmt: skip
 
     def fail(self, check: str, text: str) -> NoReturn:
