@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # What brokers, the network, a login and rounding may take, with nothing wrong.
 _GRACE_MS: Final = 15_000.0
-# A turn of the fair call queue, without the time of the broker's disk. The greediest level gets one turn in 15.
+# A turn of the fair call queue, without the time of network and disk. The greediest level gets one turn in 15.
 _TURN_MS: Final = 30.0
 _TURNS: Final = 15
 _READS_STORE_MS: Final = 30_000.0  # a proxy that starts while the disk of its store is slow, see faults/of_proxy.py
@@ -162,7 +162,8 @@ class Liveness(Check):
         """Return how long the bucket of an exchange may need for its debt and for all that waits in its line."""
         user, client_id, _ = exchange.entity
         waiting = sum(len(exchanges) for exchanges in self._open.values()) + 1
-        turn_ms = _TURN_MS + self.world.scenario.theme.disk_ms[1]
+        slowest_ms = max((link.most_ms(0) for link in self.world.network.links), default=0.0)
+        turn_ms = _TURN_MS + self.world.scenario.theme.disk_ms[1] + slowest_ms
         owed_ms = waiting * _TURNS * turn_ms if self.world.settings.has_queue else 0.0
         for kind in KINDS:
             limits = self._book.limits(kind, user, client_id, since_ms=exchange.sent_ms)

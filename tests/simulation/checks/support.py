@@ -23,6 +23,7 @@ class StandIn:
         self.clock = Clock()
         self.ledger = Ledger(self.clock)
         self.story = Story(self.clock)
+        self.network = SimpleNamespace(links={})
         self.settings = settings or Settings()
         self.cluster = SimpleNamespace(topics={}, deleted=[], lost=[])
         healthy = SimpleNamespace(setting=SimpleNamespace(habits=HEALTHY))
