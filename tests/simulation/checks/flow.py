@@ -69,9 +69,10 @@ class Flow:
         self.advance(now_ms)
         self._settings = settings
         before, burst = self.limit, self._burst_of(limit)
-        # Kafka's token bucket gives what the limit of now is worth for all the time since the last charge.
+        # Kafka's token bucket gives what the limit of now is worth for all the time since the last charge. In that time
+        # the limit of before may have given less than its rate, if the bucket was full.
         if limit.shaping == "paced" and limit.rate > self.rate:
-            self.credit += (limit.rate - self.rate) * (now_ms - self._charged_ms) / 1_000
+            self.credit = min(max(burst, self.burst), self.credit + limit.rate * (now_ms - self._charged_ms) / 1_000)
         # Sampled windows forget what was over a limit that is no more, and a higher limit gives its whole window.
         self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)

@@ -89,8 +89,12 @@ class HeldBack(Check):
         self._in_line: dict[_Key, dict[int, dict[int, list[float]]]] = {}
         # Since when each exchange has no reason to wait, as far as its connections and its bucket say.
         self._since_ms: dict[int, float] = {}
-        self._is_known = self._is_stopping = False
-        self._judges_from_ms = 0.0
+        self._is_known = self._is_stopping = self._has_rules = False
+        self._settled_ms = 0.0
+        # The requests that were forwarded while rules changed, which may be charged to any bucket, and until when that
+        # one may be busy.
+        self._unsure: dict[int, None] = {}
+        self._busy_until_ms = 0.0
 
     # -- what changes all --
 
@@ -99,6 +103,8 @@ class HeldBack(Check):
         now_ms = self.world.clock.now_ms
         self._book.change(possible, self.world.settings, now_ms)
         self._is_known = len(possible) == 1
+        self._settled_ms = now_ms + SETTLE_MS if self._has_rules else 0.0
+        self._has_rules = True
         self._rules = {kind: Rules(possible[0], kind, self.world.settings) for kind in (PRODUCE, FETCH)}
         self._since_ms.clear()
         self._in_line.clear()
@@ -107,7 +113,9 @@ class HeldBack(Check):
 
     def proxy_started(self, number: int) -> None:
         """A new process has charged nothing."""
-        self._is_stopping = False
+        self._is_stopping = self._has_rules = False
+        self._unsure.clear()
+        self._busy_until_ms = 0.0
         self._buckets.clear()
         self._key_of.clear()
         self._since_ms.clear()
@@ -148,6 +156,8 @@ class HeldBack(Check):
             connection.last = exchange
             if exchange.expects_response:
                 connection.at_broker[exchange.correlation_id] = exchange
+                if exchange.api_key in _KIND_OF and (not self._is_known or self.world.clock.now_ms < self._settled_ms):
+                    self._unsure[exchange.correlation_id] = None
         found = self._limit(exchange, exchange.forwarded_to)
         if found is None:
             return
@@ -283,6 +293,9 @@ class HeldBack(Check):
 
     def _over(self, correlation_id: int, busy_until_ms: float) -> None:
         """Note that an exchange is over, and until when its bucket may be busy."""
+        if correlation_id in self._unsure:
+            del self._unsure[correlation_id]
+            self._busy_until_ms = max(self._busy_until_ms, busy_until_ms)
         self._since_ms.pop(correlation_id, None)
         for in_line in self._in_line.values():
             in_line.pop(correlation_id, None)
@@ -363,6 +376,8 @@ class HeldBack(Check):
             since_ms = max(exchange.sent_ms, connection.told_until_ms)
             if now_ms > since_ms + frames.max_wait_ms(exchange.request):
                 return False
+        if self._unsure or now_ms < self._busy_until_ms:
+            return True
         bucket = self._buckets.get(key)
         if bucket is None:
             return False

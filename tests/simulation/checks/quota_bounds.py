@@ -273,6 +273,8 @@ class QuotaBounds(Check):
         charge = self._charges.get(exchange.correlation_id)
         if charge is None or exchange.answered_ms >= 0 or self._is_stopping:
             return
+        if self._may_have_two_buckets(self.world.clock.now_ms):
+            return
         if charge.over and share_fetch.parse_request(frame).max_bytes > 0:
             self.world.fail(self.name, charge.over)
         if exchange.api_key != frames.FETCH:
