@@ -91,8 +91,7 @@ class HeldBack(Check):
         self._since_ms: dict[int, float] = {}
         self._is_known = self._is_stopping = self._has_rules = False
         self._settled_ms = 0.0
-        # The requests that were forwarded while rules changed, which may be charged to any bucket, and until when that
-        # one may be busy.
+        # The requests at brokers while rules changed, which any bucket may be charged, and until when that one is busy.
         self._unsure: dict[int, None] = {}
         self._busy_until_ms = 0.0
 
@@ -108,7 +107,12 @@ class HeldBack(Check):
         self._rules = {kind: Rules(possible[0], kind, self.world.settings) for kind in (PRODUCE, FETCH)}
         self._since_ms.clear()
         self._in_line.clear()
-        for bucket in self._buckets.values():  # by another limit the debt of before takes another time
+        for connection in self._connections.values():
+            self._unsure.update(dict.fromkeys(connection.at_broker))
+        # By another limit the debt of before takes another time.
+        if now_ms < self._busy_until_ms:
+            self._busy_until_ms = max(self._busy_until_ms, now_ms + _ABANDONED_MS)
+        for bucket in self._buckets.values():
             bucket.busy_until_ms = max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
 
     def proxy_started(self, number: int) -> None:

@@ -173,6 +173,8 @@ class Slots(Check):
 
     def _is_unknown(self) -> bool:
         scenario, settings = self.world.scenario, self.world.settings
+        if any(hasattr(actor, "manner") for actor in scenario.actors.values()):
+            return True  # what strangers send is in no ledger, and may use slots
         if self._is_stopping or settings.hides_addresses or settings.max_in_flight is None:
             return True
         return any(scenario.fired.get(kind) for kind in _LATE) or scenario.setup.replication > 1
