@@ -277,7 +277,7 @@ class QuotaBounds(Check):
             return
         if charge.over and share_fetch.parse_request(frame).max_bytes > 0:
             self.world.fail(self.name, charge.over)
-        if exchange.api_key != frames.FETCH:
+        if exchange.api_key != frames.FETCH or charge.is_old:
             return
         asked = frames.asked_bytes(frame)
         if asked is None:
