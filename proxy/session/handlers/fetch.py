@@ -63,7 +63,7 @@ FETCH_APIS: Final[Mapping[int, FetchApi]] = {
 class FetchHandler(Handler):
     """Handles the fetches of consumers. Source: ``KafkaApis.handleFetchRequest``, ``handleShareFetchRequest``."""
 
-    __slots__ = ("_brought_bytes", "_is_emptied", "_is_sessionless", "_waits_since_ms")
+    __slots__ = ("_awaits_rest", "_brought_bytes", "_is_emptied", "_is_sessionless", "_waits_since_ms")
 
     charges_responses = True
 
@@ -72,6 +72,7 @@ class FetchHandler(Handler):
         self._brought_bytes = -1  # the bytes that the last fetch was charged; -1 before the first fetch
         self._is_emptied = False  # whether the fetch in flight was edited so that its response has no records
         self._is_sessionless = False  # whether full fetches are edited so that they open no session at the broker
+        self._awaits_rest = False  # whether the next fetch has waited for long enough, and is not complete
         self._waits_since_ms = 0  # the time at which the next fetch began to wait in the bucket's line
 
     # -- requests --
@@ -140,6 +141,7 @@ class FetchHandler(Handler):
         limits = _read_limits(profile, data, position, size_bytes)
         if limits is None:
             return None
+        awaited_rest, self._awaits_rest = self._awaits_rest, False
         room = bucket.fetch_room(now_ms=now_ms)
         room_bytes = bucket.fetch_cap(room)
         # The response is expected to be as long as the last one.
@@ -147,7 +149,7 @@ class FetchHandler(Handler):
         if reserved_bytes < 0:
             reserved_bytes = bucket.fetch_bytes(min(limits.max_bytes, room_bytes))
         if room < reserved_bytes or bucket.line is not None or now_ms < bucket.silent_until_ms:
-            has_waited = turn.place is not None and turn.place.is_waiting
+            has_waited = awaited_rest or (turn.place is not None and turn.place.is_waiting)
             if not turn.has_come(bucket, reserved_bytes, now_ms):
                 self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
                 if not self._is_overdue(bucket, limits, now_ms):
@@ -251,6 +253,7 @@ class FetchHandler(Handler):
         turn = state.bucket_turn
         if frame_end > len(data):
             state.is_blocked = turn.is_waiting = False  # the rest has to arrive, and other connections go first
+            self._awaits_rest = True
             return None
         session = fetch.read_session(data, limits, api_version)
         # The broker does not get this fetch, so its session would miss the changes of partitions in the fetch.

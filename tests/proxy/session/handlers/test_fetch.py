@@ -2,7 +2,7 @@
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, QuotaRule, Shaping
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
 from tests.support.frames import (
     fetch_request,
     fetch_response,
@@ -96,3 +96,19 @@ def test_consumer_on_an_inter_broker_listener_is_charged(version: int) -> None:
     wire.broker(fetch_response(1, version=version, size_bytes=6_000))
 
     assert wire.muted_for_ms > 0
+
+
+def test_fetch_whose_end_comes_after_its_wait_does_not_wait_once_more() -> None:
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY, max_throttle_time_ms=5_000)
+    wire.client(fetch_request(1))
+    wire.broker(fetch_response(1, size_bytes=60_000))
+    wire.wait(5_000)
+    assert wire.to_client(), "the response was delayed for the longest throttle time"
+
+    fetch = fetch_request(2)
+    wire.client(fetch[:-8])
+    wire.wait(5_000)
+    assert wire.to_client() == b""
+    wire.client(fetch[-8:])
+
+    assert wire.to_client()[4:8] == fetch[8:12], "it is answered without records"
