@@ -19,7 +19,7 @@ from tests.simulation.findings import COMMAND, finding_lines, shrunk_lines
 from tests.simulation.guarded import SEED_SECONDS, run_guarded
 from tests.simulation.outcome import Outcome, RunSeed
 from tests.simulation.progress import Progress, Totals, counted
-from tests.simulation.run_log import RunLog
+from tests.simulation.run_log import NotALogError, RunLog
 from tests.simulation.shrink import shrink
 from tests.simulation.workers import Workers
 
@@ -74,7 +74,11 @@ def main(simulation: Simulation, arguments: Sequence[str]) -> int:
         return _replay(simulation, kept.Kept(options.seed, None, ""), options)
     if options.plan is not None:
         return _replay(simulation, kept.read(options.plan), options)
-    return _Campaign(simulation, options, list(arguments)).run()
+    try:
+        campaign = _Campaign(simulation, options, list(arguments))
+    except NotALogError as error:
+        parser.error(str(error))
+    return campaign.run()
 
 
 def _parser(themes: Sequence[str]) -> argparse.ArgumentParser:

@@ -48,7 +48,7 @@ def recorded(totals: Totals, fault_kinds: Mapping[str, str], *, command: str, se
         ("findings", "none"),
     ]
     if runs > 1:
-        how = "all of the same proxy. Checks were corrected between them, and the seeds that had failed were run again."
+        how = "all of the same proxy. What had failed in one was run again in the next."
         rows.insert(3, ("runs", f"{runs}, {how}"))
     lines = [_PREFACE, "| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows), ""]
     lines += ["| kind of fault | what happens | fired |", "|---|---|---:|"]

@@ -17,6 +17,10 @@ _REPOSITORY: Final = Path(__file__).parents[2]
 _ROOMS: Final = ("config", "protocol", "proxy")
 
 
+class NotALogError(Exception):
+    """The file is not one that ``RunLog`` has written."""
+
+
 class RunLog:
     """What was run so far, in a file of JSON.
 
@@ -28,7 +32,11 @@ class RunLog:
     """
 
     def __init__(self, path: Path, totals: Totals) -> None:
-        """Read the file, if there is one, and add its sums to ``totals``. A file of another proxy begins anew."""
+        """Read the file, if there is one, and add its sums to ``totals``. A file of another proxy begins anew.
+
+        Raises:
+            NotALogError: The file is of something else.
+        """
         self._path = path
         self._totals = totals
         self._proxy = digest_of_proxy()
@@ -37,8 +45,11 @@ class RunLog:
         self.runs, self.seconds = 1, 0.0
         self.again: list[int] = []
         self.next_seed: int | None = None
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        self.is_anew = bool(known) and known["proxy"] != self._proxy
+        try:
+            known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+            self.is_anew = bool(known) and known["proxy"] != self._proxy
+        except (ValueError, KeyError, TypeError) as error:
+            raise NotALogError(f"{path} is not the log of a run; name another file") from error
         if not known or self.is_anew:
             return
         totals.seeds, totals.steps, totals.simulated_ms = known["seeds"], known["steps"], known["simulated_ms"]

@@ -61,6 +61,16 @@ def test_log_of_another_proxy_begins_anew(
     assert output.count("3 seeds, 3,000 steps") == 2
 
 
+@pytest.mark.parametrize("text", ["", "no JSON", "[1]", '{"seeds": 1}'])
+def test_file_that_is_no_log_is_an_error(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "run.json"
+    log.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit):
+        run(log, "--seeds", "1")
+    assert f"{log} is not the log of a run; name another file" in capsys.readouterr().err
+    assert log.read_text(encoding="utf-8") == text
+
+
 def test_digest_is_of_the_proxy_and_not_of_the_tests() -> None:
     assert run_log.digest_of_proxy() == run_log.digest_of_proxy()
     assert len(run_log.digest_of_proxy()) == 16
