@@ -50,7 +50,7 @@ class _Charge:
         self.unsure = 0  # bytes that are taken from the flow, and that the proxy may not have charged yet
         self.over = ""  # what is wrong if this ShareFetch asks for records
         self.asked = 0  # what a fetch asks for while it is at the broker
-        self.is_old = False  # whether it was forwarded under an earlier limit, which its bucket may still have
+        self.is_old = False  # whether an earlier limit, which its bucket may still have, let it through
 
 
 class _Suspicion:
@@ -77,6 +77,7 @@ class QuotaBounds(Check):
         # The rules of before, each until when it may hold.
         self._rules_before: list[tuple[float, dict[str, PossibleRules]]] = []
         self._has_rules = False
+        self._changed_ms = 0.0  # when the rules last changed
         self.flows: dict[BucketKey, Flow] = {}
         # The charges in flight of each bucket, by correlation id.
         self._in_flight: dict[BucketKey, dict[int, _Charge]] = {}
@@ -123,7 +124,7 @@ class QuotaBounds(Check):
         """Apply new limits to all buckets."""
         before, settings = self._settings, self.world.settings
         self._settings = settings
-        now_ms = self.world.clock.now_ms
+        now_ms = self._changed_ms = self.world.clock.now_ms
         if self._has_rules:
             self._rules_before.append((now_ms + SETTLE_MS, self._rules))
         self._has_rules = True
@@ -189,6 +190,7 @@ class QuotaBounds(Check):
         waited_ms = now_ms - exchange.sent_ms
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
+        charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
         if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
             if exchange.api_key == frames.FETCH:
                 self._judge_room(exchange, charge, now_ms)
@@ -256,7 +258,7 @@ class QuotaBounds(Check):
                 continue
             began_ms = self.world.ledger.exchanges[correlation_id].forwarded_first_ms
             delay_ms = min(other.unsure * 1_000 / flow.rate, _LONGEST_DELAY_MS)
-            if key.kind is PRODUCE and now_ms - began_ms < delay_ms:
+            if key.kind is PRODUCE and not other.is_old and now_ms - began_ms < delay_ms:
                 waits_for.add(correlation_id)
             else:
                 debt -= other.unsure

@@ -131,6 +131,21 @@ def test_a_request_that_stalls_delays_others_for_as_long_as_its_bytes_are_worth(
         world.give(stalled, world.answer(stalled))
 
 
+def test_a_request_that_an_earlier_limit_let_through_before_its_dial_delays_nobody() -> None:
+    world = a_world(PACED)
+    (check,) = world.ledger.checks
+    dialled = world.send(size=50_004, connection=300)
+    world.wait(100)
+    check.rules_changed([{"client-id": "etl", "producer_byte_rate": RATE / 10}])
+    world.wait(3_000)
+    world.forward(dialled)
+    world.wait(1_000)
+
+    produce(world)
+
+    world.give(dialled, world.answer(dialled))
+
+
 def test_requests_side_by_side_over_the_quota_are_found_when_all_are_answered() -> None:
     world = a_world(PACED)
     crowd = [world.send(size=8_004, connection=connection) for connection in range(20)]

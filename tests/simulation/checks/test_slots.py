@@ -15,9 +15,9 @@ def an_end() -> SimpleNamespace:
     return SimpleNamespace(is_open=True, is_on_the_way=False, peer=SimpleNamespace(is_open=True))
 
 
-def a_world(most: int = 1) -> StandIn:
+def a_world(most: int = 1, *, has_second_names: bool = False) -> StandIn:
     world = StandIn(Settings(has_queue=True, max_in_flight=most, hides_addresses=False))
-    world.scenario.setup = SimpleNamespace(replication=1)
+    world.scenario.setup = SimpleNamespace(replication=1, has_second_names=has_second_names)
     world.watch(Slots)
     for connection in (1, 2):
         world.exchange(connection=connection)
@@ -49,6 +49,14 @@ def test_one_request_more_than_may_be_is_found() -> None:
     world.forward(send(world, 1))
     with pytest.raises(Violation, match="2 connections have requests"):
         world.forward(send(world, 2))
+
+
+def test_each_name_of_a_broker_may_have_a_queue_of_its_own() -> None:
+    world = a_world(has_second_names=True)
+    world.forward(send(world, 1))
+    world.forward(send(world, 2))
+    with pytest.raises(Violation, match="3 connections have requests"):
+        world.forward(send(world, 3))
 
 
 def test_as_many_as_may_be_are_right() -> None:
