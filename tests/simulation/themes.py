@@ -259,7 +259,7 @@ def _observed(random: Random, settings: Settings, folder: str) -> None:
 
 _MIDDLE: Final = (4_000, 16_384)
 _STORE_FAULTS: Final = (
-    "store faulty", "store full", *("store slow",) * 3, "proxy restarted", "proxy restarted", "proxy killed",
+    *("store faulty",) * 3, "store full", *("store slow",) * 3, "proxy restarted", "proxy restarted", "proxy killed",
     "power lost", "file takes over", "file takes over",
 )  # fmt: skip
 _BROKER_FAULTS: Final = (
@@ -271,7 +271,7 @@ _TOPIC_FAULTS: Final = (
     *("broker cut off",) * 4, "broker crash", "broker crash",
 )  # fmt: skip
 _LOG_FAULTS: Final = (
-    "disk full", "disk faulty", "wall clock set", "wall clock set", "quotas changed", "proxy restarted", "broker crash",
+    "disk full", "disk faulty", *("wall clock set",) * 4, "quotas changed", *("proxy restarted",) * 2, "broker crash",
     "proxy killed", "proxy killed", "power lost", "power lost",
 )  # fmt: skip
 _CLUSTER_FAULTS: Final = ("broker refuses", "broker refuses", "leader move")
@@ -290,8 +290,10 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
         broken_share=0.4, brokers=(1, 1, 2),
     ),
+    # Brokers that fail are in other themes: then the proxy may not know yet that two names lead to one broker.
     "second names": Theme(
-        ("producer", *("consumer",) * 2), sizes=_MIDDLE, brokers=(1,), replication=1, cluster_share=0.0,
+        ("producer", *("consumer",) * 2), ("proxy killed", "proxy restarted", "proxy paused", "connection reset"),
+        sizes=_MIDDLE, brokers=(1,), replication=1, cluster_share=0.0,
         login_share=0.0, second_name_share=1.0,
         change=_with_limits("producer_byte_rate", "consumer_byte_rate"),
     ),
@@ -383,7 +385,9 @@ THEMES: Final[Mapping[str, Theme]] = {
         every_ms=(60.0,), batches=(150,), metadata_ms=300.0, least_ms=10_000.0, login_share=0.0,
         most_steps=2_000, replication=1,
     ),
-    "limits on connections": Theme(("stranger", "producer", "producer"), ("no descriptors",), change=_counted),
+    "limits on connections": Theme(
+        ("stranger", "producer", "producer"), ("no descriptors", "quotas changed", "quotas changed"), change=_counted
+    ),
     "memory": Theme(
         (*("producer",) * 2, *("consumer",) * 4), ("broker stall", "broker drops connections"), broken=DEAF,
         broken_share=0.9, least_ms=10_000.0, sizes=(230_000, 1_000_000), memory_divisor=256, change=_small_memory,

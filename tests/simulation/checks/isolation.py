@@ -26,14 +26,17 @@ class _Open:
     Attributes:
         quiet_ms: How long it was quiet before a request that the proxy may not have yet. A request may cross the end of
             a connection that was idle.
+        last_unanswered: The correlation id of the last request without a response. Until a later one is answered, the
+            broker may close the connection, since it cannot tell of an error in another way.
     """
 
-    __slots__ = ("active_ms", "is_excused", "opened_ms", "quiet_ms")
+    __slots__ = ("active_ms", "is_excused", "last_unanswered", "opened_ms", "quiet_ms")
 
     def __init__(self, now_ms: float) -> None:
         self.opened_ms = self.active_ms = now_ms
         self.quiet_ms = 0.0
         self.is_excused = True  # until it has sent a request to a broker
+        self.last_unanswered = -1
 
     def is_used(self, now_ms: float) -> None:
         """Note that the proxy has a request of it, or has sent it a response."""
@@ -70,9 +73,10 @@ class Isolation(Check):
         one.quiet_ms = max(one.quiet_ms, exchange.sent_ms - one.active_ms)
         one.active_ms = exchange.sent_ms
         self._disturbances.last_ms()
-        # A broker closes connections of those that it cannot tell of an error, and the proxy closes those to its
-        # bootstrap port when it learns more of the cluster.
-        one.is_excused = exchange.broker is None or not exchange.expects_response or exchange.is_inter_broker
+        # The proxy closes connections to its bootstrap port when it learns more of the cluster.
+        one.is_excused = exchange.broker is None or exchange.is_inter_broker
+        if not exchange.expects_response:
+            one.last_unanswered = exchange.correlation_id
 
     def forwarding(self, exchange: "Exchange") -> None:
         """A request that the proxy has counts as activity."""
@@ -85,6 +89,8 @@ class Isolation(Check):
         one = self._open.get(exchange.connection)
         if one is not None:
             one.is_used(exchange.received_ms)
+            if exchange.correlation_id > one.last_unanswered:
+                one.last_unanswered = -1
 
     def proxy_stopping(self, number: int) -> None:
         """All connections end."""
@@ -101,7 +107,9 @@ class Isolation(Check):
         last_ms = self._disturbances.last_ms()
         settings = self.world.settings
         self._had_limits |= settings.limits_connections
-        if by_client or one is None or one.is_excused or last_ms >= one.opened_ms - _AFTERMATH_MS:
+        if by_client or one is None or last_ms >= one.opened_ms - _AFTERMATH_MS:
+            return
+        if one.is_excused or one.last_unanswered >= 0:
             return
         now_ms = self.world.clock.now_ms
         is_old = settings.age_ms is not None and now_ms - one.opened_ms >= _EARLY * settings.age_ms

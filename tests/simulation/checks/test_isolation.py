@@ -33,6 +33,19 @@ def test_a_client_may_close() -> None:
     a_world().ledger.disconnected("producer-1", 1, by_client=True)
 
 
+def test_a_broker_may_close_after_a_request_without_a_response_until_it_answers_a_later_one() -> None:
+    world = a_world()
+    world.send(expects_response=False)
+    world.send()
+    close(world)
+
+    world = a_world()
+    world.send(expects_response=False)
+    world.exchange()
+    with pytest.raises(Violation):
+        close(world)
+
+
 def test_a_fault_explains_it() -> None:
     world = a_world()
     world.ledger.disconnected("producer-1", 1, by_client=False)
