@@ -105,6 +105,7 @@ FIXED_BUGS: Final = (
         new="        if False:\n            return 1  # Brokers send",
         origin="fixed bug",
         why="It wastes bytes of the network, and keeps each promise.",
+        is_harmless=True,
     ),
     Break(
         name="A stalled request blocks its bucket for ever",
@@ -152,6 +153,7 @@ FIXED_BUGS: Final = (
         new="    return 1\n",
         origin="fixed bug",
         why="It costs processor time, which a simulated world does not measure.",
+        is_harmless=True,
     ),
     Break(
         name="A bucket with a new set of rules keeps the sum of what its predecessor was charged",

@@ -18,7 +18,8 @@ class Break(NamedTuple):
         old: The text to replace. It is in the file exactly once.
         new: The text in its place.
         theme: The theme whose worlds it needs, if those of the others hardly ever reach it; else "".
-        why: If the simulation does not find it: why it cannot, or why the break changes nothing.
+        why: If the simulation does not find it: why it does not.
+        is_harmless: Whether it breaks no promise, so that nothing could find it. It does not count then.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Break(NamedTuple):
     origin: Origin = "room"
     theme: str = ""
     why: str = ""
+    is_harmless: bool = False
 
     @property
     def room(self) -> str:

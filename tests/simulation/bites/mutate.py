@@ -52,8 +52,8 @@ def draw(count: int, seed: int) -> None:
         mutants = list(_mutants(path))
         random.shuffle(mutants)
         found += next(([one] for one in mutants if _compiles(applied(one))), [])
-    known = {(one.file, one.old, one.new): one.why for one in kept()} if KEPT.exists() else {}
-    values = [one._replace(why=known.get((one.file, one.old, one.new), ""))._asdict() for one in found]
+    known = {(one.file, one.old, one.new): one for one in kept()} if KEPT.exists() else {}
+    values = [known.get((one.file, one.old, one.new), one)._asdict() for one in found]
     KEPT.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 

@@ -40,7 +40,7 @@ QUOTA: Final = (
         _BUCKET,
         "        if self.absorbed_by is not None:\n            return self.absorbed_by.charge(amount, now_ms=now_ms)\n",
         "        if self.absorbed_by is not None:\n            return 0\n",
-        theme="second names",
+        why="In few worlds has a broker two names, and the proxy finds that out before both are used.",
     ),
     Break(
         "A bucket forgets its debt when its limit changes",
@@ -54,6 +54,7 @@ QUOTA: Final = (
         "        if place.is_waiting:\n            self._stop_waiting(place)\n        self.wake_first()\n",
         "        if place.is_waiting:\n            self._stop_waiting(place)\n",
         why="The next in line has a timer of its own, by which it goes on.",
+        is_harmless=True,
     ),
     Break(
         "The last to come is the first in the line",
@@ -141,7 +142,7 @@ QUOTA: Final = (
         "proxy/quota/open_connections.py",
         "        self._charged_user = charged_user\n        self._recount()\n",
         "        self._charged_user = charged_user\n",
-        theme="limits on connections",
+        why="New rules would have to give clients with too many open connections a limit, and one of them another one.",
     ),
     Break(
         "A replication quota gives back more than was reserved",

@@ -24,18 +24,23 @@ seeds of one theme only (`make simulate ARGS="--theme followers"`).
 
 def report(breaks: Sequence[Break], bites: Mapping[str, Bite], *, steps: int) -> str:
     """Return the text of the report. ``bites`` has each break's outcome by its name."""
+    harmless = [one for one in breaks if one.is_harmless]
+    breaks = [one for one in breaks if not one.is_harmless]
     found = [one for one in breaks if bites[one.name].check]
     missed = [one for one in breaks if not bites[one.name].check]
     of_all = sum(not one.theme for one in found)
     lines = [_PREFACE.format(steps=steps, machine=cpu_model(), themes=len(THEMES))]
     how = f"{of_all} with the seeds of all themes, {len(found) - of_all} with those of one"
     lines += [f"**{len(found)} of {len(breaks)} were found**: {how}.", ""]
+    if harmless:
+        lines += [f"{len(harmless)} more ran that break no promise, and were not found. They do not count.", ""]
     lines += _counts("origin", breaks, {one.name: one.origin for one in breaks}, bites)
     lines += _counts("room", breaks, {one.name: one.room for one in breaks}, bites)
-    if missed:
-        lines += ["## Not found", "", "| break | room | why |", "|---|---|---|"]
-        lines += [f"| {_cell(one.name)} | {one.room} | {_cell(one.why or '?')} |" for one in missed]
-        lines.append("")
+    for title, members in (("Not found", missed), ("Without a broken promise", harmless)):
+        if members:
+            lines += [f"## {title}", "", "| break | room | why |", "|---|---|---|"]
+            lines += [f"| {_cell(one.name)} | {one.room} | {_cell(one.why or '?')} |" for one in members]
+            lines.append("")
     lines += ["## Found", "", "| break | room | origin | theme | the broken promise | steps | seconds |"]
     lines.append("|---|---|---|---|---|---:|---:|")
     for one in sorted(found, key=lambda one: bites[one.name].steps):

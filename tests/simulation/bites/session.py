@@ -45,6 +45,7 @@ SESSION: Final = (
         "                    or len(in_flight) >= in_flight.limit\n",
         "                    or not in_flight.limit\n",
         why="Nothing promises this bound of 256 requests, and memory is bounded apart from it.",
+        is_harmless=True,
     ),
     Break(
         "Requests that wait are forgotten when the last byte before them is sent",

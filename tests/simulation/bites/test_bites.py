@@ -1,6 +1,7 @@
 """Each break fits its file, and a run of all breaks says which are found."""
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,20 @@ def test_report_has_what_was_found_and_why_the_rest_was_not() -> None:
     assert "| proxy/quota | 2 | 1 |" in text
 
 
-def run_with(*found: str, unbroken: str = "") -> list[str]:
-    """Run the command on four real breaks, of which those with numbers in ``found`` are found."""
+def test_report_does_not_count_what_breaks_no_promise() -> None:
+    harmless = MISSED._replace(name="it is slow", why="Nobody waits.", is_harmless=True)
+    bites = {FOUND.name: bite_of(FOUND, "quota bounds"), harmless.name: bite_of(harmless, "")}
+    text = report([FOUND, harmless], bites, steps=1_000_000)
+    assert "**1 of 1 were found**" in text
+    assert "1 more ran that break no promise" in text
+    assert (
+        "## Without a broken promise\n\n| break | room | why |\n|---|---|---|\n| it is slow | proxy/quota | Nob" in text
+    )
+    assert "## Not found" not in text
+
+
+def run_with(*found: str, unbroken: str = "", breaks: Sequence[Break] = ()) -> list[str]:
+    """Run the command on ``breaks``, or on four real ones. Those with names in ``found`` are found."""
     said: list[str] = []
 
     def run(one: Break | None, *, steps: int) -> Bite:
@@ -96,7 +109,7 @@ def run_with(*found: str, unbroken: str = "") -> list[str]:
             return Bite("nothing", unbroken, "", 1, steps, 1.0)
         return bite_of(one, "quota bounds" if one.name in found else "")
 
-    said.append(str(main(BREAKS[:4], ["--only", "proxy", "--jobs", "1"], run)))
+    said.append(str(main(breaks or BREAKS[:4], ["--only", "proxy", "--jobs", "1"], run)))
     return said
 
 
@@ -106,6 +119,15 @@ def test_status_tells_whether_enough_is_found(capsys: pytest.CaptureFixture[str]
     assert "found 4 of 4" in capsys.readouterr().out
     assert run_with(*names[:3])[-1] == "1"
     assert f"nothing says why:\n  {names[3]}" in capsys.readouterr().out
+
+
+def test_harmless_break_that_is_found_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    breaks = [BREAKS[0], BREAKS[1]._replace(is_harmless=True)]
+    names = [one.name for one in breaks]
+    assert run_with(names[0], breaks=breaks)[-1] == "0"
+    assert "found 1 of 1" in capsys.readouterr().out
+    assert run_with(*names, breaks=breaks)[-1] == "1"
+    assert f"should break no promise:\n  {names[1]}" in capsys.readouterr().out
 
 
 def test_nothing_is_broken_while_the_unbroken_proxy_fails() -> None:
