@@ -257,6 +257,8 @@ FIXED_BUGS: Final = (
         new="",
         origin="fixed bug",
         theme="stored quotas",
+        why="A write would have to fail after it is on the disk, and the next change to be of nothing, and the proxy to be "
+        "killed before another one. One world in some two thousand has it.",
     ),
     Break(
         name="A write of quotas that fails after the proxy was stopped is an internal error",

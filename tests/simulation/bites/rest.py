@@ -115,7 +115,7 @@ CLIENT_QUOTAS: Final = (
         "proxy/client_quotas/storage/rule_database.py",
         '    connection.execute("PRAGMA synchronous = FULL")\n',
         '    connection.execute("PRAGMA synchronous = OFF")\n',
-        why="A simulated disk under SQLite would be needed to lose what was not synced.",
+        theme="stored quotas",
     ),
     Break(
         "A change is acknowledged and not committed",
