@@ -54,8 +54,12 @@ def copy_of(root: Path, folder: Path) -> None:
             shutil.copytree(root / name, folder / name, symlinks=True)
 
 
-def bite(one: Break | None, *, steps: int = STEPS, first_seed: int = 1, root: Path = REPOSITORY) -> Bite:
+def bite(
+    one: Break | None, *, steps: int = STEPS, first_seed: int = 1, theme: str = "", root: Path = REPOSITORY
+) -> Bite:
     """Run the simulation with a break, or with none, until something is found or ``steps`` are done.
+
+    Without a break, ``theme`` is the theme of the seeds; "" is all.
 
     Raises:
         BreakError: The break does not fit the file, or the simulation does not start with it.
@@ -68,8 +72,10 @@ def bite(one: Break | None, *, steps: int = STEPS, first_seed: int = 1, root: Pa
         command = [sys.executable, "-m", "tests.simulation", "--from", str(first_seed), "--steps", str(steps)]
         command += ["--jobs", "1", "--findings", "1", "--shrink-seconds", "0", "--json"]
         command += ["--seed-seconds", str(_SEED_SECONDS)]
-        if one is not None and one.theme:
-            command += ["--theme", one.theme]
+        if one is not None:
+            theme = one.theme
+        if theme:
+            command += ["--theme", theme]
         environment = {**os.environ, "PYTHONPATH": name}
         done = subprocess.run(
             command, cwd=folder, env=environment, capture_output=True, text=True, timeout=_MOST_SECONDS, check=False

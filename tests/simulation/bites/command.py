@@ -53,7 +53,7 @@ def main(breaks: Sequence[Break], arguments: Sequence[str], run: Callable[..., B
     try:
         for one in chosen:
             applied(one)
-        if not _passes_unbroken(run, options.steps):
+        if not _passes_unbroken(run, options, sorted({one.theme for one in chosen} | {""})):
             return 1
         found = _run_all(chosen, run, options)
     except BreakError as error:
@@ -66,12 +66,20 @@ def main(breaks: Sequence[Break], arguments: Sequence[str], run: Callable[..., B
     return _status(chosen, found)
 
 
-def _passes_unbroken(run: Callable[..., Bite], steps: int) -> bool:
-    control = run(None, steps=steps)
-    _say(f"unbroken: {control.check or 'nothing is found'} ({control.steps:,} steps, {control.seconds:,.0f} s)")
-    if control.check:
-        _say(control.text, "the breaks say nothing while the unbroken proxy fails")
-    return not control.check
+def _passes_unbroken(run: Callable[..., Bite], options: argparse.Namespace, themes: Sequence[str]) -> bool:
+    """Run the unbroken proxy with the same seeds as the breaks: those of each of ``themes``."""
+    failed = False
+    with ThreadPoolExecutor(options.jobs) as pool:
+        outcomes = pool.map(lambda theme: run(None, steps=options.steps, theme=theme), themes)
+        for theme, one in zip(themes, outcomes, strict=True):
+            what = one.check or "nothing is found"
+            _say(f"unbroken, {theme or 'all themes'}: {what} ({one.steps:,} steps, {one.seconds:,.0f} s)")
+            if one.check:
+                failed = True
+                _say(one.text)
+    if failed:
+        _say("the breaks say nothing while the unbroken proxy fails")
+    return not failed
 
 
 def _run_all(chosen: Sequence[Break], run: Callable[..., Bite], options: argparse.Namespace) -> dict[str, Bite]:

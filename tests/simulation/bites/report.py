@@ -14,9 +14,12 @@ BITES: Final = Path(__file__).parents[1] / "BITES.md"
 _PREFACE: Final = """# Does the simulation bite?
 
 Written by `make bites`. Each line is one break of the proxy, in a copy of its own. The simulation ran with it from seed
-1 until a promise was broken, {steps:,} steps at most, in one process on {machine}. Without a break it found nothing.
+1 until a promise was broken, {steps:,} steps at most, in one process on {machine}. Without a
+break it found nothing with the same seeds.
+
 A seed's world has one of {themes} *themes*, such as followers. A break that hardly any other world reaches ran with the
 seeds of one theme only (`make simulate ARGS="--theme followers"`).
+
 *Fixed bug*: a bug of this project's history that came back. *Room*: drawn by hand from a room. *Mutation*: drawn by
 `bites/mutate.py`.
 """

@@ -103,8 +103,8 @@ def run_with(*found: str, unbroken: str = "", breaks: Sequence[Break] = ()) -> l
     """Run the command on ``breaks``, or on four real ones. Those with names in ``found`` are found."""
     said: list[str] = []
 
-    def run(one: Break | None, *, steps: int) -> Bite:
-        said.append("unbroken" if one is None else one.name)
+    def run(one: Break | None, *, steps: int, theme: str = "") -> Bite:
+        said.append(f"unbroken {theme}".strip() if one is None else one.name)
         if one is None:
             return Bite("nothing", unbroken, "", 1, steps, 1.0)
         return bite_of(one, "quota bounds" if one.name in found else "")
@@ -115,7 +115,7 @@ def run_with(*found: str, unbroken: str = "", breaks: Sequence[Break] = ()) -> l
 
 def test_status_tells_whether_enough_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     names = [one.name for one in BREAKS[:4]]
-    assert run_with(*names) == ["unbroken", *names, "0"]
+    assert run_with(*names) == ["unbroken", "unbroken many consumers", *names, "0"]
     assert "found 4 of 4" in capsys.readouterr().out
     assert run_with(*names[:3])[-1] == "1"
     assert f"nothing says why:\n  {names[3]}" in capsys.readouterr().out
@@ -130,8 +130,10 @@ def test_harmless_break_that_is_found_is_an_error(capsys: pytest.CaptureFixture[
     assert f"should break no promise:\n  {names[1]}" in capsys.readouterr().out
 
 
-def test_nothing_is_broken_while_the_unbroken_proxy_fails() -> None:
-    assert run_with(unbroken="quota bounds") == ["unbroken", "1"]
+def test_nothing_is_broken_while_the_unbroken_proxy_fails_with_the_same_seeds() -> None:
+    assert run_with(unbroken="quota bounds", breaks=BREAKS[:1]) == ["unbroken", "1"]
+    breaks = [one for one in BREAKS if one.theme == "followers"][:2]
+    assert run_with(unbroken="liveness", breaks=breaks) == ["unbroken", "unbroken followers", "1"]
 
 
 def test_log_spares_what_was_run(tmp_path: Path) -> None:
@@ -139,8 +141,8 @@ def test_log_spares_what_was_run(tmp_path: Path) -> None:
     log.write_text(bite_of(BREAKS[0], "quota bounds").to_json() + "\n", encoding="utf-8")
     ran: list[str] = []
 
-    def run(one: Break | None, *, steps: int) -> Bite:
-        ran.append(one.name if one is not None else "")
+    def run(one: Break | None, *, steps: int, theme: str = "") -> Bite:
+        ran.append(one.name if one is not None else theme)
         return bite_of(one, "x") if one is not None else Bite("nothing", "", "", 1, steps, 1.0)
 
     arguments = ["--only", "proxy", "--jobs", "1", "--log", str(log)]
