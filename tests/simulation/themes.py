@@ -290,7 +290,7 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
         broken_share=0.4, brokers=(1, 1, 2),
     ),
-    # Brokers that fail are in other themes: then the proxy may not know yet that two names lead to one broker.
+    # No broker fails here. If one does, the proxy may take its two names for two brokers for a while.
     "second names": Theme(
         ("producer", *("consumer",) * 2), ("proxy killed", "proxy restarted", "proxy paused", "connection reset"),
         sizes=_MIDDLE, brokers=(1,), replication=1, cluster_share=0.0,

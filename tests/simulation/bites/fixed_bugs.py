@@ -128,7 +128,7 @@ FIXED_BUGS: Final = (
         old="            waits_ms = shadow.charge(amount, limit=self.limit, took_ms=took_ms, now_ms=now_ms)\n",
         new="            waits_ms = [wait_ms]\n",
         origin="fixed bug",
-        why="Only the throttle times that the metrics and the usage log report of observed limits show it. The checks compare bytes.",
+        why="It changes only throttle times in the metrics and the usage log. The checks compare bytes.",
     ),
     Break(
         name="The slot of the queue is kept while the broker is not read",
@@ -136,7 +136,7 @@ FIXED_BUGS: Final = (
         old="        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)\n        self._turn.stop_service()\n",
         new="        state.account.hold_mute(now_ms=state.now_ns // 1_000_000)\n",
         origin="fixed bug",
-        why="No simulated client sends requests behind one whose response fills the client's buffers.",
+        why="A client would have to send a request while a long response fills its buffers. No simulated client does.",
     ),
     Break(
         name="A user is not charged in the queue for requests that are never answered",
@@ -144,7 +144,7 @@ FIXED_BUGS: Final = (
         old="                if has_passed:\n                    self._turn.charge_turn(charge, service)\n",
         new="",
         origin="fixed bug",
-        why="The cost only decides the order of the queue, which decays.",
+        why="It changes only which request is next in the queue, and only for a short time.",
     ),
     Break(
         name="A bytewise request is parsed again after each byte",
@@ -183,7 +183,7 @@ FIXED_BUGS: Final = (
         old="        return self._reserved_until_ms + LONGEST_MS if is_late else self._reserved_until_ms\n",
         new="        return self._reserved_until_ms\n",
         origin="fixed bug",
-        why="A broker would have to stall for ten seconds while fetches worth more than that are at it.",
+        why="A broker would have to stall for ten seconds, and then answer fetches that use up the quota of a longer time.",
     ),
     Break(
         name="A drained connection forwards requests that nobody will answer",
@@ -257,8 +257,8 @@ FIXED_BUGS: Final = (
         new="",
         origin="fixed bug",
         theme="stored quotas",
-        why="A write would have to fail after it is on the disk, and the next change to be of nothing, and the proxy to be "
-        "killed before another one. One world in some two thousand has it.",
+        why="Three things would have to follow: a write fails after it is on the disk, a change changes nothing, and the "
+        "proxy is killed. One of some two thousand worlds has that.",
     ),
     Break(
         name="A write of quotas that fails after the proxy was stopped is an internal error",
@@ -266,7 +266,7 @@ FIXED_BUGS: Final = (
         old="            if not ended:\n                self._late = writing\n",
         new="            if not ended and not asyncio.current_task().cancelling():\n                self._late = writing\n",
         origin="fixed bug",
-        why="A write would have to hang until the proxy stops, and to fail after that. One world in some thousands has it.",
+        why="A write would have to hang until the proxy stops, and fail after that. One of some thousand worlds has that.",
     ),
     Break(
         name="A usage log file of a crash gets its final name before it is on the disk",

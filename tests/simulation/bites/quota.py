@@ -40,7 +40,7 @@ QUOTA: Final = (
         _BUCKET,
         "        if self.absorbed_by is not None:\n            return self.absorbed_by.charge(amount, now_ms=now_ms)\n",
         "        if self.absorbed_by is not None:\n            return 0\n",
-        why="In few worlds has a broker two names, and the proxy finds that out before both are used.",
+        why="Few worlds have a broker with two names. The proxy finds both names before clients use them.",
     ),
     Break(
         "A bucket forgets its debt when its limit changes",
@@ -49,11 +49,11 @@ QUOTA: Final = (
         "            self.silent_until_ms = 0\n",
     ),
     Break(
-        "Whoever leaves the line wakes nobody",
+        "A client that leaves the line does not wake the next one",
         _LINE,
         "        if place.is_waiting:\n            self._stop_waiting(place)\n        self.wake_first()\n",
         "        if place.is_waiting:\n            self._stop_waiting(place)\n",
-        why="The next in line has a timer of its own, by which it goes on.",
+        why="The next client in the line has a timer, and goes on when it fires.",
         is_harmless=True,
     ),
     Break(
@@ -70,7 +70,7 @@ QUOTA: Final = (
         theme="many producers",
     ),
     Break(
-        "The line of a bucket that is gone stays at the broker",
+        "The line of a removed bucket is kept",
         _LINE,
         "        if not self._waiting:\n            self._lines.discard(self)\n",
         "        if not self._waiting:\n            pass\n",
@@ -110,7 +110,7 @@ QUOTA: Final = (
         "proxy/quota/bucket_table.py",
         "            if not bucket.holders and not self._park(bucket, now_ms):\n                self._unlist(bucket)\n",
         "            if not self._park(bucket, now_ms):\n                self._unlist(bucket)\n",
-        why="It needs a full table, and a bucket that is idle but held.",
+        why="The table of buckets would have to be full, and a connection would have to hold an idle bucket.",
     ),
     Break(
         "A released bucket is still held",
@@ -142,7 +142,7 @@ QUOTA: Final = (
         "proxy/quota/open_connections.py",
         "        self._charged_user = charged_user\n        self._recount()\n",
         "        self._charged_user = charged_user\n",
-        why="New rules would have to give clients with too many open connections a limit, and one of them another one.",
+        why="New rules would have to limit clients that already have too many connections, and one more would have to be opened.",
     ),
     Break(
         "A replication quota gives back more than was reserved",

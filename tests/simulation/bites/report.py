@@ -13,12 +13,12 @@ BITES: Final = Path(__file__).parents[1] / "BITES.md"
 
 _PREFACE: Final = """# Does the simulation bite?
 
-Written by `make bites`. Each line is one break of the proxy, in a copy of its own. The simulation ran with it from seed
-1 until a promise was broken, {steps:,} steps at most, in one process on {machine}. Without a
+Written by `make bites`. Each line is one break of the proxy. For each, the simulation ran
+from seed 1 until a promise was broken, {steps:,} steps at most, in one process on {machine}. Without a
 break it found nothing with the same seeds.
 
-A seed's world has one of {themes} *themes*, such as followers. A break that hardly any other world reaches ran with the
-seeds of one theme only (`make simulate ARGS="--theme followers"`).
+A seed's world has one of {themes} *themes*, such as followers. If hardly any other world reaches a break, it ran with
+the seeds of one theme only (`make simulate ARGS="--theme followers"`).
 
 *Fixed bug*: a bug of this project's history that came back. *Room*: drawn by hand from a room. *Mutation*: drawn by
 `bites/mutate.py`.
@@ -36,10 +36,10 @@ def report(breaks: Sequence[Break], bites: Mapping[str, Bite], *, steps: int) ->
     how = f"{of_all} with the seeds of all themes, {len(found) - of_all} with those of one"
     lines += [f"**{len(found)} of {len(breaks)} were found**: {how}.", ""]
     if harmless:
-        lines += [f"{len(harmless)} more ran that break no promise, and were not found. They do not count.", ""]
+        lines += [f"{len(harmless)} other breaks keep every promise, and none was found. They do not count.", ""]
     lines += _counts("origin", breaks, {one.name: one.origin for one in breaks}, bites)
     lines += _counts("room", breaks, {one.name: one.room for one in breaks}, bites)
-    for title, members in (("Not found", missed), ("Without a broken promise", harmless)):
+    for title, members in (("Not found", missed), ("Keep every promise", harmless)):
         if members:
             lines += [f"## {title}", "", "| break | room | why |", "|---|---|---|"]
             lines += [f"| {_cell(one.name)} | {one.room} | {_cell(one.why or '?')} |" for one in members]

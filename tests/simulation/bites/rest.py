@@ -257,7 +257,7 @@ PROTOCOL: Final = (
         "protocol/find_coordinator.py",
         '        host, port = known or (b"", -1)\n',
         "        host, port = known or (coordinator.host.encode(), coordinator.port)\n",
-        why="In no simulated world has a broker a number for which the listener of its cluster has no port.",
+        why="Each simulated broker has a node id for which its cluster's listener has a port.",
     ),
     Break(
         "A refused Produce says that it was written",

@@ -89,7 +89,7 @@ SERVER: Final = (
         "            elif self._has_client_ended and not state.to_broker and self._half_closed is None:\n",
     ),
     Break(
-        "The queue of dials does not move up",
+        "A dial that ends does not start the next one",
         "proxy/server/broker_dialer.py",
         "        queue.running.pop(dial, None)\n        self._start_queued(queue)\n",
         "        queue.running.pop(dial, None)\n",

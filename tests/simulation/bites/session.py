@@ -105,7 +105,7 @@ SESSION: Final = (
         "                    state.delayed_until_ms = now_ms + 1\n",
     ),
     Break(
-        "The reservation of an answered request stays",
+        "The reservation of an answered request is kept",
         _RESPONSES,
         "                bucket.settle(pending.reserved_bytes)\n            if profile.charges_response:",
         "                pass\n            if profile.charges_response:",
@@ -117,7 +117,7 @@ SESSION: Final = (
         "_INT32.pack(wait_ms)",
     ),
     Break(
-        "The throttle time is told in seconds",
+        "Clients are told the throttle time in seconds",
         "proxy/session/frame_edits.py",
         "_INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))",
         "_INT32.pack(max(wait_ms // 1_000, _INT32.unpack_from(data, at)[0]))",
