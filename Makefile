@@ -9,7 +9,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-kafka test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool clean
+.PHONY: help demo test test-units test-proofs test-kafka test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -17,8 +17,13 @@ help: ## list these targets
 demo: .venv/demo.installed ## show a throttled producer and consumer (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: java promtool .venv/dev.installed ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
-	$(BIN)/pytest $(ARGS)
+test: test-units test-proofs ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
+
+test-units: java promtool .venv/dev.installed
+	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
+
+test-proofs: java .venv/dev.installed
+	$(BIN)/pytest tests/end_to_end $(ARGS)
 
 test-kafka: java .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
 	$(BIN)/pytest -m kafka $(ARGS)
