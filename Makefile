@@ -5,11 +5,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
+COMPILED_TESTS ?= tests/protocol tests/proxy tests/simulation tests/fuzz
 SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool clean
+.PHONY: help demo test test-units test-proofs test-kafka compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -27,6 +28,15 @@ test-proofs: java .venv/dev.installed
 
 test-kafka: java .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
 	$(BIN)/pytest -m kafka $(ARGS)
+
+compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
+
+build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config protocol proxy -name '*.py')
+	$(BIN)/python hatch_build.py build/compiled
+	@touch $@
+
+test-compiled: compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
+	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
 	$(BIN)/pytest -m long $(ARGS)

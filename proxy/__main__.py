@@ -11,9 +11,10 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Final, NamedTuple
+
+from kafka_quota_proxy.proxy.background.build import description
 
 _PROGRAM: Final = "kafka-quota-proxy"
 # A shell gives this exit status, 128 + 13, to a program that SIGPIPE has ended. No command returns it itself.
@@ -117,7 +118,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         epilog="example: kafka-quota-proxy demo\n\nCOMMAND --help explains each command.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {_version()}")
+    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {description()}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in _COMMANDS.items():
         subparser = commands.add_parser(
@@ -136,13 +137,6 @@ def _module(command: str) -> ModuleType:
     """Import the module of a command: ``cli/NAME.py``, or ``cli/NAME/command.py`` if the command has a folder."""
     module = f"kafka_quota_proxy.proxy.cli.{command}"
     return importlib.import_module(f"{module}.command" if command in _IN_FOLDERS else module)
-
-
-def _version() -> str:
-    try:
-        return version(_PROGRAM)
-    except PackageNotFoundError:
-        return "(not installed: run from its sources)"
 
 
 def _install_hint(command: str | None) -> str:

@@ -17,6 +17,7 @@ from kafka_quota_proxy.config.document import located
 from kafka_quota_proxy.config.errors import ConfigError, Severity, StartError, TlsFileError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.background.build import description
 from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
@@ -47,6 +48,7 @@ def execute(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     configure_logging(loaded.config.log)
+    log.info("kafka-quota-proxy %s", description())
     for warning in loaded.warnings:
         log.warning("%s", warning)
     if fault := usage_log_fault(loaded.config):

@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.model import DEFAULT, IpRule
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges
 
 # Kafka writes "no limit" as Integer.MAX_VALUE.
-UNLIMITED_RATE: Final = 2**31 - 1
+UNLIMITED_RATE: Final = float(2**31 - 1)
 
 
 def canonical(host: str) -> str:

@@ -348,11 +348,11 @@ class Bucket(ReservedUsage):
         tokens = self._tokens
         if tokens is None:
             room = 0.0 if has_new_rules else self._sampled_room
-            until_ms: float = self.rate.over_until_ms(room, now_ms=now_ms)
+            until_ms = float(self.rate.over_until_ms(room, now_ms=now_ms))
         elif has_new_rules or tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) < 0:
             until_ms = tokens.full_at_ms(byte_rate_limit=self.limit)
         else:
-            until_ms = 0
+            until_ms = 0.0
         return max(until_ms, self.silent_until_ms)
 
     def absorb(self, other: "Bucket", *, now_ms: int) -> None:

@@ -103,7 +103,7 @@ class ListenerQuota:
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
         """Apply the settings of a listener, or remove its limits if ``listener`` is None."""
         own = listener.max_connection_creation_rate if listener else None
-        self.limit = UNLIMITED_RATE if own is None else own
+        self.limit = UNLIMITED_RATE if own is None else float(own)
         self.is_protected = listener is not None and listener.inter_broker
         self.observes = ((listener.enforcement if listener else None) or enforcement) is Enforcement.OBSERVE
 
@@ -315,7 +315,7 @@ class ConnectionQuotas:
     def _read(self, config: ProxyConfig) -> None:
         self._by_name = {listener.name: listener for listener in config.listeners}
         self._enforcement = config.enforcement
-        self.limit = config.kafka.max_connection_creation_rate
+        self.limit = float(config.kafka.max_connection_creation_rate)
 
     def _entry(self, tags: Tags, now_ms: int) -> _AddressEntry:
         source = self._addresses.get(tags)
@@ -336,7 +336,7 @@ class ConnectionQuotas:
     def _owes_until_ms(self, source: _AddressEntry, now_ms: int) -> float:
         limit = self.limits.of(source.tags.client_id)
         if limit >= UNLIMITED_RATE:
-            return 0
+            return 0.0
         # A connection above this number is refused, however long the window is.
         room = limit * (self._samples - 1) * self.window_ms / 1_000
-        return source.rate.over_until_ms(room - 1, now_ms=now_ms)
+        return float(source.rate.over_until_ms(room - 1, now_ms=now_ms))

@@ -82,7 +82,7 @@ class EntityUsage:
         last_record_ms: The time of the last charge.
         has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
         kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
-        kept_rates: Rates under the tags of earlier rules. They are used again if those rules return.
+        kept_rates: What keeps the rates under the tags of earlier rules. They are used again if those rules return.
         amount: The sum of all charges.
         requests: The number of charges.
         logged: The part of ``usage`` that the usage log has read.
@@ -94,7 +94,7 @@ class EntityUsage:
     last_record_ms: int
     has_kafka_tags: bool = False
     kafka_rate: Rate | None = None
-    kept_rates: tuple[Rate, ...] = ()
+    kept_rates: tuple[object, ...] = ()
     limit: float = float(UNLIMITED)
     is_limited: bool = False
     amount: int = 0
@@ -135,16 +135,16 @@ class EntityUsage:
         self.limit = limit
         self.is_limited = limit < UNLIMITED
 
-    def keep_rate(self, rate: Rate) -> None:
-        """Keep a rate in existence, because it is used again if a change of rules restores its tags."""
-        if rate not in self.kept_rates:
-            self.kept_rates = (*self.kept_rates, rate)
+    def keep_rate(self, kept: object) -> None:
+        """Refer to ``kept``, so that its rate is used again if a change of rules restores the rate's tags."""
+        if kept not in self.kept_rates:
+            self.kept_rates = (*self.kept_rates, kept)
 
     def absorb_usage(self, other: "EntityUsage", *, now_ms: int) -> None:
         """Add the usage of ``other``, and set the totals of ``other`` to 0, so that nothing is counted twice."""
         self.rate.absorb(other.rate, now_ms=now_ms)
-        for rate in other.kept_rates:
-            self.keep_rate(rate)
+        for kept in other.kept_rates:
+            self.keep_rate(kept)
         self._set_usage(self.usage.plus(other.usage), self.used_s + other.used_s)
         self.logged = self.logged.plus(other.logged)
         other._set_usage(NO_USAGE, 0)  # noqa: SLF001 - same class

@@ -13,6 +13,18 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rate import Rate
 
 
+class KeptRate:
+    """Keeps a rate known by its tags for as long as a bucket refers to this object.
+
+    A compiled ``Rate`` cannot be the target of a weak reference, so this module is not compiled.
+    """
+
+    __slots__ = ("__weakref__", "rate")
+
+    def __init__(self, rate: Rate) -> None:
+        self.rate = rate
+
+
 class KafkaRates:
     """The rates of one kind of quota, by the tags that Kafka would use.
 
@@ -22,7 +34,7 @@ class KafkaRates:
     def __init__(self, find_bucket: Callable[[Tags], Bucket | None], new_rate: Callable[[], Rate]) -> None:
         self._find_bucket = find_bucket
         self._new_rate = new_rate
-        self._rates: WeakValueDictionary[Tags, Rate] = WeakValueDictionary()
+        self._rates: WeakValueDictionary[Tags, KeptRate] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._rates)
@@ -36,24 +48,35 @@ class KafkaRates:
         has_kafka_tags = tags == bucket.tags
         if has_kafka_tags != bucket.has_kafka_tags:
             if has_kafka_tags:
-                is_new = bucket.generation < 0
-                bucket.rate = self._rates.get(bucket.tags) or (bucket.rate if is_new else self._new_rate())
+                if (own := self._rates.get(bucket.tags)) is not None:
+                    bucket.rate = own.rate
+                    bucket.keep_rate(own)
+                elif bucket.generation >= 0:
+                    bucket.rate = self._new_rate()
             else:
-                self._rates[bucket.tags] = bucket.rate
-                bucket.keep_rate(bucket.rate)
+                own = self._rates.get(bucket.tags)
+                if own is None or own.rate is not bucket.rate:
+                    self._rates[bucket.tags] = own = KeptRate(bucket.rate)
+                bucket.keep_rate(own)
                 bucket.rate = self._new_rate()
             bucket.has_kafka_tags = has_kafka_tags
-        bucket.kafka_rate = None if has_kafka_tags or tags is None else self._rate(tags)
-        if bucket.kafka_rate is not None:
-            bucket.keep_rate(bucket.kafka_rate)
+        if has_kafka_tags or tags is None:
+            bucket.kafka_rate = None
+        else:
+            kept = self._kept(tags)
+            bucket.kafka_rate = kept.rate
+            bucket.keep_rate(kept)
 
     def absorb(self, other: "KafkaRates", *, now_ms: int) -> None:
         """Add the rates of ``other``, which were measured at the same broker."""
-        for tags, rate in other._rates.items():  # noqa: SLF001 - same class
+        for tags, kept in other._rates.items():  # noqa: SLF001 - same class
             bucket = self._find_bucket(tags)
-            own = bucket.rate if bucket is not None and bucket.has_kafka_tags else self._rates.setdefault(tags, rate)
-            if own is not rate:
-                own.absorb(rate, now_ms=now_ms)
+            if bucket is not None and bucket.has_kafka_tags:
+                own = bucket.rate
+            else:
+                own = self._rates.setdefault(tags, kept).rate
+            if own is not kept.rate:
+                own.absorb(kept.rate, now_ms=now_ms)
 
     def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
         """Prepare a bucket that moves here from another manager.
@@ -62,13 +85,18 @@ class KafkaRates:
         """
         own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
         if own is not None:
-            own.absorb(bucket.rate, now_ms=now_ms)
-            bucket.rate = own
+            own.rate.absorb(bucket.rate, now_ms=now_ms)
+            bucket.rate = own.rate
+            bucket.keep_rate(own)
 
-    def _rate(self, tags: Tags) -> Rate:
-        rate = self._rates.get(tags)
-        if rate is None:
+    def _kept(self, tags: Tags) -> KeptRate:
+        kept = self._rates.get(tags)
+        if kept is None:
             bucket = self._find_bucket(tags)
-            rate = bucket.rate if bucket is not None and bucket.has_kafka_tags else self._new_rate()
-            self._rates[tags] = rate
-        return rate
+            if bucket is not None and bucket.has_kafka_tags:
+                kept = KeptRate(bucket.rate)
+                bucket.keep_rate(kept)
+            else:
+                kept = KeptRate(self._new_rate())
+            self._rates[tags] = kept
+        return kept

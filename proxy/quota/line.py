@@ -83,6 +83,9 @@ class Place:
     is_listed: bool = False
     is_woken: bool = False
 
+    def __hash__(self) -> int:
+        return id(self)  # as without ``__lt__``, for which a compiled class gives up its hash
+
     def __lt__(self, other: "Place") -> bool:
         return self.rank < other.rank
 

@@ -41,7 +41,6 @@ class Rate:
     # All slots are in one flat list. With 100,000 rates, one object for each slot would make a million objects for the
     # garbage collector, and take half as much memory again.
     __slots__ = (
-        "__weakref__",
         "_at",
         "_length",
         "_oldest_ms",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.server.route import Route
 
 
-class ClientConnection(asyncio.Protocol):
+class ClientConnection:
     """Serves one client: passes its bytes to a ``Session``, and dials the broker when the first request arrives."""
 
     __slots__ = (

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
@@ -81,7 +81,8 @@ class ListenerState:
         Without TLS, ``accept`` is called at once and returns the protocol. With TLS, the protocol first does the
         handshake. When this has ended, ``accept`` is called, or ``abandon`` if the handshake has failed.
         """
-        return accept() if self.handshake is None else self.handshake(accept, abandon)
+        # A compiled class cannot have asyncio.Protocol as its base. The event loop only calls its methods.
+        return cast(asyncio.BaseProtocol, accept()) if self.handshake is None else self.handshake(accept, abandon)
 
     def may_warn(self, cause: str) -> bool:
         """Return whether to log a warning with this cause now. Each cause is logged at most once in ten seconds."""

@@ -1,8 +1,10 @@
 """Runs the TLS handshakes of a listener's clients. The user of each client is derived from its certificate."""
 
+import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from typing import cast
 
 from kafka_quota_proxy.config.security import ClientTls
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
@@ -26,12 +28,12 @@ class TlsHandshakes:
     def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
         """Return the protocol of a new TLS connection. ``ListenerState.new_protocol`` explains the arguments."""
 
-        def welcome(tls: ssl.SSLObject) -> ClientConnection:
+        def welcome(tls: ssl.SSLObject) -> asyncio.Protocol:
             user = user_of_certificate(tls.getpeercert(binary_form=True), self._rules)
             self.pending.discard(transport)
             connection = accept()
             connection.session.account.log_in(user)
-            return connection
+            return cast(asyncio.Protocol, connection)
 
         def fail(transport: TlsTransport, error: Exception) -> None:
             if not transport.is_up:  # after the handshake, the connection itself counts its end

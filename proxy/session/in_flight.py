@@ -6,7 +6,7 @@ A broker answers a connection's requests in the order in which they were sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT: Final = 256
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class RequestProfile:
     """Holds what requests with the same API, version and client-id have in common: handler, bucket and charges.
 
@@ -43,22 +42,33 @@ class RequestProfile:
         front_end: The offset at which ``front`` ends, counted from the start of the request.
     """
 
-    handler: Handler
-    api_key: int
-    api_version: int
-    acks: int = 1
-    bucket: Bucket | None = None
-    charge: RequestCharge | None = None
-    generation: int = 0
-    api: bytes = b""
-    front: bytes = b""
-    front_end: int = 0
-    charges_response: bool = field(init=False)
-    is_edited: bool = field(init=False)
+    __slots__ = (
+        "acks", "api", "api_key", "api_version", "bucket", "charge", "charges_response", "front", "front_end",
+        "generation", "handler", "is_edited",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self.charges_response = self.handler.charges_responses
-        self.is_edited = self.handler.edits_every_response
+    def __init__(
+        self,
+        handler: Handler,
+        api_key: int,
+        api_version: int,
+        *,
+        acks: int = 1,
+        bucket: Bucket | None = None,
+        charge: RequestCharge | None = None,
+    ) -> None:
+        self.handler = handler
+        self.api_key = api_key
+        self.api_version = api_version
+        self.acks = acks
+        self.bucket = bucket
+        self.charge = charge
+        self.generation = 0
+        self.api = b""
+        self.front = b""
+        self.front_end = 0
+        self.charges_response = handler.charges_responses
+        self.is_edited = handler.edits_every_response
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -93,32 +103,6 @@ class PendingRequest:
             bucket.settle(self.reserved_bytes)
             if bucket.line is not None:
                 bucket.line.wake_first()
-
-
-class InFlightQueue(list[PendingRequest]):
-    """The pending requests of one connection, the oldest first. A list is faster than a deque while it is short.
-
-    ``limit`` is the largest number of requests that may be pending at a time. If it is 0, no request is forwarded.
-    """
-
-    __slots__ = ("limit",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.limit = MAX_IN_FLIGHT
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether a response of the broker is awaited."""
-        return bool(self) or not self.limit
-
-    def hold(self) -> None:
-        """Forward no further request of the client for now. The method ``open`` ends this."""
-        self.limit = 0
-
-    def open(self) -> None:
-        """Forward requests of the client again. This undoes the method ``hold``."""
-        self.limit = MAX_IN_FLIGHT
 
 
 def charged_buckets(requests: Iterable[PendingRequest]) -> Iterator[Bucket | None]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
+
+from librt.strings import read_i32_be
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import HeadTooLong
@@ -34,8 +35,6 @@ _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
 # The longest head that is kept for comparison. A client-id and a transactional id may have 32 KB each, which is too
 # much to keep for each connection.
 _MAX_PROFILE_BYTES: Final = 1024
-# Reads size_bytes and correlation_id of a request, and skips api_key and api_version between them.
-_SIZE_AND_ID: Final = Struct(">i4xi").unpack_from
 
 
 class RequestStream:
@@ -77,7 +76,7 @@ class RequestStream:
                 state.to_broker.append(data)
                 return
             state.request_left = 0
-            state.to_broker.append(data[:left])
+            state.to_broker.append(data if len(data) == left else data[:left])
             self._end_request(now_ms)
             self._pass_on(data, left, now_ms)
         elif self._data:
@@ -105,8 +104,9 @@ class RequestStream:
     def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - one loop is faster
         """Forward the requests from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
-        if self.waiting is not None:
-            start += self.waiting.take_decision(now_ms)
+        waiting = self.waiting
+        if waiting is not None:
+            start += waiting.take_decision(now_ms)
             if self.waiting is not None:
                 self._data, self._at = data, start
                 return
@@ -125,7 +125,7 @@ class RequestStream:
                     (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)
                     or is_held
                     or state.delayed_until_ms
-                    or len(in_flight) >= in_flight.limit
+                    or len(in_flight) >= state.in_flight_limit
                 ):
                     state.is_blocked = True
                     break
@@ -133,14 +133,15 @@ class RequestStream:
                     broker_turn.come_bytes = end - position
                 profile = self.profile
                 edit: Edit | None
+                size_bytes: int
                 if (
                     profile is not None
                     and data.startswith(profile.front, position + 12)
                     and data.startswith(profile.api, position + 4)
                     and profile.generation == context.quotas.generation
-                    and profile.front_end <= 4 + (head := _SIZE_AND_ID(data, position))[0] <= max_frame_bytes
+                    and profile.front_end <= 4 + (size_bytes := read_i32_be(data, position)) <= max_frame_bytes
                 ):
-                    size_bytes, correlation_id = head
+                    correlation_id: int = read_i32_be(data, position + 8)
                     edit = profile.handler.repeat(profile, data, position, size_bytes, correlation_id, now_ms)
                     if edit is None and broker_turn.is_refused:
                         edit = broker_turn.refuse(data, position, size_bytes, now_ms)
@@ -180,7 +181,8 @@ class RequestStream:
         """Send the bytes of ``data`` from ``start`` to ``position`` to the broker, and keep those that follow."""
         state = self._state
         if position > start:
-            state.to_broker.append(data[start:position])  # no copy is made if this is all of data
+            is_whole = start == 0 and position == len(data)  # then no copy is needed, and compiled slices always copy
+            state.to_broker.append(data if is_whole else data[start:position])
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""

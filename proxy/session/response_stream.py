@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import Final
+
+from librt.strings import read_i32_be
 
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.protocol import sasl
@@ -15,8 +16,7 @@ from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
 
-_RESPONSE_HEAD: Final = Struct(">ii").unpack_from  # size_bytes and correlation_id
-_RESPONSE_HEAD_BYTES: Final = 8
+_RESPONSE_HEAD_BYTES: Final = 8  # size_bytes and correlation_id
 
 
 class ResponseStream:
@@ -114,10 +114,11 @@ class ResponseStream:
                     begun = self._begin_token(data, position)
                     if begun is None:
                         break
-                elif not in_flight.limit and not sasl.has_error_code(data, position):
+                elif not state.in_flight_limit and not sasl.has_error_code(data, position):
                     break
                 else:
-                    response_bytes, correlation_id = _RESPONSE_HEAD(data, position)
+                    response_bytes: int = read_i32_be(data, position)
+                    correlation_id: int = read_i32_be(data, position + 4)
                     pending = in_flight[0]
                     if pending.correlation_id != correlation_id or response_bytes < 4:
                         raise _unexpected(pending, response_bytes, correlation_id)
@@ -166,7 +167,8 @@ class ResponseStream:
             self.left = position - end
             position = end
         if position > start:
-            state.to_client.append(data[start:position])
+            is_whole = start == 0 and position == end  # then no copy is needed, and compiled slices always copy
+            state.to_client.append(data if is_whole else data[start:position])
         if position < end:
             self._keep(data, position)
         elif self._data:
@@ -259,7 +261,7 @@ class ResponseStream:
             return login.begin_token(data, position)
         if position + _RESPONSE_HEAD_BYTES > len(data):
             return None
-        correlation_id = _RESPONSE_HEAD(data, position)[1]
+        correlation_id: int = read_i32_be(data, position + 4)
         raise UnexpectedResponse(f"a response with correlation_id {correlation_id} answers no request")
 
 

@@ -117,14 +117,14 @@ class Session:
         waits = state.is_blocked and not state.is_ending
         quotas = self._requests.handlers.made(QuotaRequestHandler)
         is_decided_elsewhere = quotas is not None and quotas.is_pending
-        return not (state.in_flight.is_waiting or waits or self._responses.is_open or is_decided_elsewhere)
+        return not (state.is_response_awaited or waits or self._responses.is_open or is_decided_elsewhere)
 
     @property
     def is_owed(self) -> bool:
         """Whether the client is waiting for the response to a request that it has sent as a whole."""
         state = self.state
         unfinished = 1 if state.request_left and state.unanswered is None else 0
-        is_awaited = len(state.in_flight) > unfinished or not state.in_flight.limit
+        is_awaited = len(state.in_flight) > unfinished or not state.in_flight_limit
         return is_awaited or state.is_blocked or self._responses.is_open
 
     @property

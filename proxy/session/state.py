@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
-from kafka_quota_proxy.proxy.session.in_flight import InFlightQueue, PendingRequest
+from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.session.broker_turn import BrokerTurn
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 _FOREVER_MS = 1 << 62
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SessionState:
     """The state of one session that the parts of the session share.
 
@@ -29,7 +27,8 @@ class SessionState:
         peer_host: The client's address.
         to_broker: Bytes to write to the broker.
         to_client: Bytes to write to the client.
-        in_flight: The requests that were forwarded and have no response yet.
+        in_flight: The requests that were forwarded and have no response yet, the oldest first.
+        in_flight_limit: The largest number of requests that may be in flight. If it is 0, no request is forwarded.
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
         unsent: The Produce requests with acks=0 that are charged once the broker is connected. None if it is connected.
         request_left: How many bytes of the partly forwarded request have not arrived yet.
@@ -45,31 +44,38 @@ class SessionState:
         answered: The API key of the response that began last. The server resets it to -1 after reading it.
     """
 
-    context: ConnectionContext
-    owner: Waiter | None
-    peer_host: str = ""
-    to_broker: list[bytes] = field(default_factory=list)
-    to_client: list[bytes] = field(default_factory=list)
-    in_flight: InFlightQueue = field(default_factory=InFlightQueue)
-    unanswered: PendingRequest | None = None
-    unsent: list[PendingRequest] | None = None
-    request_left: int = 0
-    is_blocked: bool = False
-    is_ending: bool = False
-    drops_answered: bool = False
-    is_client_full: bool = False
-    delayed_until_ms: int = 0
-    held_until_ms: int = 0
-    now_ns: int = 0
-    answered: int = -1
-    account: ClientAccount = field(init=False)
-    broker_turn: BrokerTurn = field(init=False)
-    bucket_turn: BucketTurn = field(init=False)
-    requests: RequestStream = field(init=False)
-    responses: ResponseStream = field(init=False)
+    __slots__ = (
+        "account", "answered", "broker_turn", "bucket_turn", "context", "delayed_until_ms", "drops_answered",
+        "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "now_ns", "owner",
+        "peer_host", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
+    )  # fmt: skip
 
-    def __post_init__(self) -> None:
-        self.account = ClientAccount(self.context)
+    account: ClientAccount
+    broker_turn: BrokerTurn
+    bucket_turn: BucketTurn
+    requests: RequestStream
+    responses: ResponseStream
+
+    def __init__(self, context: ConnectionContext, owner: Waiter | None) -> None:
+        self.context = context
+        self.owner = owner
+        self.peer_host = ""
+        self.to_broker: list[bytes] = []
+        self.to_client: list[bytes] = []
+        self.in_flight: list[PendingRequest] = []  # faster than a deque while it is short
+        self.in_flight_limit = MAX_IN_FLIGHT
+        self.unanswered: PendingRequest | None = None
+        self.unsent: list[PendingRequest] | None = None
+        self.request_left = 0
+        self.is_blocked = False
+        self.is_ending = False
+        self.drops_answered = False
+        self.is_client_full = False
+        self.delayed_until_ms = 0
+        self.held_until_ms = 0
+        self.now_ns = 0
+        self.answered = -1
+        self.account = ClientAccount(context)
 
     def is_alone(self) -> bool:
         """Return whether no request is pending and no response is partly forwarded. If not, make the next request wait.
@@ -80,6 +86,19 @@ class SessionState:
         is_alone = not (self.in_flight or self.responses.is_open)
         self.is_blocked = not is_alone
         return is_alone
+
+    @property
+    def is_response_awaited(self) -> bool:
+        """Whether a response of the broker is awaited."""
+        return bool(self.in_flight) or not self.in_flight_limit
+
+    def hold_requests(self) -> None:
+        """Forward no further request of the client for now. The method ``allow_requests`` ends this."""
+        self.in_flight_limit = 0
+
+    def allow_requests(self) -> None:
+        """Forward requests of the client again. This undoes the method ``hold_requests``."""
+        self.in_flight_limit = MAX_IN_FLIGHT
 
     def take_no_more(self) -> None:
         """Accept no new request. A partly forwarded request is still completed and answered."""

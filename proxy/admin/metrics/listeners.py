@@ -2,17 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import Final, Protocol
 
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
+from kafka_quota_proxy.proxy.background.build import implementation, installed_version
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
+
+_BUILD: Final = labels(version=installed_version() or "unknown", implementation=implementation())
 
 _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
 
@@ -48,7 +50,7 @@ def process_metrics(reloads: Reloads) -> Iterator[Family]:
     """Yield the metrics of the configuration file, the program version and the internal errors."""
     yield from PROXY.single_values(_OF_RELOADS, reloads)
     yield PROXY.gauge("config_info", "Which configuration is in force.", [(labels(hash=reloads.hash), 1)])
-    yield PROXY.gauge("build_info", "Which program this is.", [(labels(version=VERSION), 1)])
+    yield PROXY.gauge("build_info", "Which program this is.", [(_BUILD, 1)])
     help_ = "Unexpected exceptions, by the module that the event loop or a thread had called. Each ended one thing."
     yield PROXY.counter("internal_errors", help_, [(labels(where=where), n) for where, n in [*internal_errors.items()]])
 
@@ -144,13 +146,3 @@ def latency_metric(listeners: Iterable[ListenerState]) -> Family:
 
 def _api(key: int) -> str:
     return "other" if key == OTHER_API else API_NAMES.get(key, str(key))
-
-
-def _version() -> str:
-    try:
-        return version("kafka-quota-proxy")
-    except PackageNotFoundError:
-        return "unknown"
-
-
-VERSION: Final = _version()

@@ -107,7 +107,7 @@ class LoginHandler(Handler):
 
     def _await_response(self) -> None:
         state = self._state
-        state.in_flight.hold()
+        state.hold_requests()
         state.responses.reads_all = True
         state.requests.profile = None  # the next bytes may be a token, or a request of another principal
 
@@ -145,7 +145,7 @@ class LoginHandler(Handler):
     def _conclude(self, verdict: Verdict) -> None:
         """Let requests be forwarded again after the broker's response, and log the client in if ``verdict`` says so."""
         state, login = self._state, self.login
-        state.in_flight.open()
+        state.allow_requests()
         state.responses.reads_all = login.is_raw or state.context.addresses is not None
         if verdict is not Verdict.GOING_ON:
             state.context.counters.login(login.mechanism, verdict.value)

@@ -212,7 +212,7 @@ class QuotaRequestHandler(WholeRequestHandler):
             charge = state.in_flight.pop().charge
             exchange = ForwardedAlter(authority, data[position:frame_end])
             edit = self.execute(Forward(b"", is_answer_read=True), exchange, position, head, charge)
-            state.in_flight.hold()
+            state.hold_requests()
         return edit
 
     def hold_back(self, exchange: Exchange, frame: bytes, *, is_delayed: bool) -> bytes:
@@ -222,7 +222,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         change by the end of the delay, or soon after.
         """
         state = self._state
-        state.in_flight.open()
+        state.allow_requests()
         if is_delayed or not isinstance(exchange, ForwardedAlter):
             return frame
         ticket = exchange.await_change(frame, state.owner)

@@ -71,7 +71,6 @@ class Follower:
     partition, as the follower's last fetch and its response showed it.
     """
 
-    api_key = int(ApiKey.FETCH)
     _leader: Leader
     _limits: Limits | None = None
     _passed: PassedFetch | None = None
@@ -83,6 +82,7 @@ class Follower:
     _is_released: bool = False
     has_ids: bool = False
     seen: dict[Key, PartitionState] = field(default_factory=dict)
+    api_key: int = int(ApiKey.FETCH)
     _ticket: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -35,7 +35,7 @@ def config_of(
     ips: dict[str | Default, float] | None = None,
     *,
     listener: int | None = None,
-    broker: int = UNLIMITED_RATE,
+    broker: int = int(UNLIMITED_RATE),
     kafka: KafkaSettings = V55,
     enforcement: Enforcement = Enforcement.RESPOND,
     max_buckets: int = 100_000,

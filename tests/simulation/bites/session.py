@@ -42,8 +42,8 @@ SESSION: Final = (
     Break(
         "Any number of requests is in flight",
         _REQUESTS,
-        "                    or len(in_flight) >= in_flight.limit\n",
-        "                    or not in_flight.limit\n",
+        "                    or len(in_flight) >= state.in_flight_limit\n",
+        "                    or not state.in_flight_limit\n",
         why="Nothing promises this bound of 256 requests, and memory is bounded apart from it.",
         is_harmless=True,
     ),

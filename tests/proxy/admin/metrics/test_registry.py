@@ -409,7 +409,7 @@ def test_config_info_has_the_hash_of_the_configuration() -> None:
     assert value(samples, "kafka_quota_proxy_config_last_reload_timestamp_seconds") == 1_767_225_600.5
     assert value(samples, "kafka_quota_proxy_config_info", hash="cf76ad98") == 1
     ((labels, one),) = samples["kafka_quota_proxy_build_info"]
-    assert (list(labels), one) == (["version"], 1)
+    assert (list(labels), one) == (["version", "implementation"], 1)
 
 
 def test_a_scrape_changes_nothing_that_it_reads() -> None:
