@@ -112,7 +112,7 @@ def test_the_replica_id_of_kio_is_read(version: int, replica_id: int, tagged: bo
 @each_case("cls, version", KAFKA_PYTHON["request"])
 def test_the_replica_id_of_kafka_python_is_read(cls: Untyped, version: int) -> None:
     # Each integer of the example is 3, and so is the replica_id.
-    body = kafka_python_messages.example(cls, version).encode()
+    body = bytes(kafka_python_messages.example(cls, version).encode())
 
     assert read_replica_id(body, 0, len(body), version) == 3
 
