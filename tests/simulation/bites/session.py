@@ -24,7 +24,7 @@ SESSION: Final = (
     Break(
         "The rest of a request is followed by a byte of the next",
         _REQUESTS,
-        "            state.to_broker.append(data[:left])\n",
+        "            state.to_broker.append(data if len(data) == left else data[:left])\n",
         "            state.to_broker.append(data[: left + 1])\n",
     ),
     Break(
