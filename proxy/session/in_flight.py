@@ -6,7 +6,6 @@ A broker answers a connection's requests in the order in which they were sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -37,7 +36,7 @@ class RequestProfile:
         charges_response: Whether the bucket is charged for the size of the response. Otherwise it is charged for the
             size of the request.
         is_edited: Whether the handler edits every response, not only responses that need a throttle time.
-        api: The bytes of ``api_key`` and ``api_version``.
+        api: ``api_key`` and ``api_version`` as one number, as ``read_i32_be`` reads them.
         front: The bytes of the head from ``client_id`` on. In a Produce they include ``acks``.
         front_end: The offset at which ``front`` ends, counted from the start of the request.
     """
@@ -64,14 +63,13 @@ class RequestProfile:
         self.bucket = bucket
         self.charge = charge
         self.generation = 0
-        self.api = b""
+        self.api = 0
         self.front = b""
         self.front_end = 0
         self.charges_response = handler.charges_responses
         self.is_edited = handler.edits_every_response
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PendingRequest:
     """A request that was forwarded and has no response yet.
 
@@ -84,11 +82,21 @@ class PendingRequest:
         charge: What this request is charged in addition to bytes. It may differ from the charge in the profile.
     """
 
-    profile: RequestProfile
-    correlation_id: int
-    size_bytes: int
-    reserved_bytes: int
-    charge: RequestCharge | None
+    __slots__ = ("charge", "correlation_id", "profile", "reserved_bytes", "size_bytes")
+
+    def __init__(
+        self,
+        profile: RequestProfile,
+        correlation_id: int,
+        size_bytes: int,
+        reserved_bytes: int,
+        charge: RequestCharge | None,
+    ) -> None:
+        self.profile = profile
+        self.correlation_id = correlation_id
+        self.size_bytes = size_bytes
+        self.reserved_bytes = reserved_bytes
+        self.charge = charge
 
     @property
     def is_charged_by_response(self) -> bool:

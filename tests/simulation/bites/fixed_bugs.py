@@ -173,7 +173,7 @@ FIXED_BUGS: Final = (
     Break(
         name="A stalled request blocks its bucket for as long as its amount takes, however large",
         file="proxy/quota/reserved_usage.py",
-        old="        return lasts_ms if self.kind is QuotaKind.MUTATION else min(lasts_ms, LONGEST_MS)\n",
+        old="        return lasts_ms if self.kind is _MUTATION else min(lasts_ms, LONGEST_MS)\n",
         new="        return lasts_ms\n",
         origin="fixed bug",
     ),
