@@ -1,7 +1,7 @@
 # Two stages: the first builds wheels, the second has only the proxy and its libraries.
 FROM python:3.13-slim AS wheels
 WORKDIR /src
-# The compiler of C, for what mypyc translates. The second stage has neither.
+# The compiler of C, for what mypyc and Cython translate. The second stage has neither.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
@@ -12,8 +12,8 @@ COPY kafka_quota_proxy kafka_quota_proxy
 COPY pipeline pipeline
 COPY protocol protocol
 COPY proxy proxy
-# Without isolation, so that hatchling and mypy are pinned like the rest. The extra is for a usage log in a topic.
-RUN pip install --no-cache-dir --constraint constraints.txt hatchling mypy setuptools \
+# Without isolation, so that the compilers are pinned like the rest. The extra is for a usage log in a topic.
+RUN pip install --no-cache-dir --constraint constraints.txt cython hatchling mypy setuptools \
     && KQP_COMPILE=1 pip wheel --no-cache-dir --no-build-isolation --constraint constraints.txt --wheel-dir /wheels '.[usage-topic]'
 
 FROM python:3.13-slim

@@ -31,12 +31,14 @@ test-kafka: java .venv/dev.installed ## run all other tests with real Kafkas, cl
 
 compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
 
-build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config protocol proxy -name '*.py')
-	$(BIN)/python hatch_build.py build/compiled
+build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config protocol proxy -name '*.py' -o -name '*.pyx')
+	@rm -rf build/compiled
+	KQP_COMPILE=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/compiled .
+	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
 	@touch $@
 
 test-compiled: compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
-	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
+	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
 	$(BIN)/pytest -m long $(ARGS)

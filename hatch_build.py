@@ -1,15 +1,13 @@
 """Compiles the modules that decide on each request, if ``KQP_COMPILE=1``: the build hook of this project's wheel.
 
 The compiler is mypyc, which translates typed Python to C. The modules stay in the wheel as source beside their
-extension modules, so that tracebacks show it. ``python hatch_build.py FOLDER`` writes the whole package with its
-extension modules into a folder, which ``make compiled`` uses.
+extension modules, so that tracebacks show it. ``make compiled`` unpacks such a wheel.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,10 +27,14 @@ COMPILED: Final = (
     "proxy/session/**/*.py",
     "proxy/server/connection.py",
     "proxy/server/latency.py",
+    "proxy/server/relay.py",
+    "proxy/server/transport_pair.py",
 )
 # These use what a compiled class does not have.
 INTERPRETED: Final = ("__init__.py", "kafka_rates.py")
-REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "setuptools>=77"]
+# System calls without Python's own overhead.
+IN_C: Final = ("proxy/server/native_sockets.pyx",)
+REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "cython==3.2.*", "setuptools>=77"]
 
 
 class CompileHook(BuildHookInterface[Any]):
@@ -66,6 +68,7 @@ def extensions(folder: Path) -> list[Path]:
 
 def compile_into(folder: Path, repository: Path) -> None:
     """Copy the package into ``folder`` and compile its modules there, beside their sources."""
+    from Cython.Build import cythonize
     from mypyc.build import mypycify
     from setuptools import Distribution
 
@@ -83,6 +86,7 @@ def compile_into(folder: Path, repository: Path) -> None:
     with _inside(folder):
         options = ["--config-file", str(repository / "pyproject.toml")]
         ext_modules = mypycify([*options, *modules], group_name=PACKAGE, opt_level="3")
+        ext_modules += cythonize([f"{PACKAGE}/{name}" for name in IN_C], quiet=True)  # type: ignore[no-untyped-call]
         distribution = Distribution({"name": PACKAGE, "ext_modules": ext_modules})
         command = distribution.get_command_obj("build_ext")
         command.inplace = True
@@ -100,10 +104,3 @@ def _inside(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.chdir(before)
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1]).resolve()
-    shutil.rmtree(target, ignore_errors=True)
-    compile_into(target, Path(__file__).parent)
-    print(f"{len(extensions(target))} extension modules are in {target}")  # noqa: T201

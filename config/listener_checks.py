@@ -1,11 +1,12 @@
 """Checks ``listeners`` for names, addresses and ports that clash, and for TLS settings that do not fit together."""
 
+import sys
 from collections.abc import Iterator
 from typing import Final
 
 from kafka_quota_proxy.config.addresses import default_broker_ports, parse_port_range
 from kafka_quota_proxy.config.document import Location
-from kafka_quota_proxy.config.model import BROKER_PORTS, Address, Shaping
+from kafka_quota_proxy.config.model import BROKER_PORTS, Address, RelayKind, Shaping
 from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.unvalidated import (
     ANY_HOST,
@@ -28,6 +29,8 @@ def check_listeners(file: UncheckedFile) -> None:
     _check_binds(file)
     for at, listener in file.elements("listeners"):
         _check_upstream(file, at, listener)
+        if listener.get("relay") == RelayKind.NATIVE.value and sys.platform != "linux":
+            file.error((*at, "relay"), "native needs Linux; leave it out, and the event loop moves the bytes")
     _check_broker_ports(file)
     _check_tls(file)
     _check_shared_upstreams(file)

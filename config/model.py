@@ -58,6 +58,14 @@ class Shaping(Enum):
     PACED = "paced"  # with a token bucket, so that traffic is even from second to second
 
 
+class RelayKind(Enum):
+    """What reads the sockets of a listener's connections."""
+
+    AUTO = "auto"  # native where this program is compiled and the connection allows it
+    PYTHON = "python"  # the event loop, as for TLS
+    NATIVE = "native"  # the proxy itself, with one buffer for all connections: proxy.server.relay
+
+
 class LogFormat(Enum):
     """How log lines are written."""
 
@@ -129,6 +137,7 @@ class Listener:
     client_tls: ClientTls | None = None  # None: plaintext
     upstream_tls: UpstreamTls | None = None
     fair_call_queue: FairCallQueue | None = None  # None: requests are forwarded in order of arrival
+    relay: RelayKind = RelayKind.AUTO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

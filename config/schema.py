@@ -14,7 +14,16 @@ from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_address, parse_port_range
 from kafka_quota_proxy.config.cluster_schema import QUOTAS_FROM, REPLICATION, STORE, USAGE_LOG, quotas_from_mapping
 from kafka_quota_proxy.config.fair_call_queue_schema import FAIR_CALL_QUEUE, none_for_false
-from kafka_quota_proxy.config.model import Address, Admin, Enforcement, Log, LogFormat, ProxyProtocol, Shaping
+from kafka_quota_proxy.config.model import (
+    Address,
+    Admin,
+    Enforcement,
+    Log,
+    LogFormat,
+    ProxyProtocol,
+    RelayKind,
+    Shaping,
+)
 from kafka_quota_proxy.config.principal_mapping import MappingRule, parse_rules
 from kafka_quota_proxy.config.quota_schema import KAFKA, PRINCIPALS, QUOTA
 from kafka_quota_proxy.config.sections import Key, ListOf, Section, TextWantedError
@@ -155,6 +164,7 @@ _LISTENER: Final = Section(
         "client_tls": Key(_CLIENT_TLS),
         "upstream_tls": Key(_UPSTREAM_TLS),
         "fair_call_queue": _FAIR_CALL_QUEUE,
+        "relay": Key(read.member_of(RelayKind)),
     },
 )
 _ADMIN: Final = Section(

@@ -98,13 +98,18 @@ def isolated(method: Callable[Concatenate[F, P], T]) -> Callable[Concatenate[F, 
         try:
             return method(self, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the other connections go on
-            report(error)
             if is_beginning:  # ``fail`` may not know the transport yet
                 attempt(args[0].abort)  # type: ignore[attr-defined] # a transport
-            attempt(self.fail)
+            end_after(error, self)
             return None
 
     return guarded
+
+
+def end_after(error: Exception, owner: F) -> None:
+    """Report an exception, and call the ``fail`` of the object in which it was raised."""
+    report(error)
+    attempt(owner.fail)
 
 
 def repeated(method: Callable[P, None]) -> Callable[P, None]:

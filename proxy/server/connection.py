@@ -36,8 +36,8 @@ class ClientConnection:
     """Serves one client: passes its bytes to a ``Session``, and dials the broker when the first request arrives."""
 
     __slots__ = (
-        "_dial", "_flow_to_broker", "_flow_to_client", "_half_closed", "_has_client_ended", "_state", "_timer",
-        "_timer_ms", "counted", "drain_cause", "is_closed", "listener", "request_ns", "route", "session", "time_checks",
+        "_dial", "_half_closed", "_has_client_ended", "_timer", "_timer_ms", "counted", "drain_cause", "flow_to_broker",
+        "flow_to_client", "is_closed", "listener", "request_ns", "route", "session", "state", "time_checks",
         "transports",
     )  # fmt: skip
 
@@ -46,12 +46,12 @@ class ClientConnection:
         self.listener = route.listener
         self.session = Session(route.context, owner=self)
         self.session.await_broker()
-        self._state = self.session.state
+        self.state = self.session.state
         self.time_checks = TimeChecks(self)
         self.counted: CountedConnection | None = None
         self.transports = TransportPair()
-        self._flow_to_broker: asyncio.Transport | None = None  # None unless both are open, read and not ending
-        self._flow_to_client: asyncio.Transport | None = None
+        self.flow_to_broker: asyncio.Transport | None = None  # None unless both are open, read and not ending
+        self.flow_to_client: asyncio.Transport | None = None
         self._dial: PendingDial | None = None  # None unless the broker is being dialled
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0  # when the timer fires
@@ -71,13 +71,12 @@ class ClientConnection:
     def is_past_login(self) -> bool:
         """Whether the client has sent a request and is not within a SASL login. If so, no login timeout applies."""
         has_dialled = self.transports.broker is not None or self._dial is not None
-        has_requested = has_dialled or self._state.account.is_counted or self._state.is_blocked
+        has_requested = has_dialled or self.state.account.is_counted or self.state.is_blocked
         return has_requested and not self.session.is_logging_in
 
-    @property
     @isolated
     def paused_socket(self) -> tuple[int, int] | None:
-        """The client's file descriptor and the events to poll it for, while the client is not read; otherwise None."""
+        """Return the client's file descriptor and events to poll it for, or None while the client is read."""
         client = self.transports.client
         if client is None or self.transports.reads_client or self.is_closed:
             return None
@@ -86,10 +85,9 @@ class ClientConnection:
         is_useless = self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers
         return client.get_extra_info("socket").fileno(), select.POLLRDHUP if is_useless else 0
 
-    @property
     @isolated
     def held_bytes(self) -> int:
-        """How many bytes of requests and responses the connection holds in memory."""
+        """Return how many bytes of requests and responses the connection holds in memory."""
         return self.transports.buffered_bytes + self.session.held_bytes
 
     # -- callbacks of the client's transport --
@@ -100,21 +98,21 @@ class ClientConnection:
         self.transports.connect_client(transport)
         self.listener.connections[self] = None
         if self.counted is not None and self.counted.source is not None:
-            self._state.peer_host = self.counted.source[0]
+            self.state.peer_host = self.counted.source[0]
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:
         """Pass bytes from the client to the ``Session``, then write the results to the broker and the client."""
-        state = self._state
+        state = self.state
         started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
         try:
             self.session.receive_from_client(data, now_ms=now_ms)
         except ProtocolError as error:
-            self._close_on(error, "client")
+            self.close_on(error, "client")
             return
         out = state.to_broker
-        broker = self._flow_to_broker
+        broker = self.flow_to_broker
         if broker is not None and len(out) == 1 and not state.is_blocked and not state.to_client:
             broker.write(out.pop())  # the common case: the bytes are forwarded unchanged
         else:
@@ -126,8 +124,9 @@ class ClientConnection:
         """Answer the requests that the client sent before it closed its side, then close the connection."""
         now_ms = self._now_ms()
         self._has_client_ended = True
+        self.transports.leave_relay()
         self.session.receive_end_from_client()
-        self._flow_to_broker = self._flow_to_client = None
+        self.flow_to_broker = self.flow_to_client = None
         self.flush(now_ms)
         return not self.is_closed
 
@@ -146,7 +145,7 @@ class ClientConnection:
         self.time_checks.has_read = True
         self._now_ms()
         self.session.resume_answers()
-        if self._state.is_blocked:
+        if self.state.is_blocked:
             self.take_turn()
         self.update_reading()
 
@@ -180,15 +179,15 @@ class ClientConnection:
         """Pass bytes from the broker to the ``Session``, then write the results to the client and the broker."""
         started_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
-        state = self._state
+        state = self.state
         state.now_ns = started_ns
         try:
             self.session.receive_from_broker(data, now_ms=now_ms)
         except ProtocolError as error:
-            self._close_on(error, "broker")
+            self.close_on(error, "broker")
             return
         out = state.to_client
-        client = self._flow_to_client
+        client = self.flow_to_client
         if client is not None and len(out) == 1 and not state.delayed_until_ms and not state.to_broker:
             client.write(out.pop())
         else:
@@ -237,13 +236,13 @@ class ClientConnection:
         try:
             step(now_ms=now_ms)
         except ProtocolError as error:
-            self._close_on(error, sender)
+            self.close_on(error, sender)
         else:
             self.flush(now_ms)
 
     def _now_ms(self) -> int:
         """Give the ``Session`` the current time, which each of its methods needs, and return the time in ms."""
-        now_ns = self._state.now_ns = monotonic_ns()
+        now_ns = self.state.now_ns = monotonic_ns()
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
@@ -251,7 +250,7 @@ class ClientConnection:
 
         This may dial the broker, pause or resume reading, set the timer, and close the connection if it has ended.
         """
-        state, transports = self._state, self.transports
+        state, transports = self.state, self.transports
         if state.to_broker:
             if transports.broker is not None:
                 write(transports.broker, state.to_broker)
@@ -262,7 +261,7 @@ class ClientConnection:
                 write(transports.client, state.to_client)
             state.to_client.clear()
         # Usually both sides are read and may go on being read. Then nothing is left to do.
-        if state.is_blocked or state.delayed_until_ms or self._flow_to_broker is None:
+        if state.is_blocked or state.delayed_until_ms or self.flow_to_broker is None:
             self.update_reading()
             wake_at_ms = self.session.wake_at_ms
             if wake_at_ms > now_ms and (self._timer is None or wake_at_ms < self._timer_ms):
@@ -275,7 +274,7 @@ class ClientConnection:
 
     def update_reading(self) -> None:
         """Pause or resume reading, so that each side is read only while its bytes can be forwarded."""
-        state, transports = self._state, self.transports
+        state, transports = self.state, self.transports
         if not self.is_closed:
             is_blocked = state.is_blocked and self._half_closed is None
             transports.update_reading(
@@ -284,8 +283,10 @@ class ClientConnection:
             )
         flows = transports.reads_client and transports.reads_broker and transports.broker is not None
         flows = flows and not (self.is_closed or self._has_client_ended or self.drain_cause)
-        self._flow_to_broker = transports.broker if flows else None
-        self._flow_to_client = transports.client if flows else None
+        self.flow_to_broker = transports.broker if flows else None
+        self.flow_to_client = transports.client if flows else None
+        if flows and transports.may_enter_relay:
+            transports.enter_relay(self)
 
     def _arm(self, wake_at_ms: int, now_ms: int) -> None:
         if self._timer is not None:
@@ -301,7 +302,8 @@ class ClientConnection:
         if self.is_closed or self.drain_cause:
             return
         self.drain_cause = cause
-        self._flow_to_broker = self._flow_to_client = None
+        self.transports.leave_relay()
+        self.flow_to_broker = self.flow_to_client = None
         now_ms = self._now_ms()
         self.session.drain()
         self.flush(now_ms)
@@ -329,7 +331,7 @@ class ClientConnection:
         if self._half_closed is not None:
             cause = self.drain_cause
         is_broker_lost = cause.startswith("upstream_") or self.transports.broker is None
-        has_passed = not is_broker_lost and not self._state.to_broker
+        has_passed = not is_broker_lost and not self.state.to_broker
         self._detach()
         self.listener.counters.disconnect(cause)
         unanswered = None
@@ -369,17 +371,18 @@ class ClientConnection:
             if self.counted is not None:
                 self.counted.leave()
 
-    def _close_on(self, error: ProtocolError, sender: str) -> None:
+    def close_on(self, error: ProtocolError, sender: str) -> None:
         """Close the connection, because ``sender`` has violated Kafka's protocol. Forward earlier requests first."""
         self.listener.counters.protocol_error(error.reason)
         self.listener.log_closed(self.peer, error.reason, f"its {sender} sent: {error}")
-        if self._state.to_broker and self.transports.broker is not None:
-            write(self.transports.broker, self._state.to_broker)
+        if self.state.to_broker and self.transports.broker is not None:
+            write(self.transports.broker, self.state.to_broker)
         self.close("protocol_error")
 
     def _detach(self) -> None:
         """Cancel every timer, check and dial that could call this connection later. May be called again."""
-        self._flow_to_broker = self._flow_to_client = None
+        self.transports.leave_relay()
+        self.flow_to_broker = self.flow_to_client = None
         self.listener.connections.pop(self, None)
         self.time_checks.cancel()
         if self._timer is not None:
@@ -391,5 +394,5 @@ class ClientConnection:
 
     def _forget_broker(self) -> None:
         if self.transports.broker is not None:
-            self.transports.broker = self._flow_to_broker = None
+            self.transports.broker = self.flow_to_broker = None
             self.listener.broker_count -= 1

@@ -6,13 +6,15 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import TYPE_CHECKING, Final, cast
 
-from kafka_quota_proxy.config.model import Listener
+from kafka_quota_proxy.config.model import Listener, RelayKind
+from kafka_quota_proxy.proxy.background.build import is_compiled
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
 from kafka_quota_proxy.proxy.server.connection_limits import ConnectionCount, TimerWheel, spread
 from kafka_quota_proxy.proxy.server.latency import Latency
 from kafka_quota_proxy.proxy.server.orphaned_connections import OrphanedConnections
 from kafka_quota_proxy.proxy.server.refused_sockets import RefusedSockets
+from kafka_quota_proxy.proxy.server.relay import Relay
 from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
@@ -37,6 +39,8 @@ class ListenerState:
         priorities: The users' levels in the fair call queue; None if the listener does not use the queue.
         open_count: Counts each connection from the time it is accepted until its transport is closed.
         broker_count: How many connections to brokers are open.
+        relay: Reads the sockets of connections if ``uses_relay`` is set. None where the system has no epoll.
+        uses_relay: Whether new connections without TLS are relayed.
     """
 
     def __init__(
@@ -58,6 +62,7 @@ class ListenerState:
         self.closing = ClosingTransports()
         self.orphans = OrphanedConnections(self.closing)
         self.broker_count = 0
+        self.relay: Relay | None = None
         self.timer_wheel: TimerWheel[TimeChecks] = TimerWheel(now_ms=monotonic_ns() // 1_000_000)
         self.spread = spread()
         self._next_warning_ns: dict[str, int] = {}
@@ -65,6 +70,7 @@ class ListenerState:
     def update(self, settings: Listener) -> None:
         """Apply the listener's settings from a reloaded configuration file."""
         self.settings = settings
+        self.uses_relay = settings.relay is RelayKind.NATIVE or (settings.relay is RelayKind.AUTO and is_compiled())
         queue = settings.fair_call_queue
         if queue is None:
             self.priorities = None

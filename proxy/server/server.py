@@ -23,6 +23,8 @@ from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
 from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.relay import Relay
+from kafka_quota_proxy.proxy.server.relay_sockets import HAS_EPOLL, make_sockets
 from kafka_quota_proxy.proxy.server.replication_limits import ReplicationLimits
 from kafka_quota_proxy.proxy.server.shutdown import drain_connections
 from kafka_quota_proxy.proxy.server.sweeps import Sweeps
@@ -138,6 +140,7 @@ class Server:
         gc.collect()
         gc.freeze()
         self._dialer = BrokerDialer(self._tasks, self.config.upstream_bind)
+        relay = self._start_relay()
         acceptors = self._listen(bound)
         background += self._start_background(companion)
         self.replication.watch(self.config.replication)
@@ -152,6 +155,9 @@ class Server:
         for listener in self.listeners:
             listener.orphans.close()
         self._dialer.cancel()
+        if relay is not None:
+            asyncio.get_running_loop().remove_reader(relay.sockets.fileno())
+            relay.sockets.close()
         self.brokers.close()
         self.replication.stop()
         for task in background:
@@ -169,6 +175,16 @@ class Server:
         started = [self._keep_up(source.run)]
         await _await_rules(source, self._stopping, self._tasks)
         return started
+
+    def _start_relay(self) -> Relay | None:
+        """Start the relay of all listeners. Return None where the system has no epoll."""
+        if not HAS_EPOLL:
+            return None
+        relay = Relay(make_sockets())
+        asyncio.get_running_loop().add_reader(relay.sockets.fileno(), relay.run)
+        for listener in self.listeners:
+            listener.relay = relay
+        return relay
 
     def _listen(self, bound: list[list[socket.socket]]) -> list[Acceptor]:
         acceptors: list[Acceptor] = []

@@ -82,7 +82,7 @@ class Sweeps:
             return  # the whole process holds less, so its connections do too
         held: list[tuple[int, _Holder]] = []
         for listener in self._listeners:
-            held += ((one.held_bytes or 0, one) for one in tuple(listener.connections))
+            held += ((one.held_bytes() or 0, one) for one in tuple(listener.connections))
             held += (*listener.closing.holders(), *listener.orphans.holders())
         for holder in largest_holders(held, maximum_bytes):
             if not isinstance(holder, ClientConnection):
@@ -123,7 +123,7 @@ def _abort_lost_clients(listener: ListenerState) -> None:
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):
-        paused_socket = connection.paused_socket
+        paused_socket = connection.paused_socket()
         if paused_socket is not None:
             descriptor, events = paused_socket
             paused[descriptor] = connection

@@ -3,10 +3,14 @@
 import asyncio
 import socket
 from contextlib import suppress
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR
 from kafka_quota_proxy.proxy.server.closing_transports import ClosingTransports
+
+if TYPE_CHECKING:
+    from kafka_quota_proxy.proxy.server.connection import ClientConnection
+    from kafka_quota_proxy.proxy.server.relay import RelayPair
 
 # A peer that vanishes silently (a crashed machine, a cut cable) is detected after 30 + 3 * 5 s.
 _KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
@@ -17,10 +21,14 @@ _LINGER_MS: Final = 30_000
 class TransportPair:
     """Holds the transports of one client's connection: ``client`` and, once it is connected, ``broker``.
 
-    It also records which of them are being read, and which have a full write buffer.
+    It also records which of them are being read, and which have a full write buffer. A relay may read their sockets
+    instead of them; ``may_enter_relay`` says whether that is still to be found out.
     """
 
-    __slots__ = ("broker", "client", "is_broker_full", "is_client_full", "reads_broker", "reads_client")
+    __slots__ = (
+        "_relayed", "broker", "client", "is_broker_full", "is_client_full", "may_enter_relay", "reads_broker",
+        "reads_client",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.client: asyncio.Transport | None = None
@@ -29,6 +37,8 @@ class TransportPair:
         self.reads_broker = True
         self.is_client_full = False
         self.is_broker_full = False
+        self.may_enter_relay = True
+        self._relayed: RelayPair | None = None  # None unless a relay reads both
 
     def connect_client(self, transport: asyncio.BaseTransport) -> None:
         """Take over the client's transport, and turn on TCP keepalive."""
@@ -57,10 +67,42 @@ class TransportPair:
         """Start or pause reading from each side: True means to read from it, False means to pause."""
         if reads_client is not self.reads_client and self.client is not None:
             self.reads_client = reads_client
-            _set_reading(self.client, reads_client)
+            if self._relayed is None:
+                _set_reading(self.client, reads_client)
+            else:
+                self._relayed.client.set_reading(reads_client)
         if reads_broker is not self.reads_broker and self.broker is not None:
             self.reads_broker = reads_broker
-            _set_reading(self.broker, reads_broker)
+            if self._relayed is None:
+                _set_reading(self.broker, reads_broker)
+            else:
+                self._relayed.broker.set_reading(reads_broker)
+
+    def enter_relay(self, connection: "ClientConnection") -> None:
+        """Let the listener's relay read both sockets, which are being read, unless something speaks against it."""
+        self.may_enter_relay = False
+        client, broker, relay = self.client, self.broker, connection.listener.relay
+        context = connection.state.context
+        if relay is None or not connection.listener.uses_relay:
+            return
+        if context.addresses is not None or context.queue is not None:
+            return  # responses are rewritten, or requests are queued: then most need whole frames
+        if client is not None and broker is not None and not _is_encrypted(client) and not _is_encrypted(broker):
+            client.pause_reading()
+            broker.pause_reading()
+            self._relayed = relay.attach(connection, client, broker)
+            self._relayed.client.set_reading(True)
+            self._relayed.broker.set_reading(True)
+
+    def leave_relay(self) -> None:
+        """Let the transports read the sockets from now on. May be called again."""
+        self.may_enter_relay = False
+        relayed, self._relayed = self._relayed, None
+        if relayed is not None:
+            for end, reads in ((relayed.client, self.reads_client), (relayed.broker, self.reads_broker)):
+                end.set_reading(False)
+                if reads and not end.transport.is_closing():
+                    end.transport.resume_reading()
 
     def close(self, closing: ClosingTransports, kept_bytes: int, *, keeps_broker: bool) -> None:
         """Flush and close both transports, or only the client's if ``keeps_broker`` is True.
@@ -107,3 +149,7 @@ def _set_reading(transport: asyncio.Transport, reads: bool) -> None:
         transport.resume_reading()
     else:
         transport.pause_reading()
+
+
+def _is_encrypted(transport: asyncio.Transport) -> bool:
+    return transport.get_extra_info("ssl_object") is not None

@@ -71,13 +71,12 @@ class RequestStream:
         state = self._state
         left = state.request_left
         if left:
-            if len(data) < left:
-                state.request_left = left - len(data)
+            if len(data) <= left:
                 state.to_broker.append(data)
+                self.pass_body(len(data), now_ms)
                 return
-            state.request_left = 0
-            state.to_broker.append(data if len(data) == left else data[:left])
-            self._end_request(now_ms)
+            state.to_broker.append(data[:left])
+            self.pass_body(left, now_ms)
             self._pass_on(data, left, now_ms)
         elif self._data:
             if self._pieces is None:
@@ -89,6 +88,13 @@ class RequestStream:
             self._pass_on(data, 0, now_ms)
         else:
             self._pass_on(data, 0, now_ms)
+
+    def pass_body(self, size_bytes: int, now_ms: int) -> None:
+        """Note that the next bytes of the partly forwarded request went to the broker: at most ``request_left``."""
+        state = self._state
+        state.request_left -= size_bytes
+        if not state.request_left:
+            self._end_request(now_ms)
 
     def resume(self, now_ms: int) -> None:
         """Forward the requests that may go now. Raises ``ProtocolError`` if they violate Kafka's protocol."""
@@ -110,11 +116,9 @@ class RequestStream:
             if self.waiting is not None:
                 self._data, self._at = data, start
                 return
-        position = start
-        end = len(data)
+        position, end = start, len(data)
         account, context = state.account, state.context
-        bucket_turn, broker_turn = state.bucket_turn, state.broker_turn
-        in_flight = state.in_flight
+        bucket_turn, broker_turn, in_flight = state.bucket_turn, state.broker_turn, state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
         begun = state.responses.begun
         is_held = (begun is not None and begun.is_delayed) or account.held_mute_ms > 0
@@ -137,7 +141,7 @@ class RequestStream:
                 if (
                     profile is not None
                     and data.startswith(profile.front, position + 12)
-                    and data.startswith(profile.api, position + 4)
+                    and profile.api == read_i32_be(data, position + 4)
                     and profile.generation == context.quotas.generation
                     and profile.front_end <= 4 + (size_bytes := read_i32_be(data, position)) <= max_frame_bytes
                 ):
@@ -322,7 +326,7 @@ class RequestStream:
         profile = RequestProfile(handler, head.api_key, head.api_version, acks=acks, bucket=bucket, charge=charge)
         profile.front_end = (front_end or head.body) - position
         if front_end is not None and profile.front_end <= _MAX_PROFILE_BYTES:
-            profile.api = data[position + 4 : position + 8]
+            profile.api = read_i32_be(data, position + 4)
             profile.front = data[position + 12 : front_end]
             profile.generation = state.context.quotas.generation
             if head.api_version <= HIGHEST_VERSION[head.api_key]:

@@ -68,6 +68,21 @@ class ResponseStream:
             return
         self._pass_on(data, 0, now_ms)
 
+    @property
+    def body_left(self) -> int:
+        """How many of the next bytes from the broker may pass to the client as they are. See ``pass_body``."""
+        return 0 if self.hidden is not None or self._data else self.left
+
+    def pass_body(self, size_bytes: int, now_ms: int) -> None:
+        """Note that the next bytes of a response went to the client as they were: at most ``body_left``.
+
+        Raises:
+            ProtocolError: If the client's next request waited for this response, and violates Kafka's protocol.
+        """
+        self.left -= size_bytes
+        if not self.left and self._state.is_blocked:
+            self._state.requests.resume(now_ms)
+
     def resume(self, now_ms: int) -> None:
         """Forward the responses that were held back. Raises ``ProtocolError`` as ``receive`` does."""
         self._pass_on(self._data, self._at, now_ms)

@@ -1,5 +1,6 @@
 """Tests that a configuration file is loaded as a whole, or refused with every fault at its line."""
 
+import sys
 from ipaddress import ip_network
 from pathlib import Path
 from textwrap import dedent
@@ -27,6 +28,7 @@ from kafka_quota_proxy.config.model import (
     ProxyConfig,
     ProxyProtocol,
     QuotaRule,
+    RelayKind,
     Shaping,
 )
 from kafka_quota_proxy.config.principal_mapping import DEFAULT_RULES
@@ -619,6 +621,14 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
 )
 def test_a_faulty_cluster_is_refused(listener: str, fault: str) -> None:
     assert f"f.yaml:1: listeners[0].{fault}" in only_fault(f"listeners: [{{name: x, {listener}}}]\n")
+
+
+def test_native_relay_is_refused_where_there_is_no_epoll(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "listeners: [{name: x, bind: 'a:1', upstream: 'b:2', relay: native}]\n"
+    assert loaded(text).config.listeners[0].relay is RelayKind.NATIVE
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert "f.yaml:1: listeners[0].relay: native needs Linux" in only_fault(text)
 
 
 def test_ports_of_brokers_may_not_be_used_twice() -> None:

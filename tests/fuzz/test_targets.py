@@ -22,6 +22,7 @@ from tests.fuzz.dialogue import Stage, frames_in
 from tests.fuzz.source import Source, cut, damaged
 from tests.fuzz.targets import TARGETS
 from tests.protocol.support import kafka_python_messages, kio_messages
+from tests.support.builds import interpreted_only
 from tests.support.frames import produce_request
 from tests.support.wire import Wire
 
@@ -140,6 +141,7 @@ def test_a_corpus_is_kept_as_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: ob
     assert corpus.kept("none") == []
 
 
+@interpreted_only
 def test_minimised_corpus_reaches_the_same_code() -> None:
     run = TARGETS["tokens"].run
     inputs = corpus.first("tokens")

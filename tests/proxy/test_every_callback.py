@@ -57,6 +57,7 @@ from tests.proxy.client_quotas.topic.test_topic_reader import Cluster
 from tests.proxy.replication.test_config_watcher import Script
 from tests.proxy.server.test_broker_finder import Node
 from tests.proxy.server.test_cluster_listeners import client_at, cluster_of, front_of, port_of
+from tests.support.builds import interpreted_only
 from tests.support.certificates import Authority
 from tests.support.faults import Entry, Faults, expected
 from tests.support.frames import (
@@ -865,6 +866,7 @@ class Watcher:
         return [record.getMessage() for record in self._caplog.records if record.exc_info]
 
 
+@interpreted_only
 def test_every_callback_task_and_thread_in_the_source_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         seen: set[Entry] = set()

@@ -40,4 +40,5 @@ def draw_plan(seed: int) -> Plan:
         counts[kind] = counts.get(kind, 0) + 1
         faults.append(PlannedFault(f"{kind}-{counts[kind]}", kind, round(at_ms, 3)))
     most_steps = random.choices(list(_MOST_STEPS), list(_MOST_STEPS.values()))[0]
-    return Plan(seed, tuple(actors), tuple(faults), horizon_ms, max(most_steps, theme.most_steps))
+    relay = derived_random(seed, "relay").choice(("python", "native"))
+    return Plan(seed, tuple(actors), tuple(faults), horizon_ms, max(most_steps, theme.most_steps), relay)

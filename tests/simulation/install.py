@@ -22,6 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import _connect
 from tests.simulation.clock import Clock
 from tests.simulation.cluster_reader import SimulatedReader
 from tests.simulation.disk import Disk, DiskModule
+from tests.simulation.relay_sockets import SimulatedRelaySockets
 from tests.simulation.sockets import SelectModule, SocketModule
 from tests.simulation.store_disk import StoreConnection
 from tests.simulation.threads import ThreadingModule
@@ -153,6 +154,7 @@ def _find_replacements() -> None:
     _replace(server + "sweeps", "select", SelectModule(running_process))
     # A sweep looks at connections only when the process is large, so let it always look.
     _replace(server + "sweeps", "resident_bytes", lambda: 1 << 62)
+    _replace(server + "server", "make_sockets", lambda: SimulatedRelaySockets(running_process()))
     _replace(server + "server", "sys", SimpleNamespace(stdout=io.StringIO()))
     _replace(server + "config_reloader", "file_state", _file_version)
     threading = ThreadingModule(running_process)

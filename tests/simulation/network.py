@@ -105,6 +105,11 @@ class End:
         return max(0, self._queue_bytes - self.link.send_buffer_bytes)
 
     @property
+    def room_bytes(self) -> int:
+        """How many more bytes fit into the system's send buffer."""
+        return max(0, self.link.send_buffer_bytes - self._queue_bytes)
+
+    @property
     def is_on_the_way(self) -> bool:
         """Whether bytes were written that have not arrived at the peer, or never will."""
         return bool(self._queue_bytes) or self.link.is_cut or self._in_flight_bytes != self.peer._inbox_bytes

@@ -44,6 +44,7 @@ class Plan(NamedTuple):
     Attributes:
         horizon_ms: When the clients begin to leave.
         most_steps: After this many steps they leave earlier.
+        relay: What moves the bytes of connections: "python" or "native".
     """
 
     seed: int
@@ -51,6 +52,7 @@ class Plan(NamedTuple):
     faults: tuple[PlannedFault, ...]
     horizon_ms: float
     most_steps: int = 4_000
+    relay: str = "python"
 
     def random_of(self, name: str) -> Random:
         """Return a new generator for the actor, fault or subject ``name``. See the module's rule."""
@@ -78,6 +80,7 @@ class Plan(NamedTuple):
             "seed": self.seed,
             "horizon_ms": self.horizon_ms,
             "most_steps": self.most_steps,
+            "relay": self.relay,
             "actors": [list(actor) for actor in self.actors],
             "faults": [list(fault) for fault in self.faults],
         }
@@ -91,6 +94,7 @@ class Plan(NamedTuple):
             faults=tuple(PlannedFault(*fault) for fault in values["faults"]),
             horizon_ms=values["horizon_ms"],
             most_steps=values["most_steps"],
+            relay=values.get("relay", "python"),
         )
 
     def __str__(self) -> str:

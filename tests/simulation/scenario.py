@@ -58,6 +58,8 @@ class Scenario:
         self.theme = theme_of(plan.seed)
         self.usual_latency_ms = world.network.latency_ms = self.theme.latency_ms or LATENCY_MS
         self.setup = setup = configuration.draw(world.random_of("configuration"), folder, self.theme)
+        for listener in setup.settings["listeners"]:
+            listener["relay"] = plan.relay
         world.settings = check_settings(setup.settings, memory_divisor=self.theme.memory_divisor)
         self.cluster = self._make_cluster()
         self.proxy = Proxy(world, configuration.PROXY_HOST, folder, setup.settings)

@@ -62,6 +62,8 @@ class SimulatedTransport(asyncio.Transport):
         """The connection is gone. The loop does not see that while the connection is neither read nor written."""
         if self._is_paused and not self._is_closing and not end._is_above:
             self._is_unseen = True
+            if end.wakes is not None:
+                end.wakes()  # a relay may read the socket
         else:
             self._loop.call_soon(self._force, _error_of(end))
 

@@ -1,10 +1,14 @@
 """Tests that the program says which build it is. The expectation comes from how Python has loaded the session."""
 
+import ast
 import os
 import subprocess
 import sys
 from importlib.machinery import ExtensionFileLoader
-from importlib.metadata import version
+from importlib.metadata import distribution, version
+from pathlib import Path
+
+import pytest
 
 import kafka_quota_proxy.proxy.session.session as session_module
 from kafka_quota_proxy.proxy.background.build import implementation, is_compiled
@@ -21,9 +25,31 @@ def test_a_run_of_the_tests_that_expects_compiled_modules_has_them() -> None:
     assert is_compiled() == (os.environ.get("KQP_COMPILE", "0") != "0")
 
 
+def test_wheel_is_marked_for_this_python_and_system_only_if_it_is_compiled() -> None:
+    wheel = distribution("kafka-quota-proxy").read_text("WHEEL")
+    assert wheel is not None
+    python = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    tag = f"{python}-{python}-linux_" if LOADED_COMPILED else "py3-none-any"
+    assert f"Tag: {tag}" in wheel
+    assert f"Root-Is-Purelib: {'false' if LOADED_COMPILED else 'true'}" in wheel
+
+
 def test_version_option_says_the_version_and_the_build() -> None:
     command = [sys.executable, "-m", "kafka_quota_proxy.proxy", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
 
     kind = "compiled" if LOADED_COMPILED else "pure Python"
     assert ended.stdout == f"kafka-quota-proxy {version('kafka-quota-proxy')}, {kind}\n"
+
+
+@pytest.mark.parametrize("folder", ["protocol", "proxy"])
+def test_no_property_has_another_decorator(folder: str) -> None:
+    """Mypyc takes the getter of such a property for a method, and says nothing."""
+    seen = 0
+    for path in (Path(__file__).parents[3] / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                names = [ast.unparse(decorator) for decorator in node.decorator_list]
+                assert names == ["property"] or "property" not in names, f"{path}:{node.lineno}: {node.name}"
+                seen += names == ["property"]
+    assert seen

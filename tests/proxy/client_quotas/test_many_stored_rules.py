@@ -37,6 +37,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.builds import interpreted_only
 from tests.support.quota_request_frames import write_alter_request
 from tests.support.stores import write_rules
 from tests.support.stub_broker import client_of, listener_to, on_uvloop, running, stub_broker
@@ -198,6 +199,7 @@ def looked_up(count: int) -> tuple[list[int], list[int]]:
     return connects, [rules.count - before for rules, before in zip(counted, connects, strict=True)]
 
 
+@interpreted_only
 def test_number_of_rules_does_not_change_the_lookups_of_a_connection_or_request() -> None:
     connects, asks = looked_up(MANY)
 

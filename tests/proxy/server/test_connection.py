@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.builds import interpreted_only
 from tests.support.frames import (
     fetch_request,
     fetch_response,
@@ -37,6 +38,8 @@ from tests.support.stub_broker import (
     stub_broker,
     upstream_of,
 )
+
+pytestmark = pytest.mark.usefixtures("relay")
 
 # 10,400 B in a window of 10 s are 4 % over this quota. The throttle time for them is 0.4 s.
 LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
@@ -279,7 +282,7 @@ async def test_a_muted_client_that_sends_ahead_is_not_read_and_loses_nothing() -
         muted_ms = unpack_from(">i", first, len(first) - 4)[0]
         assert 400 <= muted_ms <= 500
         sending = asyncio.ensure_future(client.send(*ahead))
-        await eventually(lambda: only_connection(server).paused_socket is not None)
+        await eventually(lambda: only_connection(server).paused_socket() is not None)
 
         kept_bytes = len(only_connection(server).session._requests._data)
         assert len(broker.in_use[0].requests) == 1
@@ -548,6 +551,7 @@ async def test_responses_before_the_broker_closed_reach_the_client() -> None:
         assert await client.answer() == b""
 
 
+@interpreted_only
 @on_uvloop
 async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport_pair_module, "_LINGER_MS", 500)

@@ -34,6 +34,8 @@ from tests.support.stub_broker import (
     stub_broker,
 )
 
+pytestmark = pytest.mark.usefixtures("relay")
+
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +190,9 @@ async def test_draining_a_half_closed_client_answers_and_closes_once() -> None:
         await client.send(other_request(1))
         client.writer.write_eof()
         await eventually(lambda: broker.in_use and broker.in_use[0].requests)
-        only_connection(server).drain("shutdown")
+        connection = only_connection(server)
+        await eventually(lambda: connection.flow_to_broker is None)  # it knows that the client has closed its side
+        connection.drain("shutdown")
         broker.in_use[0].transport.write(other_response(1))
 
         assert await client.answer() == other_response(1)

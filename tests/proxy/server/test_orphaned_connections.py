@@ -27,6 +27,8 @@ from tests.support.stub_broker import (
     upstream_of,
 )
 
+pytestmark = pytest.mark.usefixtures("relay")
+
 LIMITED = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0)
 MIB = 1024 * 1024
 

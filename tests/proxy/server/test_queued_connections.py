@@ -33,6 +33,8 @@ from tests.support.stub_broker import (
     upstream_of,
 )
 
+pytestmark = pytest.mark.usefixtures("relay")
+
 ONE_SLOT = FairCallQueue(max_in_flight=1)
 
 

@@ -294,7 +294,7 @@ async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.Monkey
         await asyncio.sleep(0.3)  # meanwhile the next checks run
 
         assert disconnects(server) == {"max_buffered": 1}
-        assert sum(connection.held_bytes or 0 for connection in server.listeners[0].connections) == 180_000 + 3 * 4
+        assert sum(connection.held_bytes() or 0 for connection in server.listeners[0].connections) == 180_000 + 3 * 4
 
 
 @on_uvloop
@@ -307,7 +307,7 @@ async def test_unread_responses_count_as_held_by_their_client() -> None:
     ):
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(fetch_request())
-        await eventually(lambda: server.listeners[0].connections and (one_of(server).held_bytes or 0) > 64 * 1024)
+        await eventually(lambda: server.listeners[0].connections and (one_of(server).held_bytes() or 0) > 64 * 1024)
 
         one_of(server).abort("max_buffered")
 
@@ -520,7 +520,7 @@ async def test_a_muted_client_that_sent_ahead_and_was_reset_is_noticed_within_2_
             await client.ask(produce_request(1, size_bytes=40_000))
             await client.send(produce_request(2, size_bytes=400))
             (connection,) = server.listeners[0].connections
-            await eventually(lambda: connection.paused_socket is not None)
+            await eventually(lambda: connection.paused_socket() is not None)
             client.reset()
 
             async with asyncio.timeout(2):

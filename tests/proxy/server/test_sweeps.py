@@ -17,6 +17,8 @@ from tests.proxy.server.test_connection import config_to, disconnects
 from tests.support.frames import fetch_request, fetch_response, other_request, produce_request
 from tests.support.stub_broker import client_of, correlation_id, eventually, on_uvloop, running, stub_broker
 
+pytestmark = pytest.mark.usefixtures("relay")
+
 MIB = 1024 * 1024
 
 
@@ -75,7 +77,7 @@ async def test_closing_connections_count_and_are_aborted(is_large: None) -> None
             await client.send(fetch_request())
         await eventually(lambda: len(listener.connections) == 3)
         await eventually(lambda: all(one.transports.is_client_full for one in listener.connections))
-        sizes = sorted(one.held_bytes or 0 for one in listener.connections)
+        sizes = sorted(one.held_bytes() or 0 for one in listener.connections)
         for connection in tuple(listener.connections):
             connection.close("idle_timeout")
         await asyncio.sleep(0.05)

@@ -46,6 +46,8 @@ from tests.support.stub_broker import (
     stub_broker,
 )
 
+pytestmark = pytest.mark.usefixtures("relay")
+
 
 @pytest.fixture(autouse=True)
 def probes_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ SERVER: Final = (
     Break(
         "A client is not read again after its buffer was full",
         _CONNECTION,
-        "        if self._state.is_blocked:\n            self.take_turn()\n        self.update_reading()\n",
+        "        if self.state.is_blocked:\n            self.take_turn()\n        self.update_reading()\n",
         "",
     ),
     Break(

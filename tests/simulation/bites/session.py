@@ -18,13 +18,13 @@ SESSION: Final = (
     Break(
         "A request that arrives in pieces loses the last byte of a piece",
         _REQUESTS,
-        "                state.request_left = left - len(data)\n                state.to_broker.append(data)\n",
-        "                state.request_left = left - len(data)\n                state.to_broker.append(data[:-1])\n",
+        "                state.to_broker.append(data)\n                self.pass_body(len(data), now_ms)\n",
+        "                state.to_broker.append(data[:-1])\n                self.pass_body(len(data), now_ms)\n",
     ),
     Break(
         "The rest of a request is followed by a byte of the next",
         _REQUESTS,
-        "            state.to_broker.append(data if len(data) == left else data[:left])\n",
+        "            state.to_broker.append(data[:left])\n",
         "            state.to_broker.append(data[: left + 1])\n",
     ),
     Break(
