@@ -1,0 +1,1 @@
+"""A prototype of several worker processes that share buckets: README.md."""
