@@ -28,6 +28,8 @@ COMPILED: Final = (
     "proxy/server/connection.py",
     "proxy/server/latency.py",
     "proxy/server/relay.py",
+    "proxy/server/tls/record_bounds.py",
+    "proxy/server/tls/transport.py",
     "proxy/server/transport_pair.py",
 )
 # These use what a compiled class does not have.

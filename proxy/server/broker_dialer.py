@@ -159,14 +159,17 @@ class BrokerDialer:
         transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
         try:
             await asyncio.get_running_loop().create_connection(
-                lambda: transport, address.host, address.port, local_addr=self._local_addr
+                lambda: cast(asyncio.BaseProtocol, transport),
+                address.host,
+                address.port,
+                local_addr=self._local_addr,
             )
             await done
         except BaseException:
             done.cancel()
             transport.abort()
             raise
-        return transport
+        return cast(asyncio.Transport, transport)
 
 
 class _DialQueue:

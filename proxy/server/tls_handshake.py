@@ -25,7 +25,7 @@ class TlsHandshakes:
         self._rules = settings.principal_mapping_rules
         self._context = context
 
-    def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> TlsTransport:
+    def new_protocol(self, accept: Callable[[], ClientConnection], abandon: Callable[[], None]) -> asyncio.BaseProtocol:
         """Return the protocol of a new TLS connection. ``ListenerState.new_protocol`` explains the arguments."""
 
         def welcome(tls: ssl.SSLObject) -> asyncio.Protocol:
@@ -42,7 +42,7 @@ class TlsHandshakes:
 
         transport = TlsTransport(self._context.context, welcome=welcome, fail=fail)
         self.pending.add(transport)
-        return transport
+        return cast(asyncio.BaseProtocol, transport)
 
     def close(self) -> None:
         """Abort every handshake that has not ended."""

@@ -22,7 +22,6 @@ from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca,
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import alone
 from kafka_quota_proxy.proxy.server.file_state import FileState, file_state
-from kafka_quota_proxy.proxy.server.tls.transport import SaidNothingError
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +42,10 @@ _CLIENT_FAULTS: Final = {
     "UNSUPPORTED_PROTOCOL": "tls_version",
     "NO_SHARED_CIPHER": "tls_no_shared_cipher",
 }
+
+
+class SaidNothingError(ConnectionResetError):
+    """The peer has disconnected during the TLS handshake without sending a byte, as health checks do."""
 
 
 def client_side_context(tls: ClientTls) -> ssl.SSLContext:

@@ -17,6 +17,8 @@ from typing import Any, Final, cast
 
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolated
+from kafka_quota_proxy.proxy.server.tls.contexts import SaidNothingError
+from kafka_quota_proxy.proxy.server.tls.record_bounds import RecordBounds
 
 HANDSHAKE_TIMEOUT_S: Final = 10.0
 
@@ -29,12 +31,10 @@ _WIRE: Final = memoryview(bytearray(256 * 1024))
 _PLAIN: Final = memoryview(bytearray(512 * 1024))
 
 
-class SaidNothingError(ConnectionResetError):
-    """The peer has disconnected during the TLS handshake without sending a byte, as health checks do."""
-
-
-class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
+class TlsTransport:
     """One TLS connection. It is the protocol of the transport below, and the transport of the protocol above.
+
+    It has the methods of ``asyncio.BufferedProtocol`` and ``asyncio.Transport``, which a compiled class cannot inherit.
 
     Args:
         context: Holds the certificate to present, and the certificates to trust.
@@ -48,6 +48,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     __slots__ = (
         "_above",
         "_below",
+        "_bounds",
         "_fail",
         "_has_ended",
         "_has_peer_ended",
@@ -72,8 +73,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         welcome: Callable[[ssl.SSLObject], asyncio.Protocol],
         fail: Callable[["TlsTransport", Exception], None],
     ) -> None:
-        super().__init__()
         self._incoming = ssl.MemoryBIO()
+        self._bounds = RecordBounds()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=server_hostname is None, server_hostname=server_hostname
@@ -118,6 +119,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._decrypt(data)
         else:
             self._incoming.write(data)
+            self._bounds.add(data)
             if not self.is_up:
                 self._has_received = True
                 self._handshake()
@@ -258,7 +260,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._cancel_timer()
         self._above = above
         self.is_up = True
-        above.connection_made(self)
+        above.connection_made(cast(asyncio.Transport, self))
         self._catch_up()
 
     @isolated
@@ -272,7 +274,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         size = 0
         error: ssl.SSLError | None = None
         for at in range(0, len(data) or 1, _SLICE_BYTES):
-            self._incoming.write(memoryview(data)[at : at + _SLICE_BYTES])
+            piece = memoryview(data)[at : at + _SLICE_BYTES]
+            self._incoming.write(piece)
+            self._bounds.add(piece)
             size, error = self._read_records(size)
             if error is not None or self._has_peer_ended:
                 break
@@ -292,10 +296,10 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
         Return how many bytes the buffer then holds, and the error that stopped the decryption, or None.
         """
-        incoming = self._incoming
+        incoming, open_bytes = self._incoming, self._bounds.open_bytes
         read: Callable[[int, memoryview], int] = self._tls.read  # type: ignore[assignment] # typeshed: bytes
         try:
-            while incoming.pending:
+            while incoming.pending > open_bytes:
                 if size > len(_PLAIN) - _RECORD_BYTES:
                     self._above.data_received(bytes(_PLAIN[:size]))
                     size = 0
