@@ -64,8 +64,8 @@ fuzz: .venv/dev.installed ## feed ten million valid and damaged frames to sessio
 soak: java .venv/dev.installed ## run clients of five libraries for an hour while brokers and proxy are killed, write tests/soak/RECORD.md
 	$(BIN)/python -m tests.soak $(ARGS)
 
-bench: java .venv/bench.installed ## measure against a direct connection and other proxies, write bench/RESULTS.md
-	$(BIN)/python -m bench $(ARGS)
+bench: java compiled .venv/bench.installed ## measure the compiled proxy against a direct connection and other proxies, write bench/RESULTS.md
+	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 $(BIN)/python -m bench $(ARGS)
 
 bench-pipeline: java .venv/bench.installed ## measure the pipeline on 10^6, 10^7 and 10^8 records, write bench/PIPELINE.md
 	$(BIN)/python -m bench.pipeline $(ARGS)

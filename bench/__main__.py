@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench import decision, machine, real_broker, report, scheduling, synthetic
+from bench import decision, machine, real_broker, report, scheduling, synthetic, veth
 from bench.figures import OURS, Sample
 from bench.peers import PEERS, Peer
 from bench.rows import ROWS, Row, Section, selected
@@ -40,6 +40,7 @@ ENVIRONMENTS: Final[Sequence[tuple[Environment, frozenset[Section]]]] = (
     (synthetic.measuring_queue, frozenset({Section.QUEUE})),
     (synthetic.measuring_fresh, frozenset({Section.IDLE})),
     (synthetic.measuring_tls, frozenset({Section.TLS})),
+    (veth.measuring, frozenset({Section.VETH})),
     (real_broker.measuring, frozenset({Section.KAFKA})),
     (real_broker.measuring_queue, frozenset({Section.KAFKA_QUEUE})),
     (_in_process, frozenset({Section.DECISION})),

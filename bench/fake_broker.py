@@ -128,12 +128,12 @@ def max_bytes(data: bytes | bytearray, at: int) -> int:
     return size
 
 
-async def serve(port: int) -> None:
+async def serve(port: int, host: str = "127.0.0.1") -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: FakeBrokerConnection(port), "127.0.0.1", port, backlog=BACKLOG)
+    server = await loop.create_server(lambda: FakeBrokerConnection(port), host, port, backlog=BACKLOG)
     print("ready", flush=True)
     await server.serve_forever()
 
 
 if __name__ == "__main__":
-    uvloop.run(serve(int(sys.argv[1])))
+    uvloop.run(serve(int(sys.argv[1]), *sys.argv[2:]))

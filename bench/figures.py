@@ -13,6 +13,7 @@ DIRECT = "direct"
 ENVOY = "Envoy"
 KROXYLICIOUS = "Kroxylicious"
 OURS = "ours"
+OURS_WITHOUT_RELAY = "ours without relay"  # compiled as well, but the event loop reads the sockets
 OURS_REWRITING = "ours, rewriting"
 OURS_QUEUEING = "ours, with a queue"
 CPU_STEP_S = 0.01

@@ -110,6 +110,7 @@ class PipelineConnection(asyncio.BufferedProtocol):
 
 async def pipeline(
     *,
+    host: str,
     port: int,
     request: bytes,
     connections: int,
@@ -124,7 +125,7 @@ async def pipeline(
     transports = []
     for _ in range(connections):
         transport, _ = await loop.create_connection(
-            lambda: PipelineConnection(request, in_flight, counts), "127.0.0.1", port, ssl=tls
+            lambda: PipelineConnection(request, in_flight, counts), host, port, ssl=tls
         )
         transports.append(transport)
     await asyncio.sleep(WARM_UP_S)
@@ -225,6 +226,7 @@ def _spoken(port: int, request: bytes, connections: int) -> Iterator[socket.sock
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     parser.add_argument("shape", choices=["pipeline", "latency", "idle"])
+    parser.add_argument("--host", default="127.0.0.1", help="pipeline only")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--api", choices=["produce", "fetch"], default="produce")
     parser.add_argument("--api-version", type=int, help=f"default: Produce {PRODUCE_VERSION}, Fetch {FETCH_VERSION}")
@@ -247,6 +249,7 @@ def main() -> None:
         case "pipeline":
             result = uvloop.run(
                 pipeline(
+                    host=o.host,
                     port=o.port,
                     request=request,
                     connections=o.connections,

@@ -3,11 +3,13 @@
 import os
 import platform
 import re
+import ssl
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
 from bench.peers import KROXYLICIOUS_VERSION, envoy_program
+from kafka_quota_proxy.proxy.background.build import implementation
 from tests.end_to_end.support.artifacts import KAFKA_3_9
 
 
@@ -21,6 +23,7 @@ def name() -> str:
 
 def describe() -> dict[str, str]:
     """Return the load of the machine, and the versions of all software."""
+    commit = _first_match(["git", "describe", "--always", "--dirty"], r"(\S+)")
     return {
         "load before": f"{os.getloadavg()[0]:.2f} (1-minute average; near 0, or the figures are not worth much)",
         "Python": f"{platform.python_implementation()} {platform.python_version()}, uvloop {version('uvloop')}",
@@ -28,7 +31,8 @@ def describe() -> dict[str, str]:
         "Envoy": _first_match([envoy_program(), "--version"], r"/(\d+\.\d+\.\d+)/"),
         "Kroxylicious": KROXYLICIOUS_VERSION,
         "Apache Kafka": KAFKA_3_9,
-        "ours": _first_match(["git", "describe", "--always", "--dirty"], r"(\S+)"),
+        "OpenSSL of ours": ssl.OPENSSL_VERSION,
+        "ours": f"{commit}, {implementation()}",
     }
 
 

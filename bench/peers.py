@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import yaml
 
-from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS, OURS_QUEUEING, OURS_REWRITING
+from bench.figures import DIRECT, ENVOY, KROXYLICIOUS, OURS, OURS_QUEUEING, OURS_REWRITING, OURS_WITHOUT_RELAY
 from tests.end_to_end.support.artifacts import cache_directory, java
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch, wait_until
 from tests.end_to_end.support.proxy import Proxy
 
-PEERS: Final = (DIRECT, ENVOY, KROXYLICIOUS, OURS)
+PEERS: Final = (DIRECT, ENVOY, KROXYLICIOUS, OURS, OURS_WITHOUT_RELAY)
 
 ENVOY_VERSION: Final = "1.40"
 KROXYLICIOUS_VERSION: Final = "0.12.0"
@@ -34,10 +34,12 @@ _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The port at which a peer listens, and the port to which it forwards. With ``tls``, clients use TLS."""
+    """The address at which a peer listens, and the address to which it forwards. With ``tls``, clients use TLS."""
 
     port: int
     upstream_port: int
+    host: str = "127.0.0.1"
+    upstream_host: str = "127.0.0.1"
     tls: tuple[str, str] | None = None  # the files of the certificate and its key
 
 
@@ -100,7 +102,7 @@ def _start(name: str, route: Route, stack: ExitStack) -> Peer:
     if name == DIRECT:
         return Peer(name=name, port=route.port)
     process = _STARTERS[name](route, stack)
-    wait_until(lambda: _accepts(process, route.port), timeout_s=30, what=f"{name} accepts connections")
+    wait_until(lambda: _accepts(process, route), timeout_s=30, what=f"{name} accepts connections")
     return Peer(name=name, port=route.port, pid=process.pid)
 
 
@@ -117,10 +119,17 @@ def _ours(route: Route, stack: ExitStack) -> Process:
     return stack.enter_context(Proxy(our_config(route))).process
 
 
+def _ours_without_relay(route: Route, stack: ExitStack) -> Process:
+    config = our_config(route)
+    config["listeners"][0]["relay"] = "python"
+    return stack.enter_context(Proxy(config)).process
+
+
 _STARTERS: Final[Mapping[str, Callable[[Route, ExitStack], Process]]] = {
     ENVOY: _envoy,
     KROXYLICIOUS: _kroxylicious,
     OURS: _ours,
+    OURS_WITHOUT_RELAY: _ours_without_relay,
 }
 
 
@@ -133,11 +142,11 @@ def _started(command: Sequence[str | Path], config: dict[str, Any], stack: ExitS
     return process
 
 
-def _accepts(process: Process, port: int) -> bool:
+def _accepts(process: Process, route: Route) -> bool:
     if not process.is_running:
         raise HarnessError(f"exit status {process.exit_status}\n{process.log_tail()}")
     try:
-        create_connection(("127.0.0.1", port), timeout=1).close()
+        create_connection((route.host, route.port), timeout=1).close()
     except OSError:
         return False
     return True
@@ -152,8 +161,8 @@ def envoy_program() -> str:
 
 
 def _envoy_config(route: Route) -> dict[str, Any]:
-    def address(port: int) -> dict[str, Any]:
-        return {"socket_address": {"address": "127.0.0.1", "port_value": port}}
+    def address(host: str, port: int) -> dict[str, Any]:
+        return {"socket_address": {"address": host, "port_value": port}}
 
     kind = "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy"
     forward = {
@@ -170,8 +179,8 @@ def _envoy_config(route: Route) -> dict[str, Any]:
                 "common_tls_context": {"tls_certificates": [{"certificate_chain": certificate, "private_key": key}]},
             },
         }
-    listener = {"name": "clients", "address": address(route.port), "filter_chains": [chain]}
-    endpoint = {"endpoint": {"address": address(route.upstream_port)}}
+    listener = {"name": "clients", "address": address(route.host, route.port), "filter_chains": [chain]}
+    endpoint = {"endpoint": {"address": address(route.upstream_host, route.upstream_port)}}
     broker = {
         "name": "broker",
         "type": "STATIC",
@@ -199,9 +208,9 @@ def our_config(route: Route) -> dict[str, Any]:
     """Return a configuration with both quotas for every (user, client-id), far above the load."""
     limits = {"producer_byte_rate": ABUNDANT_BYTE_RATE, "consumer_byte_rate": ABUNDANT_BYTE_RATE}
     tls = {"client_tls": dict(zip(("certificate", "key"), route.tls, strict=True))} if route.tls else {}
-    upstream = f"127.0.0.1:{route.upstream_port}"
+    bind, upstream = f"{route.host}:{route.port}", f"{route.upstream_host}:{route.upstream_port}"
     return {
-        "listeners": [{"name": "bench", "bind": f"127.0.0.1:{route.port}", "upstream": upstream, **tls}],
+        "listeners": [{"name": "bench", "bind": bind, "upstream": upstream, **tls}],
         "quotas": [{"user": "<default>", "client-id": "<default>", **limits}],
     }
 

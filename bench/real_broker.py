@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bench.figures import DIRECT as DIRECT_PEER
-from bench.figures import KROXYLICIOUS, OURS, OURS_QUEUEING, Sample
+from bench.figures import KROXYLICIOUS, OURS, OURS_QUEUEING, OURS_WITHOUT_RELAY, Sample
 from bench.measure import cpu_seconds
 from bench.peers import Peer, Route, running, with_and_without_queue
 from bench.rows import Row
@@ -38,6 +38,7 @@ class BenchKafka(Kafka):
 @contextmanager
 def measuring(names: Sequence[str]) -> Iterator[tuple[list[Peer], Callable[[Row, Peer], Sample]]]:
     """Start a broker, and these peers in front of it. Each has a listener that advertises the peer."""
+    names = [name for name in names if name != OURS_WITHOUT_RELAY]
     # Kroxylicious rewrites the advertised addresses, so it uses the direct listener.
     proxied = [name.upper() for name in names if name not in (DIRECT_PEER, KROXYLICIOUS)]
     with BenchKafka(KAFKA_3_9, proxied=proxied, config=_BROKER) as kafka:

@@ -117,6 +117,12 @@ COLUMNS: Final[Mapping[Section, Sequence[Column]]] = {
         _cpu("CPU s per GB", cpu_s_per_gb),
         _of(OURS, "CPU, of ours", cpu_s_per_gb),
     ),
+    Section.VETH: (
+        _figure("MB/s", bytes_per_second, scale=1e6),
+        _of(ENVOY, "of Envoy", bytes_per_second),
+        _cpu("CPU s per GB", cpu_s_per_gb),
+        _of(ENVOY, "CPU, of Envoy's", cpu_s_per_gb),
+    ),
     Section.DECISION: (_figure("µs a decision", field("decision_us")),),
     Section.SCHEDULING: (_figure("µs a decision", field("decision_us")),),
 }
@@ -125,6 +131,7 @@ TITLES: Final = {
     Section.REQUESTS: "Small requests, fake broker",
     Section.LATENCY: "Latency, fake broker",
     Section.IDLE: "Memory, fake broker",
+    Section.VETH: "Bulk, fake broker, packets over veth pairs",
     Section.ADDRESSES: "Addresses rewritten or not, fake broker",
     Section.QUEUE: "With and without a queue that never fills, fake broker that is faster than the proxy",
     Section.KAFKA_QUEUE: "With and without a queue that never fills, Apache Kafka",

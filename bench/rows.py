@@ -13,6 +13,7 @@ from bench.targets import (
     memory,
     microseconds,
     per_cpu_second_of_envoy,
+    per_cpu_second_without_relay,
     queueing,
     rate_of_envoy,
     rewriting,
@@ -33,6 +34,7 @@ class Section(Enum):
     ADDRESSES = "addresses"  # synthetic, bytes; our proxy with and without rewriting of addresses
     QUEUE = "queue"  # synthetic; our proxy with a queue that is never full, and without one, on a saturated core
     KAFKA_QUEUE = "kafka-queue"  # the same with a real broker and real clients
+    VETH = "veth"  # synthetic, bytes; load, proxy and broker in network namespaces of their own
     TLS = "tls"  # synthetic, bytes; TLS to clients, plaintext to the broker
     KAFKA = "kafka"  # real broker, real clients
     DECISION = "decision"  # no network
@@ -56,6 +58,10 @@ class Row:
     records_per_s: int | None = None  # of a real producer, or None if there is no limit
 
 
+def _plaintext(least_without_relay: float) -> tuple[Target, ...]:
+    return rate_of_envoy(0.95), per_cpu_second_of_envoy(1.0), per_cpu_second_without_relay(least_without_relay)
+
+
 def _produce(size_bytes: int, size: str) -> Row:
     """Return a load like Java's producer: one connection with five requests in flight."""
     return Row(
@@ -64,7 +70,7 @@ def _produce(size_bytes: int, size: str) -> Row:
         section=Section.BULK,
         size_bytes=size_bytes,
         in_flight=5,
-        targets=(rate_of_envoy(0.9), per_cpu_second_of_envoy(0.9)),
+        targets=_plaintext(0.80 if size_bytes == 16 * KIB else 0.95),
     )
 
 
@@ -77,7 +83,7 @@ def _fetch(size_bytes: int, size: str) -> Row:
         api="fetch",
         size_bytes=size_bytes,
         connections=4,
-        targets=(rate_of_envoy(0.9), per_cpu_second_of_envoy(0.9)),
+        targets=_plaintext(0.95),
     )
 
 
@@ -101,7 +107,17 @@ def _queueing(row: Row) -> Row:
 
 
 def _over_tls(row: Row) -> Row:
-    return replace(row, key=f"tls-{row.key}", title=f"TLS: {row.title}", section=Section.TLS, targets=())
+    return replace(
+        row,
+        key=f"tls-{row.key}",
+        title=f"TLS: {row.title}",
+        section=Section.TLS,
+        targets=(per_cpu_second_of_envoy(0.7),),
+    )
+
+
+def _through_veth(row: Row) -> Row:
+    return replace(row, key=f"veth-{row.key}", title=f"veth: {row.title}", section=Section.VETH, targets=())
 
 
 def _short(size: str) -> str:
@@ -115,7 +131,7 @@ _SMALL: Final = Row(
     section=Section.REQUESTS,
     size_bytes=KIB,
     connections=16,
-    targets=(per_cpu_second_of_envoy(0.75),),
+    targets=_plaintext(0.95),
 )
 
 ROWS: Final = (
@@ -172,27 +188,28 @@ ROWS: Final = (
         partitions=6,
         targets=queueing(),
     ),
+    *(_through_veth(make(size_bytes, size)) for make in (_produce, _fetch) for size_bytes, size in _SIZES),
     *(_over_tls(make(size_bytes, size)) for make in (_produce, _fetch) for size_bytes, size in _SIZES[1::2]),
     Row(
         key="kafka-produce-16k",
         title="ProducerPerformance, batches of 16 KB",
         section=Section.KAFKA,
         size_bytes=16_384,
-        targets=(direct_ratio(), cpu_of_envoy(1.5), *than_kroxylicious()),
+        targets=(direct_ratio(), cpu_of_envoy(), *than_kroxylicious()),
     ),
     Row(
         key="kafka-produce-1m",
         title="ProducerPerformance, batches of 1 MB",
         section=Section.KAFKA,
         size_bytes=1_000_000,
-        targets=(direct_ratio(), *than_kroxylicious()),
+        targets=(direct_ratio(), cpu_of_envoy(), *than_kroxylicious()),
     ),
     Row(
         key="kafka-consume-1",
         title="ConsumerPerformance, 1 partition",
         section=Section.KAFKA,
         api="fetch",
-        targets=(direct_ratio(), cpu_of_envoy(1.2), *than_kroxylicious()),
+        targets=(direct_ratio(), cpu_of_envoy(), *than_kroxylicious()),
     ),
     Row(
         key="kafka-consume-6",
@@ -200,7 +217,7 @@ ROWS: Final = (
         section=Section.KAFKA,
         api="fetch",
         partitions=6,
-        targets=(direct_ratio(), cpu_of_envoy(1.2), *than_kroxylicious()),
+        targets=(direct_ratio(), cpu_of_envoy(), *than_kroxylicious()),
     ),
     *(
         Row(key=key, title=title, section=Section.DECISION, targets=(microseconds(2),))

@@ -23,6 +23,7 @@ from tests.support.certificates import Authority
 SECONDS = {
     Section.BULK: 2.0,
     Section.TLS: 2.0,
+    Section.VETH: 2.0,
     Section.REQUESTS: 3.0,
     Section.LATENCY: 4.0,
     Section.IDLE: 0.0,
@@ -32,6 +33,7 @@ SECONDS = {
 _SHAPES = {
     Section.BULK: "pipeline",
     Section.TLS: "pipeline",
+    Section.VETH: "pipeline",
     Section.REQUESTS: "pipeline",
     Section.LATENCY: "latency",
     Section.IDLE: "idle",
