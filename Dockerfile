@@ -1,7 +1,7 @@
 # Two stages: the first builds wheels, the second has only the proxy and its libraries.
 FROM python:3.13-slim AS wheels
 WORKDIR /src
-# The compiler of C, for what mypyc and Cython translate. The second stage has neither.
+# mypyc and Cython translate to C, so this stage needs a C compiler.
 # hadolint ignore=DL3008
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \

@@ -34,7 +34,7 @@ _COPY_DEPENDENCIES: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """The address at which a peer listens, and the address to which it forwards. With ``tls``, clients use TLS."""
+    """Where a peer listens, and where it forwards to. If ``tls`` is set, its clients use TLS."""
 
     port: int
     upstream_port: int

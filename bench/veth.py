@@ -1,7 +1,7 @@
-"""Bulk rows whose packets pass two veth pairs: load, proxy and broker are in network namespaces of their own.
+"""Measures the bulk rows over veth pairs. Load and broker each have a network namespace, connected to the proxy's.
 
-On the loopback interface, the receiver gets the sender's pages. Over a veth pair they are packets of at most 64 KiB, so
-this shows what splice is worth with them. It needs root; without, these rows are left out.
+On the loopback interface, ``splice`` passes on the sender's pages. Over a veth pair it passes on packets.
+These rows need root, and are left out without it.
 """
 
 import json
@@ -19,7 +19,7 @@ from bench.rows import Row
 from bench.synthetic import command
 from tests.end_to_end.support.processes import Process, free_port, run, scratch, wait_until
 
-# Addresses for documentation and tests (RFC 5737), so that they are nobody's.
+# These networks are reserved for documentation (RFC 5737), so no real host has these addresses.
 _PROXY_TO_LOAD: Final = "198.51.100.1"
 _LOAD: Final = "198.51.100.2"
 _PROXY_TO_BROKER: Final = "203.0.113.1"

@@ -47,7 +47,8 @@ def charge_lines(found: charges.Charges) -> list[str]:
         f"| one process, called from Python | {spread(found.python_ns)} |",
         f"| two processes on one bucket, for each charge of a process | {spread(found.two_ns)} |",
         "",
-        f"Two processes charged {found.charges_of_two:,} times. The sum is {found.sum_of_two:,}.",
+        f"Two processes made {found.charges_of_two:,} charges of 1. After that, the bucket's sum was "
+        f"{found.sum_of_two:,}.",
         "",
         f"A process was killed once at each of {len(charges.STEPS)} steps under the lock, and {charges.KILLS} times at "
         f"random while another one charged, too, {found.holders_killed} times of these while it held the lock. "

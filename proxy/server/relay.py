@@ -1,4 +1,4 @@
-"""Passes the bodies of requests and responses from socket to socket, without an object for each.
+"""Passes the bodies of requests and responses from socket to socket. They do not become Python objects.
 
 The event loop reads each socket into a new object. A relay reads all sockets of its connections into one buffer
 instead. It gives the session the first bytes of each request and response, as the event loop would. If the session
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # How many bytes of a request or response the session gets at first. A head rarely has more, and objects of up to 512
 # bytes are allocated faster.
 _HEAD_BYTES: Final = 448
-# A rest of at least this many bytes is spliced. Below this, the system calls cost more than the copies.
+# If at least this many bytes of a body are left, they are spliced, which takes system calls of its own.
 _SPLICED_BYTES: Final = 32 * 1024
 # How many bytes are read at once after a spliced body, so that most of the next body is left to splice.
 _SHORT_READ_BYTES: Final = 4096
