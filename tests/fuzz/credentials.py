@@ -18,7 +18,7 @@ from kafka_quota_proxy.protocol import sasl
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.proxy_protocol import MAX_HEADER_BYTES, read_proxy_header
 from kafka_quota_proxy.proxy.server.tls.principal import user_of_certificate
-from tests.fuzz.dialogue import PASSWORD
+from tests.fuzz.messages import PASSWORD
 from tests.fuzz.readers import MARGINS, MAX_FRAMES, result_of
 from tests.fuzz.source import Source, damaged
 from tests.support.certificates import element, name, object_identifier, sequence

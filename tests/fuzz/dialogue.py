@@ -20,8 +20,7 @@ from struct import pack, unpack_from
 from typing import Final
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, IdentityProvider
-from kafka_quota_proxy.config.model import DEFAULT, MAX_BUCKETS, Enforcement, ProxyConfig, QuotaRule, Shaping
-from kafka_quota_proxy.config.principals import Principals
+from kafka_quota_proxy.config.model import MAX_BUCKETS, Enforcement, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
@@ -41,19 +40,21 @@ from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
 from tests.fuzz import seeds
+from tests.fuzz.messages import (
+    ENDLESS,
+    MECHANISMS,
+    PASSWORD,
+    PRINCIPALS,
+    WAITS_MS,
+    ClientMessages,
+    delays,
+    quota_rules,
+    right_answer,
+)
 from tests.fuzz.source import Source, cut, damaged
-from tests.support.frames import fetch_request, fetch_response, framed, produce_request, produce_response
+from tests.support.frames import fetch_request, fetch_response, produce_request, produce_response
 from tests.support.logins import (
-    CLIENT_FINAL,
-    CLIENT_FIRST,
-    SERVER_FINAL,
-    SERVER_FIRST,
-    authenticate_request,
-    authenticate_response,
-    bearer,
     handshake_request,
-    handshake_response,
-    web_token,
 )
 from tests.support.wire import Wire
 
@@ -71,31 +72,6 @@ _EMPTY_BYTES: Final = max(
     len(fetch.empty_response(1, version, 1, error_code=0)) for version in range(HIGHEST_VERSION[ApiKey.FETCH] + 1)
 )
 
-PASSWORD: Final = b"a-password-that-nobody-may-see"
-_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "OAUTHBEARER", "GSSAPI", "SCRAM-SHA-512", "X" * 40)
-_CLIENT_TOKENS: Final = (
-    b"\0alice\0" + PASSWORD,
-    CLIENT_FIRST,
-    CLIENT_FINAL,
-    bearer(web_token({"sub": "alice", "password": PASSWORD.decode()})),
-    b"\x60\x82ticket",
-    b"",
-    b"\x01",
-    CLIENT_FIRST + b",tokenauth=true",
-    b"\0kafka\0" + PASSWORD,
-)
-_BROKER_TOKENS: Final = (b"", SERVER_FINAL, SERVER_FIRST, b"e=other-error", b"\x60\x81reply", b'{"status":"invalid"}')
-# The beginnings of requests that the session buffers until more bytes arrive. In order they are no bytes, a header, a
-# login and a follower's fetch.
-_ENDLESS: Final = (
-    b"",
-    pack(">ihhihBBI", 100_000_000, 0, 9, 7, 0, 2, 0, 0xFFFFFF7F),
-    pack(">ihhihi", 520_000, 36, 1, 7, 0, 519_000),
-    pack(">ihhih", 8_000_000, 1, 11, 7, 0),
-)
-_WAITS_MS: Final = (1, 40, 999, 1_000, 12_000, 90_000, 4_000_000)
-_LIMITS: Final = (None, 0.5, 700.0, 50_000.0, 1e12)
-_REQUEST_LIMITS: Final = (None, 0.5, 1_000.0)
 # In so many steps, a session that is not at rest passes at least some bytes.
 _MOST_IDLE_STEPS: Final = 400
 # The session buffers the front of these responses until it is complete. A deep flood sends more bytes than it may
@@ -349,24 +325,6 @@ def frames_in(stream: bytes | bytearray) -> int:
     return count
 
 
-def right_answer(session: Session, variant: int = 1) -> bytes:
-    """Return a valid response to the oldest request in flight, or a raw SASL token if no request is in flight."""
-    if not session.state.in_flight:
-        return framed(_BROKER_TOKENS[variant % len(_BROKER_TOKENS)])
-    oldest = session.state.in_flight[0]
-    correlation_id, api_key, version = oldest.correlation_id, oldest.profile.api_key, oldest.profile.api_version
-    if api_key == ApiKey.SASL_HANDSHAKE:
-        return handshake_response(error_code=33 if variant == 3 else 0, correlation_id=correlation_id)
-    if api_key == ApiKey.SASL_AUTHENTICATE:
-        token = _BROKER_TOKENS[variant % len(_BROKER_TOKENS)]
-        return authenticate_response(
-            token, error_code=58 if variant == 3 else 0, version=version, correlation_id=correlation_id
-        )
-    # A request of an unknown version gets a response of the newest known version.
-    frame = seeds.response(api_key, min(version, seeds.versions(api_key)), variant % seeds.VARIANTS)
-    return frame[:4] + pack(">i", correlation_id) + frame[8:]
-
-
 # -- the dialogue
 
 
@@ -378,11 +336,11 @@ class Twins:
         self._is_twice = choice % 4 == 1
         self._source = source
         self._kind = kind
-        rules, choice = _rules(source), source.byte()
-        self._may_delay = _enforcement(choice) is Enforcement.DELAY or _delays(rules)
+        rules, choice = quota_rules(source), source.byte()
+        self._may_delay = _enforcement(choice) is Enforcement.DELAY or delays(rules)
         self._stages = [Stage(_wire(choice, kind, rules)) for _ in range(1 + self._is_twice)]
         self._first = self._stages[0]
-        self._next_id = 1
+        self._messages = ClientMessages(source)
         self._is_sound = True  # no frame is damaged yet
         # Whether a response was sent with addresses that the session replaces in a whole frame and hides in one that
         # streams.
@@ -392,7 +350,7 @@ class Twins:
         self._deep_floods = 0
         self._rest = b""  # the rest of a response of which the broker has sent the beginning
         if kind == LOGIN:
-            mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
+            mechanism = MECHANISMS[source.below(len(MECHANISMS))]
             self._send(handshake_request(mechanism, version=choice >> 7), is_damaged=False)
 
     def play(self) -> int:
@@ -414,11 +372,11 @@ class Twins:
     def _step(self, action: int) -> None:
         what, is_damaged = action & 0x1F, action >= 0xE0
         if what < 12:
-            self._send(self._request(), is_damaged=is_damaged)
+            self._send(self._messages.request(), is_damaged=is_damaged)
         elif what < 22:
             self._answer(is_damaged=is_damaged)
         elif what < 26:
-            self._send(self._login(), is_damaged=is_damaged)
+            self._send(self._messages.login(self._first.session), is_damaged=is_damaged)
         elif what < 28:
             self._wait()
         else:
@@ -428,7 +386,7 @@ class Twins:
     def _step_rarely(self, what: int) -> None:
         source = self._source
         if what < 31 and source.byte() < 192:
-            self._send(self._request(), is_damaged=False)
+            self._send(self._messages.request(), is_damaged=False)
         elif what == 28:
             self._is_sound = False
             self._send(source.take(source.below(48)), is_damaged=False)
@@ -445,11 +403,11 @@ class Twins:
         flood = bytes([filler]) * (1 << (6 + self._source.below(13)))
         self._is_sound = False
         if not choice & 1:
-            self._send(_ENDLESS[choice >> 1 & 3] + flood, is_damaged=False)
+            self._send(ENDLESS[choice >> 1 & 3] + flood, is_damaged=False)
             return
         if choice & 2:
             if not self._first.session.state.in_flight:
-                self._send(self._request(_LISTING if choice & 4 else seeds.API_KEYS), is_damaged=False)
+                self._send(self._messages.request(_LISTING if choice & 4 else seeds.API_KEYS), is_damaged=False)
             self._feed_broker(self._endless_answer())
         if choice & 8 and self._deep_floods < _MOST_DEEP_FLOODS:
             self._deep_floods += 1
@@ -475,10 +433,10 @@ class Twins:
             self._stop(choice)
         else:
             self._is_steady = False
-            rules = _rules(self._source)
-            self._may_delay |= _delays(rules)
+            rules = quota_rules(self._source)
+            self._may_delay |= delays(rules)
             for stage in self._stages:
-                stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=_PRINCIPALS))
+                stage.wire.listening.quotas.update(ProxyConfig(listeners=(), quotas=rules, principals=PRINCIPALS))
 
     def _stop(self, choice: int) -> None:
         """Call ``release`` or ``take_no_more``, possibly in the middle of a response."""
@@ -488,28 +446,6 @@ class Twins:
         for stage in self._stages:
             if not stage.error:
                 (stage.release, stage.take_no_more)[choice >= 144]()
-
-    def _request(self, api_keys: tuple[int, ...] = seeds.API_KEYS) -> bytes:
-        source = self._source
-        api_key = api_keys[source.below(len(api_keys))]
-        version = source.below(seeds.versions(api_key))
-        choice = source.byte()
-        frame = seeds.request(api_key, version, choice & 3, (choice >> 2) & 3)
-        self._next_id += 1
-        return frame[:8] + pack(">i", self._next_id) + frame[12:]
-
-    def _login(self) -> bytes:
-        source = self._source
-        choice = source.byte()
-        login = self._first.session._requests.login
-        self._next_id += 1
-        if choice & 1:
-            mechanism = _MECHANISMS[source.below(len(_MECHANISMS))]
-            return handshake_request(mechanism, version=choice >> 1 & 1, correlation_id=self._next_id)
-        token = _CLIENT_TOKENS[source.below(len(_CLIENT_TOKENS))]
-        if login is not None and login.login.is_raw:
-            return framed(token)
-        return authenticate_request(token, version=(choice >> 1) % 4, correlation_id=self._next_id)
 
     def _send(self, data: bytes, *, is_damaged: bool) -> None:
         if is_damaged:
@@ -558,7 +494,7 @@ class Twins:
 
     def _wait(self) -> None:
         self._is_steady = False
-        wait_ms = _WAITS_MS[self._source.below(len(_WAITS_MS))]
+        wait_ms = WAITS_MS[self._source.below(len(WAITS_MS))]
         end_ms = self._first.wire.now_ms + wait_ms
         while True:
             wakes = [stage.session.wake_at_ms for stage in self._stages if not stage.error]
@@ -590,36 +526,6 @@ class Twins:
                 assert seeds.BROKERS_OWN_HOST.encode() not in stage.told
 
 
-_PRINCIPALS: Final = Principals(brokers=frozenset({"kafka"}), exempt=frozenset({"user"}))
-
-
-def _rules(source: Source) -> tuple[QuotaRule, ...]:
-    choice = source.byte()
-    if choice < 64:
-        return ()
-    produce, fetch = _LIMITS[choice % 5], _LIMITS[choice // 5 % 5]
-    requests, percentage = _REQUEST_LIMITS[choice % 3], _REQUEST_LIMITS[choice // 7 % 3]
-    enforcement = (None, None, *Enforcement)[source.below(5)]
-    client_id = ("etl", DEFAULT)[choice & 1]
-    if produce is None and fetch is None and requests is None and percentage is None:
-        return ()
-    return (
-        QuotaRule(
-            user=DEFAULT if choice >= 160 else None,
-            client_id=client_id,
-            producer_byte_rate=produce,
-            consumer_byte_rate=fetch,
-            request_rate=requests,
-            request_percentage=percentage,
-            enforcement=enforcement,
-        ),
-    )
-
-
-def _delays(rules: tuple[QuotaRule, ...]) -> bool:
-    return any(rule.enforcement is Enforcement.DELAY for rule in rules)
-
-
 def _enforcement(choice: int) -> Enforcement:
     return tuple(Enforcement)[choice % 3]
 
@@ -629,7 +535,7 @@ def _wire(choice: int, kind: int, rules: tuple[QuotaRule, ...]) -> Wire:
         *rules,
         enforcement=_enforcement(choice),
         shaping=tuple(Shaping)[choice // 3 % 2],
-        principals=_PRINCIPALS,
+        principals=PRINCIPALS,
         is_inter_broker=kind == INTER_BROKER,
         max_frame_size_bytes=(104_857_600, 104_857_600, 3_000)[choice // 6 % 3],
         max_throttle_time_ms=25_000,

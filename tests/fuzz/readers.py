@@ -47,7 +47,8 @@ from kafka_quota_proxy.protocol.throttle_time import (
 )
 from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
 from tests.fuzz import seeds
-from tests.fuzz.dialogue import ADVERTISED, PASSWORD
+from tests.fuzz.dialogue import ADVERTISED
+from tests.fuzz.messages import PASSWORD
 from tests.fuzz.source import Source, cut, damaged
 
 MAX_FRAMES: Final = 64
