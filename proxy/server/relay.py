@@ -194,6 +194,7 @@ class ClientEnd(RelayEnd):
         """Note that ``count`` bytes of a request went to the broker."""
         now_ns = self.state.now_ns = monotonic_ns()
         self.state.requests.pass_body(count, now_ns // 1_000_000)
+        self.connection.request_ns = abs(self.connection.request_ns)  # so ``TimeChecks`` sees that the client has sent
 
     def pass_on(self, count: int) -> None:
         """Pass on requests."""
@@ -230,6 +231,7 @@ class ClientEnd(RelayEnd):
                 if not broker.send(0, at):
                     return count
                 connection.flush(now_ms)
+                connection.request_ns = monotonic_ns() - started_ns
                 return at + len(head)
             to_broker.clear()
             at += len(head)

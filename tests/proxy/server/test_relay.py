@@ -5,7 +5,7 @@ import ssl
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, monotonic_ns
 from typing import Any
 
 import pytest
@@ -136,6 +136,33 @@ async def test_a_spliced_body_is_charged_as_a_whole_and_its_client_waits() -> No
         await client.ask(other_request(2))
         assert monotonic() - began > 0.9 * WAIT_MS / 1_000
         assert relayed(server) == 2
+
+
+@pytest.mark.parametrize("first_bytes", [6, 400_000])  # a part of a head, and of a body that is spliced
+@on_uvloop
+async def test_a_client_that_sends_a_request_slowly_is_not_idle(first_bytes: int) -> None:
+    request = long_request(2, 900_000)
+    async with stub_broker(answers) as broker:
+        listener = replace(listener_to(broker.address), relay=RelayKind.NATIVE, idle_timeout_ms=60_000)
+        async with running(ProxyConfig(listeners=(listener,))) as server, client_of(server) as client:
+            assert await client.ask(other_request(1)) == other_response(1)
+            (connection,) = server.listeners[0].connections
+            now_ms, sent_bytes = monotonic_ns() // 1_000_000, 0
+
+            def arrived() -> tuple[int, int]:
+                return connection.state.request_left, connection.session.held_bytes
+
+            for check in range(1, 3):
+                before = arrived()
+                await client.send(request[sent_bytes : sent_bytes + first_bytes])
+                sent_bytes += first_bytes
+                await eventually(lambda before=before: arrived() != before)  # type: ignore[misc]
+                connection.time_checks.check(now_ms + check * 70_000)
+
+            assert not connection.is_closed
+            assert not connection.drain_cause
+            assert await client.ask(request[sent_bytes:]) == fetch_response(2)
+            assert relayed(server) == 2
 
 
 @pytest.mark.parametrize("lost", ["client", "upstream"])
