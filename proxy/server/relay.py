@@ -292,6 +292,7 @@ class BrokerEnd(RelayEnd):
                 if state.to_broker or to_client:
                     if client.send(0, at):
                         connection.flush(now_ms)
+                    self._observe(started_ns)
                     return at if not connection.is_closed else count
                 continue
             head: bytes = sockets.part(at, at + _HEAD_BYTES if at + _HEAD_BYTES < count else count)
@@ -305,17 +306,23 @@ class BrokerEnd(RelayEnd):
                 if not client.send(0, at):
                     return count
                 connection.flush(now_ms)
+                self._observe(started_ns)
                 return at + len(head)
             to_client.clear()
             at += len(head)
             self.splices = responses.left >= _SPLICED_BYTES
         client.send(0, at, has_more=responses.left >= _SPLICED_BYTES)
-        api_key = state.answered
+        self._observe(started_ns)
+        return at
+
+    def _observe(self, started_ns: int) -> None:
+        """Count the latency of a response that has begun since ``started_ns``."""
+        api_key = self.state.answered
         if api_key >= 0:
-            state.answered = -1
+            self.state.answered = -1
+            connection = self.connection
             elapsed_ns = monotonic_ns() - started_ns + abs(connection.request_ns)
             connection.listener.latency.observe(api_key, elapsed_ns)
-        return at
 
 
 class RelayPair:
