@@ -36,6 +36,7 @@ from kafka_quota_proxy.proxy.fair_queue.settings import identities
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.address_rewrite import MOVED, Addresses
+from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT
@@ -150,17 +151,8 @@ class Stage:
         self.pump()
 
     def have_neighbour(self, client_id: str, size_bytes: int) -> None:
-        """Open another connection of the client, produce and fetch ``size_bytes`` on it, and close it.
-
-        Its charges remain.
-        """
-        other, now_ms = Session(self.wire.listening), self.wire.now_ms
-        with suppress(ProtocolError):
-            other.receive_from_client(produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=now_ms)
-            other.receive_from_client(fetch_request(2, client_id=client_id), now_ms=now_ms)
-            other.receive_from_broker(produce_response(), now_ms=now_ms)
-            other.receive_from_broker(fetch_response(2, size_bytes=size_bytes), now_ms=now_ms)
-        _leave(other, bytearray(), now_ms)
+        """Let another connection of the client use the quotas."""
+        use_quotas(self.wire.listening, client_id, size_bytes, self.wire.now_ms)
 
     def pump(self) -> None:
         """Give the session the bytes that it reads now, and collect its output."""
@@ -295,6 +287,20 @@ class Stage:
         self._take()
         self.error = error
         assert PASSWORD.decode() not in str(error)
+
+
+def use_quotas(context: ConnectionContext, client_id: str, size_bytes: int, now_ms: int) -> None:
+    """Open another connection of the client, produce and fetch ``size_bytes`` on it, and close it.
+
+    Its charges remain.
+    """
+    other = Session(context)
+    with suppress(ProtocolError):
+        other.receive_from_client(produce_request(client_id=client_id, size_bytes=size_bytes), now_ms=now_ms)
+        other.receive_from_client(fetch_request(2, client_id=client_id), now_ms=now_ms)
+        other.receive_from_broker(produce_response(), now_ms=now_ms)
+        other.receive_from_broker(fetch_response(2, size_bytes=size_bytes), now_ms=now_ms)
+    _leave(other, bytearray(), now_ms)
 
 
 def _leave(session: Session, answered: bytearray, now_ms: int) -> None:
