@@ -7,6 +7,7 @@ from typing import Final
 from tests.simulation.bites.model import Break
 
 _CONNECTION: Final = "proxy/server/connection.py"
+_RELAY: Final = "proxy/server/relay.py"
 _LIMITS: Final = "proxy/server/connection_limits.py"
 
 SERVER: Final = (
@@ -184,5 +185,23 @@ SERVER: Final = (
         "proxy/server/cluster_listeners.py",
         "        for node_id, address in changes.joined.items():\n            self._open(node_id, address)\n",
         "",
+    ),
+    Break(
+        "Bytes that a full socket does not take of a spliced body are lost",
+        _RELAY,
+        "                peer.transport.write(sockets.take_spliced(count - sent))\n",
+        "                sockets.take_spliced(count - sent)\n",
+    ),
+    Break(
+        "A relay hands over a request that has to wait twice",
+        _RELAY,
+        "                connection.request_ns = monotonic_ns() - started_ns\n                return at + len(head)\n",
+        "                connection.request_ns = monotonic_ns() - started_ns\n                return at\n",
+    ),
+    Break(
+        "Bytes that a relay has read after a request that has to wait are lost",
+        _RELAY,
+        "            connection.data_received(self.sockets.part(at, count))\n",
+        "            pass\n",
     ),
 )
