@@ -1,10 +1,13 @@
 """Tests how upstreams come to share a broker and its usage, as their cluster ids and node ids become known."""
 
+import pytest
+
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, ProxyConfig, QuotaRule, Replication
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.server import broker_registry
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
@@ -13,6 +16,11 @@ from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", producer_byte_rate=1_000.0),))
 ONE, TWO = BrokerIdentity("c", 1), BrokerIdentity("c", 2)
 NOW_MS = 86_400_000
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_registry, "monotonic_ns", lambda: NOW_MS * 1_000_000)
 
 
 def at(host: str, port: int = 9092) -> Address:
