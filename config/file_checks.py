@@ -14,6 +14,7 @@ from kafka_quota_proxy.config.quotas_from_checks import check_quotas_from
 from kafka_quota_proxy.config.replication_checks import check_replication
 from kafka_quota_proxy.config.rule_reach_checks import check_rule_reach
 from kafka_quota_proxy.config.store_checks import check_store
+from kafka_quota_proxy.config.testing_checks import check_testing
 from kafka_quota_proxy.config.unvalidated import UncheckedFile
 from kafka_quota_proxy.config.usage_log_checks import check_usage_log
 from kafka_quota_proxy.config.weak_limit_checks import check_weak_limits
@@ -45,6 +46,7 @@ def check(file: UncheckedFile, *, now_ms: int | None = None) -> None:
     check_store(file)
     check_rule_reach(file)
     check_weak_limits(file)
+    check_testing(file)
 
 
 def _check_nulls(file: UncheckedFile) -> None:

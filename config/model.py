@@ -357,7 +357,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admin:
-    """The admin port, which serves /metrics, /livez, /readyz and /quotas."""
+    """The admin port, which serves /metrics, /livez, /readyz and /quotas, and /testing in tests."""
 
     bind: Address
     metrics_bind: Address | None = None  # a second address, which serves /metrics, /livez and /readyz only
@@ -396,4 +396,5 @@ class ProxyConfig:
     replication: Replication | None = None  # None: no replica is throttled
     usage_log: UsageLog | None = None  # None: no usage log
     admin: Admin | None = None
+    testing: bool = False  # whether tests may throttle clients through the admin port
     log: Log = field(default_factory=Log)

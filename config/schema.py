@@ -205,6 +205,7 @@ FILE: Final = Section(
         "quotas_from": Key(QUOTAS_FROM, expand=quotas_from_mapping),
         "store": Key(STORE),
         "admin": Key(_ADMIN, takes_null=True),
+        "testing": Key(read.boolean),
         "log": Key(_LOG, takes_null=True),
     },
 )

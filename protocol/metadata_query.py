@@ -89,6 +89,19 @@ def read_partition_counts(frame: bytes, topics: Collection[Topic], api_version: 
     return counts
 
 
+def read_topic_names(reader: FieldReader, api_version: int) -> dict[bytes, bytes]:
+    """Return the names of all topics in a Metadata response, v10 or later, by their 16-byte ids."""
+    _skip_brokers(reader, api_version)
+    found: dict[bytes, bytes] = {}
+    for _ in range(reader.count()):
+        _, names, _ = _read_topic(reader, api_version)
+        if len(names) == 2:
+            name, topic_id = names
+            if isinstance(name, bytes) and isinstance(topic_id, UUID):
+                found[topic_id.bytes] = name
+    return found
+
+
 def _read_topics(reader: FieldReader, wanted: set[Topic], api_version: int, counts: dict[Topic, int]) -> None:
     _skip_brokers(reader, api_version)
     for _ in range(reader.count()):

@@ -30,6 +30,15 @@ def client_throttles_itself(api_key: int, api_version: int) -> bool:
     return api_version >= _FIRST_CLIENT_THROTTLE.get(api_key, NEVER)
 
 
+def has_throttle_time(api_key: int, api_version: int) -> bool:
+    """Whether responses of this version have the field, and the proxy can find it."""
+    if api_key in (_PRODUCE, _API_VERSIONS):
+        return api_version >= 1
+    if api_key in _FIELDS_BEFORE:
+        return api_version <= HIGHEST_VERSION[api_key]
+    return _has_field_in_front(api_key, api_version)
+
+
 def is_in_front(api_key: int) -> bool:
     """Whether ``throttle_time_ms`` is the first field of the API's responses, in versions that have the field."""
     return api_key in _FIRST_IN_FRONT

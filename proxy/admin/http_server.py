@@ -1,7 +1,7 @@
 """Answers the requests to the admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
 
-Only ``/quotas`` can change the state of the proxy. ``admin.metrics_bind`` configures a second address, which serves
-only metrics and probes.
+Only ``/quotas`` can change the state of the proxy, and ``/testing`` if the file has ``testing: true``.
+``admin.metrics_bind`` configures a second address, which serves only metrics and probes.
 """
 
 import asyncio
@@ -23,7 +23,9 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
-from kafka_quota_proxy.proxy.admin.quotas_api import JSON, TEXT, QuotasApi, Reply
+from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
+from kafka_quota_proxy.proxy.admin.requests import JSON, TEXT, Reply
+from kafka_quota_proxy.proxy.admin.testing_api import PREFIX, OnDemandApi
 from kafka_quota_proxy.proxy.background.isolation import report as report_error
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -54,13 +56,15 @@ class AdminServer:
     def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
         registry, health = MetricRegistry(server, reloader), Health(server, reloader)
         hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
-        page = QuotasApi(asyncio.get_running_loop(), server, admin.quotas_token_file)
-        whole = _Application(server, registry, health, page, hosts=hosts)
+        loop = asyncio.get_running_loop()
+        page = QuotasApi(loop, server, admin.quotas_token_file)
+        testing = None if server.testing is None else OnDemandApi(loop, server, server.testing)
+        whole = _Application(server, registry, health, page, testing, hosts=hosts)
         self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES)]
         self.port = self._ports[0].address.port
         self.metrics_port: int | None = None
         if admin.metrics_bind is not None:
-            part = _Application(server, registry, health, None, hosts=None)
+            part = _Application(server, registry, health, None, None, hosts=None)
             try:
                 self._ports.append(AdminPort(admin.metrics_bind, ("admin", "metrics_bind"), part, _PROBES))
             except OSError:
@@ -126,10 +130,12 @@ class _Application:
         registry: MetricRegistry,
         health: Health,
         quotas_api: QuotasApi | None,
+        testing_api: OnDemandApi | None,
         *,
         hosts: frozenset[str] | None,
     ) -> None:
         self._quotas_api = quotas_api
+        self._testing_api = testing_api
         self._server = server
         self._registry = registry
         self._health = health
@@ -147,10 +153,13 @@ class _Application:
     def _reply(self, environ: WSGIEnvironment) -> Reply:
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
         paths = _OPEN if self._quotas_api is None else _PATHS
-        if path not in paths:
+        is_testing = self._testing_api is not None and path.startswith(PREFIX)
+        if path not in paths and not is_testing:
             return _text("404 Not Found", f"not found; the paths are {' '.join(paths)}\n")
         if path not in _PROBES and not self._is_allowed_host(environ.get("HTTP_HOST", "")):
             return _text("421 Misdirected Request", _MISDIRECTED)
+        if is_testing and self._testing_api is not None:
+            return self._testing_api.reply(environ)
         if path == _QUOTAS and method == "POST" and self._quotas_api is not None:
             return self._quotas_api.post(environ)
         if method != "GET":

@@ -9,12 +9,11 @@ import hmac
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from contextlib import suppress
 from itertools import chain
 from math import ceil
 from threading import BoundedSemaphore
 from time import monotonic
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import parse_qsl
 from wsgiref.types import WSGIEnvironment
 
@@ -23,9 +22,9 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.terms import terms_of
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
+from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, read_json, refusal, skip_body
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
-    MAX_BODY_BYTES,
     JsonFormError,
     RequestedChanges,
     read_changes,
@@ -42,17 +41,12 @@ from kafka_quota_proxy.proxy.server.server import Server
 
 log = logging.getLogger(__name__)
 
-JSON: Final = "application/json"
-TEXT: Final = "text/plain; charset=utf-8"
 # How long a change may take, if the brokers of a topic are slow or cannot be reached. The deadline that the admin port
 # has for a request is longer.
 _DEADLINE_S: Final = 25.0
 # How many changes are made at a time. A change may wait for a disk or for brokers, and the other threads of the admin
 # port must stay free for scrapes of the metrics.
 _MAX_AT_ONCE: Final = 4
-# The body of a refused request is read up to this size. Otherwise the client would see a reset and not the reason.
-_MAX_SKIPPED_BYTES: Final = 8 * MAX_BODY_BYTES
-_CHUNK_BYTES: Final = 65_536
 _WARN_EVERY_S: Final = 60.0
 _NO_FILE: Final = (
     "quotas cannot be changed: the configuration has no admin.quotas_token_file. Give it the path of a file whose "
@@ -61,25 +55,7 @@ _NO_FILE: Final = (
 _WRONG: Final = "quotas are changed with the token of admin.quotas_token_file; send: Authorization: Bearer TOKEN"
 
 
-class Reply(NamedTuple):
-    """An HTTP response. ``kind`` is its content type."""
-
-    status: str
-    body: Iterable[bytes]
-    kind: str = TEXT
-    headers: tuple[tuple[str, str], ...] = ()
-
-
-class _RefusedError(Exception):
-    """Raised to refuse a request. The response has this status, message and headers."""
-
-    def __init__(self, status: str, message: str, *headers: tuple[str, str]) -> None:
-        super().__init__(message)
-        self.status = status
-        self.headers = headers
-
-
-class _BusyError(_RefusedError):
+class _BusyError(RefusedError):
     def __init__(self) -> None:
         message = "too many requests about quotas are waiting; try again"
         super().__init__("503 Service Unavailable", message, ("Retry-After", "1"))
@@ -109,8 +85,8 @@ class QuotasApi:
         """Answer a GET request with all rules, or with the rules whose entity has all the names in the query."""
         try:
             query = _entity_query(environ.get("QUERY_STRING", ""))
-        except _RefusedError as refused:
-            return _refusal(refused)
+        except RefusedError as refused:
+            return refusal(refused)
         return Reply("200 OK", self._rules(query), JSON)
 
     def post(self, environ: WSGIEnvironment) -> Reply:
@@ -124,9 +100,9 @@ class QuotasApi:
                 return _results(self._change(changes, environ), changes)
             finally:
                 self._free.release()
-        except _RefusedError as refused:
-            _skip(environ)
-            return _refusal(refused)
+        except RefusedError as refused:
+            skip_body(environ)
+            return refusal(refused)
 
     # -- rules --
 
@@ -153,21 +129,21 @@ class QuotasApi:
     # -- changes --
 
     def _check_token(self, environ: WSGIEnvironment) -> None:
-        """Raise ``_RefusedError`` unless the request has the token in the file ``admin.quotas_token_file``."""
+        """Raise ``RefusedError`` unless the request has the token in the file ``admin.quotas_token_file``."""
         if self._token_file is None:
-            raise _RefusedError("403 Forbidden", _NO_FILE)
+            raise RefusedError("403 Forbidden", _NO_FILE)
         scheme, _, given = environ.get("HTTP_AUTHORIZATION", "").partition(" ")
         try:
             token = read_token(self._token_file)
         except TokenFileError as error:
             self._warn("admin.quotas_token_file: quotas cannot be changed here: %s", str(error))
-            raise _RefusedError("403 Forbidden", "the proxy cannot read its token; its log says why") from None
+            raise RefusedError("403 Forbidden", "the proxy cannot read its token; its log says why") from None
         # wsgiref decodes headers as Latin-1.
         is_right = hmac.compare_digest(given.strip().encode("latin-1", "replace"), token.encode())
         if scheme.lower() != "bearer" or not is_right:
             what = "a wrong token" if given else "no token"
             self._warn("refused a change of quotas: %s sent %s", str(environ.get("REMOTE_ADDR")), what)
-            raise _RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
+            raise RefusedError("401 Unauthorized", _WRONG, ("WWW-Authenticate", "Bearer"))
 
     def _warn(self, message: str, *arguments: str) -> None:
         """Log a warning, but at most one a minute, so that refused requests cannot fill the log."""
@@ -176,28 +152,10 @@ class QuotasApi:
             log.warning(message, *arguments)
 
     def _read(self, environ: WSGIEnvironment) -> RequestedChanges:
-        # A page of another web site can make a browser send forms and text, but not JSON. That needs a CORS preflight
-        # request first, which is refused.
-        if environ.get("CONTENT_TYPE", "").partition(";")[0].strip().lower() != JSON:
-            raise _RefusedError("415 Unsupported Media Type", f"send it with Content-Type: {JSON}")
-        size = environ.get("CONTENT_LENGTH", "")
-        if not (size.isascii() and size.isdigit()):
-            raise _RefusedError("411 Length Required", "send it with Content-Length, in bytes")
-        if len(size) > 10 or int(size) > MAX_BODY_BYTES:
-            raise _RefusedError(
-                "413 Content Too Large", f"the body has {size[:20]} bytes; at most {MAX_BODY_BYTES} are allowed"
-            )
-        environ["proxy.is_read"] = True
         try:
-            body = environ["wsgi.input"].read(int(size))
-        except OSError:
-            raise _RefusedError("408 Request Timeout", f"{size} bytes did not arrive in time") from None
-        if len(body) < int(size):
-            raise _RefusedError("400 Bad Request", f"{len(body)} of {size} bytes arrived")
-        try:
-            return read_changes(body)
+            return read_changes(read_json(environ))
         except JsonFormError as error:
-            raise _RefusedError("400 Bad Request", str(error)) from None
+            raise RefusedError("400 Bad Request", str(error)) from None
 
     def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> QuotasAltered:
         address = str(environ.get("REMOTE_ADDR", ""))
@@ -207,16 +165,16 @@ class QuotasApi:
             future = asyncio.run_coroutine_threadsafe(submitted, self._loop)
         except RuntimeError:  # the loop is closed
             submitted.close()
-            raise _RefusedError("503 Service Unavailable", "the proxy stops") from None
+            raise RefusedError("503 Service Unavailable", "the proxy stops") from None
         try:
             altered = future.result(self._deadline_s)
         except TimeoutError:
             future.cancel()
             message = f"not done within {self._deadline_s:g} s, but it may still be done: look before you send it again"
-            raise _RefusedError("504 Gateway Timeout", message) from None
+            raise RefusedError("504 Gateway Timeout", message) from None
         except CancelledError:
             message = "the proxy is stopping, but the change may still be made: look before you send it again"
-            raise _RefusedError("503 Service Unavailable", message) from None
+            raise RefusedError("503 Service Unavailable", message) from None
         if altered is None:
             raise _BusyError
         return altered
@@ -256,24 +214,6 @@ def _results(altered: QuotasAltered, changes: RequestedChanges) -> Reply:
     return Reply("200 OK", body, JSON)
 
 
-def _refusal(refused: _RefusedError) -> Reply:
-    return Reply(refused.status, (f"{refused}\n".encode(),), headers=refused.headers)
-
-
-def _skip(environ: WSGIEnvironment) -> None:
-    """Read and discard the body of a refused request, up to ``_MAX_SKIPPED_BYTES``.
-
-    Otherwise the client would see a connection reset instead of the response.
-    """
-    size = environ.get("CONTENT_LENGTH", "")
-    if environ.get("proxy.is_read") or not (size.isascii() and size.isdigit() and len(size) <= 10):
-        return
-    left = min(int(size), _MAX_SKIPPED_BYTES)
-    with suppress(OSError):
-        while left > 0 and (read := len(environ["wsgi.input"].read(min(left, _CHUNK_BYTES)))):
-            left -= read
-
-
 def _entity_query(query: str) -> Mapping[str, EntityName]:
     """Return the names of the entity in a query such as ``user=alice&default=client-id``, by entity type.
 
@@ -283,12 +223,12 @@ def _entity_query(query: str) -> Mapping[str, EntityName]:
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))
     except ValueError as error:
-        raise _RefusedError("400 Bad Request", f"the query is not valid: {error}") from None
+        raise RefusedError("400 Bad Request", f"the query is not valid: {error}") from None
     for key, value in given:
         kind, name = (value, DEFAULT) if key == "default" else (key, value)
         if kind not in ENTITY_TYPES or kind in found:
             message = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
-            raise _RefusedError("400 Bad Request", message)
+            raise RefusedError("400 Bad Request", message)
         found[kind] = name
     return found
 

@@ -18,6 +18,7 @@ from kafka_quota_proxy.proxy.server.relay import Relay
 from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
 from kafka_quota_proxy.proxy.session.client_account import Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
+from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.server.broker_dialer import PendingDial
@@ -40,6 +41,7 @@ class ListenerState:
         open_count: Counts each connection from the time it is accepted until its transport is closed.
         broker_count: How many connections to brokers are open.
         relay: Reads the sockets of connections if ``uses_relay`` is set. None where the system has no epoll.
+        testing: Throttles responses on demand, for tests. None if the configuration does not allow it.
         uses_relay: Whether new connections without TLS are relayed.
     """
 
@@ -50,6 +52,7 @@ class ListenerState:
         self.counters = counters
         self.dial = dial
         self.policy: Policy
+        self.testing: OnDemandThrottles | None = None
         self.handshake: Callable[[Callable[[], ClientConnection], Callable[[], None]], asyncio.BaseProtocol] | None = (
             None
         )

@@ -25,7 +25,13 @@ class Route:
         self.upstream = upstream
         broker = upstream.broker
         self.context = ConnectionContext(
-            listener.policy, broker.quotas, listener.counters, addresses, leader=broker.leader, service=broker.service
+            listener.policy,
+            broker.quotas,
+            listener.counters,
+            addresses,
+            leader=broker.leader,
+            service=broker.service,
+            testing=listener.testing,
         )
         broker.quotas.lines.wake = _wake_soon
         self._attach_queue()

@@ -32,6 +32,7 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
 from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
 from kafka_quota_proxy.proxy.session.counters import Counters
+from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from kafka_quota_proxy.proxy.usage.log import usage_log
 
 log = logging.getLogger(__name__)
@@ -63,6 +64,7 @@ class Server:
             brokers=self.brokers.metered,
             replicas=self.replication.metered,
         )
+        self.testing = OnDemandThrottles(wall_ms) if config.testing else None
         self.listeners: list[ListenerState] = []
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
         self.handshakes: list[TlsHandshakes] = []
@@ -70,6 +72,7 @@ class Server:
             state = ListenerState(
                 settings=listener, counters=Counters(), dial=lambda client: self._dialer.start(client)
             )
+            state.testing = self.testing
             self.listeners.append(state)
             if listener.client_tls is not None:
                 handshakes = TlsHandshakes(state, listener.client_tls, self._tls_context(listener.client_tls))

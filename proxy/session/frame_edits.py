@@ -48,11 +48,14 @@ def response_edit(
     wait_ms: int,
     ceilings: Mapping[int, int] = api_versions.CEILINGS,
     own: Mapping[int, api_versions.VersionRange] | None = None,
+    *,
+    is_exact: bool = False,
 ) -> Edit | None:
     """Return the edit that sets the throttle time in a response and, for ApiVersions, the offered API versions.
 
-    The new throttle time is the larger of the broker's throttle time and ``wait_ms``. ``ceilings`` contains the highest
-    version to offer of each API. ``own`` contains the versions of the APIs that the proxy answers itself.
+    The new throttle time is the larger of the broker's throttle time and ``wait_ms``, or ``wait_ms`` if ``is_exact``.
+    ``ceilings`` contains the highest version to offer of each API. ``own`` contains the versions of the APIs that the
+    proxy answers itself.
 
     Returns:
         The edit, or None if more bytes are needed. The edit is empty if there is nothing to edit, or if the response
@@ -61,7 +64,7 @@ def response_edit(
     try:
         if throttle_time.is_in_front(api_key):
             at = throttle_time.front_throttle_time_offset(data, position, api_key, api_version)
-            return None if at is None else NO_EDIT if at < 0 else _larger(data, at, wait_ms)
+            return None if at is None else NO_EDIT if at < 0 else _told(data, at, wait_ms, is_exact=is_exact)
         if frame_bytes > MAX_HELD_RESPONSE_BYTES:
             return NO_EDIT
         if position + frame_bytes > len(data):
@@ -74,10 +77,11 @@ def response_edit(
             told = throttle_time.write_throttle_time(announced, api_key, api_version, wait_ms)
             return position, position + frame_bytes, told
         offset = throttle_time.throttle_time_offset(frame, api_key, api_version)
-        return NO_EDIT if offset is None else _larger(data, position + offset, wait_ms)
+        return NO_EDIT if offset is None else _told(data, position + offset, wait_ms, is_exact=is_exact)
     except ProtocolError:
         return NO_EDIT
 
 
-def _larger(data: bytes, at: int, wait_ms: int) -> Edit:
-    return at, at + 4, _INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))
+def _told(data: bytes, at: int, wait_ms: int, *, is_exact: bool) -> Edit:
+    told_ms = wait_ms if is_exact else max(wait_ms, _INT32.unpack_from(data, at)[0])
+    return at, at + 4, _INT32.pack(told_ms)

@@ -29,6 +29,7 @@ class RequestProfile:
         handler: Decides on the request and on its response.
         api_key: The API key of the request.
         api_version: The version of the API.
+        client_id: The client-id in the request.
         acks: The ``acks`` of a Produce, and 1 for all other APIs.
         bucket: The bucket that is charged for bytes, or None if the request is not charged for bytes.
         charge: What the request is charged in addition to bytes, or None.
@@ -42,8 +43,8 @@ class RequestProfile:
     """
 
     __slots__ = (
-        "acks", "api", "api_key", "api_version", "bucket", "charge", "charges_response", "front", "front_end",
-        "generation", "handler", "is_edited",
+        "acks", "api", "api_key", "api_version", "bucket", "charge", "charges_response", "client_id", "front",
+        "front_end", "generation", "handler", "is_edited",
     )  # fmt: skip
 
     def __init__(
@@ -51,6 +52,7 @@ class RequestProfile:
         handler: Handler,
         api_key: int,
         api_version: int,
+        client_id: bytes = b"",
         *,
         acks: int = 1,
         bucket: Bucket | None = None,
@@ -59,6 +61,7 @@ class RequestProfile:
         self.handler = handler
         self.api_key = api_key
         self.api_version = api_version
+        self.client_id = client_id
         self.acks = acks
         self.bucket = bucket
         self.charge = charge

@@ -323,7 +323,9 @@ class RequestStream:
         charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
         if charge is not None and charge.buckets is NO_BUCKETS and state.broker_turn.queued is None:
             charge = None
-        profile = RequestProfile(handler, head.api_key, head.api_version, acks=acks, bucket=bucket, charge=charge)
+        profile = RequestProfile(
+            handler, head.api_key, head.api_version, head.client_id, acks=acks, bucket=bucket, charge=charge
+        )
         profile.front_end = (front_end or head.body) - position
         if front_end is not None and profile.front_end <= _MAX_PROFILE_BYTES:
             profile.api = read_i32_be(data, position + 4)

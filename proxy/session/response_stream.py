@@ -11,10 +11,14 @@ from kafka_quota_proxy.protocol import sasl
 from kafka_quota_proxy.protocol.errors import FrameTooSmall, ProtocolError, UnexpectedResponse
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA
+from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
+from kafka_quota_proxy.proxy.session.testing.responses import observe, throttle_on_demand
 
 _RESPONSE_HEAD_BYTES: Final = 8  # size_bytes and correlation_id
 
@@ -32,13 +36,16 @@ class ResponseStream:
             response.
     """
 
-    __slots__ = ("_at", "_data", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all")
+    __slots__ = (
+        "_at", "_data", "_is_read_whole", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all",
+    )  # fmt: skip
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._data = b""  # the bytes that are not forwarded yet begin at _at in _data
         self._at = 0
         self._pieces: PartialFrame | None = None
+        self._is_read_whole = False  # whether a test depends on the whole response
         self.begun: BegunResponse | None = None
         self.left = 0
         self.least_wait_ms = 0
@@ -116,6 +123,7 @@ class ResponseStream:
         """Forward the responses from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
         in_flight = state.in_flight
+        testing = state.context.testing
         end = len(data)
         position = start + self.left
         self.left = 0
@@ -129,7 +137,9 @@ class ResponseStream:
                     begun = self._begin_token(data, position)
                     if begun is None:
                         break
-                elif not state.in_flight_limit and not sasl.has_error_code(data, position):
+                elif (not state.in_flight_limit and not sasl.has_error_code(data, position)) or (
+                    testing is not None and self._needs_rest(testing, data, position)
+                ):
                     break
                 else:
                     response_bytes: int = read_i32_be(data, position)
@@ -141,7 +151,7 @@ class ResponseStream:
                     profile, frame_bytes = pending.profile, 4 + response_bytes
                     begun = self._charge(pending, response_bytes, data, position, now_ms)
             if begun is not None:
-                profile, frame_bytes, wait_ms, is_delayed = begun
+                profile, frame_bytes, wait_ms, is_delayed, _ = begun
             if (
                 begun is not None
                 or profile.is_edited
@@ -197,7 +207,7 @@ class ResponseStream:
         self._at = position
         if not self._state.delayed_until_ms:
             # More bytes are collected before the response is parsed again. If it is held whole, it may have many MB.
-            is_held_whole = self.begun is not None and self.begun.profile.handler.is_held_whole
+            is_held_whole = self._is_read_whole or (self.begun is not None and self.begun.profile.handler.is_held_whole)
             most_bytes = None if is_held_whole else MAX_HELD_RESPONSE_BYTES
             front = self._data = data[position:]
             self._at = 0
@@ -253,17 +263,40 @@ class ResponseStream:
                 state.broker_turn.move_up()
             else:
                 bucket, wait_ms = state.broker_turn.settle(pending, bucket, wait_ms, response_bytes, now_ms)
+        testing = state.context.testing
+        if testing is not None:
+            frame = data[position : position + 4 + response_bytes] if self._is_read_whole else b""
+            on_demand = throttle_on_demand(state, testing, pending, response_bytes, frame, now_ms)
+            if on_demand is not None:
+                self.least_wait_ms = 0
+                return on_demand
+        begun = self._throttle(profile, bucket, wait_ms, response_bytes, now_ms)
+        if begun is not None and testing is not None:
+            observe(state, testing, pending, response_bytes, begun.wait_ms, BY_QUOTA)
+        return begun
+
+    def _throttle(
+        self, profile: RequestProfile, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
+    ) -> BegunResponse | None:
+        """Throttle the client because ``bucket`` is over its limit, and return the response with its throttle time."""
         if wait_ms <= 0 and not self.least_wait_ms:
             return None
+        account = self._state.account
         is_delayed = False
         if wait_ms > 0 and bucket is not None:
-            wait_ms = state.account.throttle(bucket, wait_ms, now_ms=now_ms)
-            state.account.broker_began_ms = now_ms
-            is_delayed = wait_ms > 0 and state.account.enforcement(bucket) is Enforcement.DELAY
+            wait_ms = account.throttle(bucket, wait_ms, now_ms=now_ms)
+            account.broker_began_ms = now_ms
+            is_delayed = wait_ms > 0 and account.enforcement(bucket) is Enforcement.DELAY
         if not is_delayed:
             wait_ms = max(wait_ms, self.least_wait_ms)
         self.least_wait_ms = 0
         return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
+
+    def _needs_rest(self, testing: OnDemandThrottles, data: bytes, position: int) -> bool:
+        """Return whether a test depends on the rest of the response at ``position``, which has not arrived yet."""
+        self._is_read_whole = testing.reads_whole(self._state.in_flight[0].profile.api_key)
+        frame_bytes: int = 4 + read_i32_be(data, position)
+        return self._is_read_whole and position + frame_bytes > len(data)
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
         """Return the SASL token without a Kafka header that begins at ``position``, or None if more bytes are needed.

@@ -31,7 +31,7 @@ class ApiVersionsHandler(OtherHandler):
 
     def pass_on(self, head: RequestHead, charge: RequestCharge | None) -> None:
         """Add a forwarded ApiVersions request to the pending requests, so that its response will be edited."""
-        profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
+        profile = RequestProfile(self, head.api_key, head.api_version, head.client_id, charge=charge)
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:

@@ -22,12 +22,14 @@ class BegunResponse(NamedTuple):
         frame_bytes: The length of the response, including the size prefix.
         wait_ms: The throttle time in milliseconds.
         is_delayed: Whether the response is held back for the throttle time.
+        is_exact: Whether a test asked for the throttle time, which then replaces a longer one of the broker.
     """
 
     profile: RequestProfile
     frame_bytes: int
     wait_ms: int
     is_delayed: bool
+    is_exact: bool = False
 
 
 class Handler:
@@ -100,23 +102,25 @@ class Handler:
         Raises:
             ProtocolError: If the response cannot be read.
         """
-        profile, frame_bytes, wait_ms, is_delayed = response
+        profile, frame_bytes, wait_ms, is_delayed, is_exact = response
         edit: Edit = NO_EDIT
-        if wait_ms:
+        if wait_ms or is_exact:
             told_ms = 0 if is_delayed and client_throttles_itself(profile.api_key, profile.api_version) else wait_ms
-            throttle = response_edit(data, position, frame_bytes, profile.api_key, profile.api_version, told_ms)
+            throttle = response_edit(
+                data, position, frame_bytes, profile.api_key, profile.api_version, told_ms, is_exact=is_exact
+            )
             if throttle is None:
                 return None
             edit = throttle
         addressed = self._edit_addresses(response, data, position, edit)
-        if addressed is not None and edit and wait_ms and not is_delayed:
+        if addressed is not None and edit and wait_ms and not is_delayed and not is_exact:
             # The response keeps the broker's own throttle time if that is larger, so the client is muted for as long.
             self._state.account.mute(int.from_bytes(edit[2]), now_ms=now_ms)
         return addressed
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
         """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""
-        profile, frame_bytes, _, _ = response
+        profile, frame_bytes, _, _, _ = response
         api_key, api_version = profile.api_key, profile.api_version
         context = self._state.context
         addresses = context.addresses

@@ -45,7 +45,7 @@ class OtherHandler(Handler):
 
         In the response to the request, only the throttle time and the brokers' addresses are edited.
         """
-        profile = RequestProfile(self, head.api_key, head.api_version, charge=charge)
+        profile = RequestProfile(self, head.api_key, head.api_version, head.client_id, charge=charge)
         profile.is_edited = head.api_key == _METADATA
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, head.size_bytes, 0, charge))
 

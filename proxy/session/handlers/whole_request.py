@@ -116,12 +116,12 @@ class WholeRequestHandler(Handler):
         return (position, frame_end, decision.frame) if decision.frame else NO_EDIT
 
     def _expect(self, api_key: int, head: RequestHead, size_bytes: int, charge: RequestCharge | None) -> None:
-        profile = RequestProfile(self, api_key, head.api_version, charge=charge)
+        profile = RequestProfile(self, api_key, head.api_version, head.client_id, charge=charge)
         self._state.in_flight.append(PendingRequest(profile, head.correlation_id, size_bytes, 0, charge))
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
         """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
-        profile, frame_bytes, wait_ms, is_delayed = response
+        profile, frame_bytes, wait_ms, is_delayed, is_exact = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
         exchange = self._exchange
@@ -130,8 +130,10 @@ class WholeRequestHandler(Handler):
         frame = exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         frame = self.finish(exchange, frame, response)
         has_waited = is_delayed and client_throttles_itself(profile.api_key, profile.api_version)
-        if wait_ms and frame and not has_waited:  # the response contains the longest wait, here that of other quotas
-            throttle = response_edit(frame, 0, len(frame), profile.api_key, profile.api_version, wait_ms)
+        if (wait_ms or is_exact) and frame and not has_waited:  # the longest wait, here that of other quotas
+            throttle = response_edit(
+                frame, 0, len(frame), profile.api_key, profile.api_version, wait_ms, is_exact=is_exact
+            )
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
         return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)

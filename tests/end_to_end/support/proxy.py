@@ -113,6 +113,11 @@ class Proxy:
         return f"127.0.0.1:{self.port(listener)}"
 
     @property
+    def admin_address(self) -> str:
+        """``host:port`` of the admin port."""
+        return str(self._settings["admin"]["bind"])
+
+    @property
     def log(self) -> str:
         """Return the output since the last start."""
         return self.process.output()

@@ -1,0 +1,71 @@
+"""Keeps the throttled responses that clients got last, for tests to read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+# How many responses are kept. Older ones are forgotten.
+MAX_OBSERVED: Final = 10_000
+
+ON_DEMAND: Final = "testing"
+BY_QUOTA: Final = "quota"
+
+
+class ThrottledResponse(NamedTuple):
+    """A response with a throttle time.
+
+    Attributes:
+        time_ms: The Unix time at which the response began.
+        api_key: The API of the request.
+        api_version: The version of the request.
+        user: The user of the connection.
+        client_id: The client-id of the request.
+        throttle_time_ms: The throttle time in the response, in milliseconds.
+        size_bytes: The size of the request if it is a Produce, and otherwise of the response.
+        reason: Whether a test asked for the throttle time (``ON_DEMAND``), or it follows from a quota (``BY_QUOTA``).
+    """
+
+    time_ms: int
+    api_key: int
+    api_version: int
+    user: str
+    client_id: str
+    throttle_time_ms: int
+    size_bytes: int
+    reason: str
+
+
+class Observed:
+    """The last throttled responses, the oldest first. ``unix_ms`` returns the time."""
+
+    def __init__(self, unix_ms: Callable[[], int]) -> None:
+        self._unix_ms = unix_ms
+        self._responses: deque[ThrottledResponse] = deque(maxlen=MAX_OBSERVED)
+
+    def add(
+        self,
+        api_key: int,
+        api_version: int,
+        *,
+        user: str,
+        client_id: str,
+        throttle_time_ms: int,
+        size_bytes: int,
+        reason: str,
+    ) -> None:
+        """Add a response that begins now."""
+        self._responses.append(
+            ThrottledResponse(
+                self._unix_ms(), api_key, api_version, user, client_id, throttle_time_ms, size_bytes, reason
+            )
+        )
+
+    def find(self, client_id: str | None = None) -> Iterator[ThrottledResponse]:
+        """Yield the responses to one client-id, or all."""
+        return (one for one in tuple(self._responses) if client_id in (None, one.client_id))
+
+    def clear(self) -> None:
+        """Forget all responses."""
+        self._responses.clear()

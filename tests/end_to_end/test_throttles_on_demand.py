@@ -1,0 +1,160 @@
+"""A test of a client gets exactly the throttle times that it asks for, with real clients and a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+from urllib.request import Request, urlopen
+
+import confluent_kafka
+import pytest
+
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.frames import RawClient, raw_client, record_batch
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import free_port
+from tests.end_to_end.support.proxy import Proxy
+from tests.end_to_end.support.tools import producer_performance
+
+_ROUNDS: Final = 125
+_CONNECTIONS: Final = 8
+
+
+class Control:
+    """Asks a proxy for throttles over HTTP, as any language can."""
+
+    def __init__(self, admin: str) -> None:
+        self._url = f"http://{admin}/testing"
+
+    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - as it is read
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(  # noqa: S310 - of our own
+            f"{self._url}/{path}", data, {"Content-Type": "application/json"}, method=method
+        )
+        with urlopen(request, timeout=10) as response:  # noqa: S310 - as above
+            return json.load(response)
+
+    def next(self, count: int, **wanted: object) -> None:
+        self.ask("POST", "throttles", {"count": count, **wanted})
+
+    def told_ms(self, client_id: str) -> list[int]:
+        return [one["throttle_time_ms"] for one in self.ask("GET", f"observed?client_id={client_id}")]
+
+
+@pytest.fixture(scope="module")
+def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
+    with Proxy({"testing": True, "admin": {"bind": f"127.0.0.1:{free_port()}"}}, kafka_4) as running:
+        yield running
+
+
+@pytest.fixture
+def control(proxy: Proxy) -> Iterator[Control]:
+    one = Control(proxy.admin_address)
+    yield one
+    one.ask("POST", "reset")
+
+
+@pytest.mark.proof
+def test_next_responses_carry_the_time_and_the_connection_is_silent_for_it(
+    kafka_4: Kafka, proxy: Proxy, control: Control
+) -> None:
+    topic = create_topic(kafka_4)
+    batch = record_batch([b"value"])
+    control.next(2, api="Produce", throttle_time_ms=300, client_id="raw")
+    control.next(1, api="Fetch", throttle_time_ms=200, topic=topic)
+
+    with raw_client(proxy.port()) as client:
+        began_s = time.monotonic()
+        told = [client.produce(topic, batch).throttle_time_ms for _ in range(4)]
+        silent_s = time.monotonic() - began_s
+        fetched = [client.fetch(topic, offset=0, max_bytes=1_000).throttle_time_ms for _ in range(2)]
+
+    assert told == [300, 300, 0, 0]
+    assert 0.6 <= silent_s < 0.9
+    assert fetched == [200, 0]
+    assert control.told_ms("raw") == [300, 300, 200]
+
+
+@pytest.mark.proof
+def test_each_of_a_thousand_orders_throttles_one_response(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+    topic = create_topic(kafka_4)
+    batch = record_batch([b"value"])
+
+    def throttled(client: RawClient) -> int:
+        found = 0
+        for _ in range(_ROUNDS):
+            control.next(1, api="Produce", throttle_time_ms=1)
+            found += client.produce(topic, batch).throttle_time_ms
+        return found
+
+    clients = [RawClient(proxy.port()) for _ in range(_CONNECTIONS)]
+    try:
+        with ThreadPoolExecutor(_CONNECTIONS) as threads:
+            assert sum(threads.map(throttled, clients)) == _ROUNDS * _CONNECTIONS
+    finally:
+        for client in clients:
+            client.close()
+    assert control.told_ms("raw") == [1] * _ROUNDS * _CONNECTIONS
+    assert control.ask("GET", "throttles") == []
+
+
+def test_java_measures_the_time(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+    topic = create_topic(kafka_4)
+    control.next(1, api="Produce", throttle_time_ms=700)
+
+    produced = producer_performance(
+        kafka_4,
+        bootstrap_servers=proxy.address(),
+        topic=topic,
+        records=2_000,
+        record_size_bytes=100,
+        throughput=1_000,
+    )
+
+    assert produced.throttle_time_max_ms == 700
+    assert 0 < produced.throttle_time_avg_ms < 700
+    assert produced.records == 2_000
+
+
+@pytest.mark.proof
+def test_librdkafka_reports_the_time_and_delivers_each_record_once(
+    kafka_4: Kafka, proxy: Proxy, control: Control
+) -> None:
+    topic = create_topic(kafka_4)
+    events: list[float] = []
+    failures: list[object] = []
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": proxy.address(),
+            "client.id": "app",
+            "throttle_cb": lambda event: events.append(event.throttle_time),
+        }
+    )
+    control.next(3, api="Produce", throttle_time_ms=250, client_id="app")
+    for number in range(6):
+        producer.produce(
+            topic, str(number), partition=0, on_delivery=lambda error, _: failures.append(error) if error else None
+        )
+        assert producer.flush(20) == 0
+    producer.poll(1)
+
+    assert failures == []
+    assert max(events) == pytest.approx(0.25)
+    assert control.told_ms("app") == [250, 250, 250]
+    with raw_client(proxy.port()) as client:
+        assert client.fetch(topic, offset=0, max_bytes=10_000).high_watermark == 6
+
+
+def test_quotas_are_set_and_cleared(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+    topic = create_topic(kafka_4)
+    batch = record_batch([bytes(50_000)])
+    with raw_client(proxy.port()) as client:
+        assert client.produce(topic, batch).throttle_time_ms == 0
+        control.ask("PUT", "quotas", [{"client-id": "raw", "producer_byte_rate": 10_000, "shaping": "paced"}])
+        assert client.produce(topic, batch).throttle_time_ms > 1_000
+        control.ask("PUT", "quotas", [])
+        assert client.produce(topic, batch).throttle_time_ms == 0
+    assert [one["reason"] for one in control.ask("GET", "observed")] == ["quota"]

@@ -1,0 +1,41 @@
+"""Tests how the body of a request is read, and what is said of one that cannot be used."""
+
+import io
+
+import pytest
+
+from kafka_quota_proxy.proxy.admin.requests import RefusedError, read_json, refusal, skip_body
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES
+
+
+def environ(body: bytes = b"[]", **changed: str) -> dict[str, object]:
+    given = {"CONTENT_TYPE": "application/json; charset=utf-8", "CONTENT_LENGTH": str(len(body))}
+    return {**given, **changed, "wsgi.input": io.BytesIO(body)}
+
+
+def test_body_is_read_once() -> None:
+    sent = environ()
+
+    assert read_json(sent) == b"[]"
+    skip_body(sent)
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"CONTENT_TYPE": "text/plain"}, "415"),
+        ({"CONTENT_LENGTH": ""}, "411"),
+        ({"CONTENT_LENGTH": "x"}, "411"),
+        ({"CONTENT_LENGTH": str(MAX_BODY_BYTES + 1)}, "413"),
+        ({"CONTENT_LENGTH": "3"}, "400"),
+    ],
+)
+def test_unusable_body_is_refused(changed: dict[str, str], status: str) -> None:
+    sent = environ(**changed)
+
+    with pytest.raises(RefusedError) as caught:
+        read_json(sent)
+    skip_body(sent)
+    reply = refusal(caught.value)
+    assert reply.status.startswith(status)
+    assert b"".join(reply.body) == f"{caught.value}\n".encode()
