@@ -10,6 +10,8 @@ import pytest
 
 REPOSITORY = Path(__file__).parent.parent
 PACKAGES = ("config", "protocol", "proxy", "pipeline")
+# What is not linked into the installed package, but lies in it.
+OWN = "kafka_quota_proxy/testing"
 
 # Modules without a test module of their own, and where they are tested instead.
 EXCEPTIONS = {
@@ -113,7 +115,7 @@ def modules() -> list[str]:
     """Return the path of each module, relative to the repository, without `__init__`."""
     return sorted(
         path.relative_to(REPOSITORY).as_posix()
-        for package in PACKAGES
+        for package in (*PACKAGES, OWN)
         for path in (REPOSITORY / package).rglob("*.py")
         if path.name != "__init__.py"
     )
@@ -136,7 +138,7 @@ def test_each_exception_is_a_module_without_a_test_module() -> None:
     assert [place for place in EXCEPTIONS.values() if not (REPOSITORY / place).is_file()] == []
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, OWN])
 def test_init_modules_hold_only_a_docstring_and_public_names(package: str) -> None:
     for path in (REPOSITORY / package).rglob("__init__.py"):
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -110,8 +110,8 @@ def produce_acks(frame: bytes) -> int:
     return acks
 
 
-async def serve(*, mock_port: int) -> asyncio.Server:
-    """Listen on a free loopback port, and relay each connection to the mock broker at ``mock_port``."""
+async def serve(*, mock_port: int, port: int = 0) -> asyncio.Server:
+    """Listen on a loopback port, by default any free one, and relay each connection to the broker at ``mock_port``."""
     # asyncio keeps only weak references to tasks. Without this set the task of a closed client could be collected.
     relays: set[asyncio.Task[None] | None] = set()
 
@@ -124,7 +124,7 @@ async def serve(*, mock_port: int) -> asyncio.Server:
         finally:
             relays.discard(relay)
 
-    return await asyncio.start_server(on_client, "127.0.0.1", 0, limit=_STREAM_LIMIT_BYTES)
+    return await asyncio.start_server(on_client, "127.0.0.1", port, limit=_STREAM_LIMIT_BYTES)
 
 
 async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mock_port: int) -> None:

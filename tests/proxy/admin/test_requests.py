@@ -8,9 +8,9 @@ from kafka_quota_proxy.proxy.admin.requests import RefusedError, read_json, refu
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES
 
 
-def environ(body: bytes = b"[]", **changed: str) -> dict[str, object]:
-    given = {"CONTENT_TYPE": "application/json; charset=utf-8", "CONTENT_LENGTH": str(len(body))}
-    return {**given, **changed, "wsgi.input": io.BytesIO(body)}
+def environ(**changed: str) -> dict[str, object]:
+    given = {"CONTENT_TYPE": "application/json; charset=utf-8", "CONTENT_LENGTH": "2"}
+    return {**given, **changed, "wsgi.input": io.BytesIO(b"[]")}
 
 
 def test_body_is_read_once() -> None:

@@ -113,14 +113,14 @@ SESSION: Final = (
     Break(
         "The throttle time of a response is lower than the broker's own",
         "proxy/session/frame_edits.py",
-        "_INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))",
-        "_INT32.pack(wait_ms)",
+        "wait_ms if is_exact else max(wait_ms, _INT32.unpack_from(data, at)[0])",
+        "wait_ms",
     ),
     Break(
         "Clients are told the throttle time in seconds",
         "proxy/session/frame_edits.py",
-        "_INT32.pack(max(wait_ms, _INT32.unpack_from(data, at)[0]))",
-        "_INT32.pack(max(wait_ms // 1_000, _INT32.unpack_from(data, at)[0]))",
+        "wait_ms if is_exact else max(wait_ms, _INT32.unpack_from(data, at)[0])",
+        "max(wait_ms // 1_000, _INT32.unpack_from(data, at)[0])",
     ),
     Break(
         "A connection that ends keeps its place in the line",

@@ -1,0 +1,236 @@
+"""Runs a proxy for a test, in front of an embedded broker or of any Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty, Queue
+from types import TracebackType
+from typing import Any, Final, Self
+
+from kafka_quota_proxy.testing.control import Control, ObservedResponses
+from kafka_quota_proxy.testing.ports import adjacent_ports, free_ports
+
+Rule = Mapping[str, Any]
+
+_GUARD: Final = "kafka_quota_proxy.proxy.cli.demo.processes"
+_BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
+_PROXY: Final = "kafka_quota_proxy.proxy"
+_BROKER_READY: Final = re.compile(r"ready on ")
+_PROXY_READY: Final = re.compile(r"listening on ")
+_START_TIMEOUT_S: Final = 20.0
+_STOP_TIMEOUT_S: Final = 6.0
+# Another process may take a port between its choice and its use.
+_TRIES: Final = 3
+_TAIL_LINES: Final = 8
+
+
+class StartError(Exception):
+    """Raised if the broker or the proxy does not start. The message has the end of its log."""
+
+
+class ThrottlingProxy:
+    """A proxy that throttles Kafka clients on demand. It runs during a ``with`` block.
+
+    Args:
+        bootstrap_servers: The Kafka in front of which it runs, as ``HOST:PORT`` with commas between several. If it is
+            None, an embedded broker is started: librdkafka's mock cluster, which creates each topic that is asked for.
+        quotas: The rules in force at the start, as in the section ``quotas`` of the configuration file.
+
+    Attributes:
+        bootstrap_servers: The address for the clients under test.
+        admin: The ``HOST:PORT`` of the admin port, for tests in other languages.
+    """
+
+    def __init__(self, bootstrap_servers: str | None = None, quotas: Sequence[Rule] = ()) -> None:
+        self.bootstrap_servers = ""
+        self.admin = ""
+        self._upstream = bootstrap_servers
+        self._first_rules = [dict(rule) for rule in quotas]
+        self._rules: dict[tuple[object, object], dict[str, Any]] = {}
+        self._stack = ExitStack()
+        self._control: Control | None = None
+
+    def __enter__(self) -> Self:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                self._start()
+                break
+            except StartError as error:
+                self._stack.close()
+                if not tries_left or "in use" not in str(error):
+                    raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+        self._control = None
+
+    def next(
+        self,
+        count: int = 1,
+        *,
+        throttle_time_ms: int,
+        api: str = "*",
+        user: str | None = None,
+        client_id: str | None = None,
+        topic: str | None = None,
+    ) -> int:
+        """Throttle the next ``count`` responses that match by exactly ``throttle_time_ms``. Return the order's id.
+
+        ``api`` is a name such as ``Produce`` or ``Fetch``. ``user``, ``client_id`` and ``topic`` match any if they are
+        None.
+
+        Raises:
+            ControlError: If the proxy refuses the order.
+        """
+        named = {"user": user, "client_id": client_id, "topic": topic}
+        order = {"api": api, "throttle_time_ms": throttle_time_ms, "count": count}
+        return self._running.throttle(order | {key: value for key, value in named.items() if value is not None})
+
+    def limit(
+        self, *, user: str | None = None, client_id: str | None = None, shaping: str | None = None, **limits: object
+    ) -> None:
+        """Give a user, a client-id, or both together these limits, in place of earlier ones.
+
+        For example ``limit(client_id="app", producer_byte_rate=100_000, consumer_byte_rate="1MiB", shaping="paced")``.
+        The name ``<default>`` stands for all that have no rule of their own. Without ``limits`` the rule is removed.
+
+        Raises:
+            ControlError: If the rules are not valid.
+        """
+        named = {"user": user, "client-id": client_id, "shaping": shaping}
+        rules = dict(self._rules)
+        rules.pop((user, client_id), None)
+        if limits:
+            rules[user, client_id] = {key: value for key, value in named.items() if value is not None} | limits
+        self._running.replace_quotas(list(rules.values()))
+        self._rules = rules
+
+    def observed(self, client_id: str | None = None) -> ObservedResponses:
+        """Return the throttled responses to one client-id, or to all, since the last ``reset``."""
+        return self._running.observed(client_id)
+
+    def reset(self) -> None:
+        """Remove all orders and limits, forget what was observed, and restore the rules of the start."""
+        self._running.reset()
+        self._use_first_rules()
+
+    @property
+    def _running(self) -> Control:
+        if self._control is None:
+            raise RuntimeError("the proxy does not run: use it within its with block")
+        return self._control
+
+    def _use_first_rules(self) -> None:
+        self._rules = {(rule.get("user"), rule.get("client-id")): rule for rule in self._first_rules}
+
+    def _start(self) -> None:
+        directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-throttle-")))
+        admin_port, broker_port = free_ports(2)
+        first, last = adjacent_ports()
+        listener: dict[str, Any] = {"name": "test", "bind": f"127.0.0.1:{first}"}
+        if self._upstream is None:
+            if find_spec("confluent_kafka") is None:
+                raise StartError("the embedded broker needs an extra: pip install 'kafka-quota-proxy[testing]'")
+            listener["upstream"] = f"127.0.0.1:{broker_port}"
+        else:
+            listener |= {"bootstrap_servers": self._upstream, "broker_ports": f"{first + 1}-{last}"}
+        file = directory / "proxy.yaml"
+        # JSON is valid YAML.
+        file.write_text(
+            json.dumps(
+                {
+                    "listeners": [listener],
+                    "quotas": self._first_rules,
+                    "admin": {"bind": f"127.0.0.1:{admin_port}"},
+                    "testing": True,
+                    "drain_timeout": "100ms",
+                }
+            )
+        )
+        started = []
+        if self._upstream is None:
+            words = ["-m", _BROKER, "--advertise", f"127.0.0.1:{first}", "--port", str(broker_port)]
+            started.append(self._stack.enter_context(_running("the embedded broker", words, directory, _BROKER_READY)))
+        words = ["-m", _PROXY, "run", str(file)]
+        started.append(self._stack.enter_context(_running("the proxy", words, directory, _PROXY_READY)))
+        for one in started:  # they start at the same time
+            one.wait()
+        self.bootstrap_servers, self.admin = f"127.0.0.1:{first}", f"127.0.0.1:{admin_port}"
+        self._control = Control(self.admin)
+        self._use_first_rules()
+
+
+class _Child:
+    """A program under a guard, which ends with this process. ``wait`` waits until it has started."""
+
+    def __init__(self, name: str, process: subprocess.Popen[str], ready: re.Pattern[str], log: Path) -> None:
+        self._name, self._process, self._ready, self._log = name, process, ready, log
+        self._lines: Queue[str] = Queue()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def wait(self) -> None:
+        while True:
+            try:
+                line = self._lines.get(timeout=_START_TIMEOUT_S)
+            except Empty:
+                raise StartError(f"{self._name} was not ready within {_START_TIMEOUT_S:g} s{self._tail()}") from None
+            if not line:
+                raise StartError(f"{self._name} ended{self._tail()}")
+            if self._ready.search(line):
+                return
+
+    def stop(self) -> None:
+        """Make the guard stop the program, or kill the guard if that takes too long."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(_STOP_TIMEOUT_S)
+
+    def _read(self) -> None:
+        """Read the output until it ends, because a full pipe would block the program."""
+        if self._process.stdout is not None:
+            with self._process.stdout as lines:
+                for line in lines:
+                    self._lines.put(line)
+        self._lines.put("")
+
+    def _tail(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        return "".join(f"\n  {line}" for line in lines)
+
+
+@contextmanager
+def _running(name: str, words: Sequence[str], directory: Path, ready: re.Pattern[str]) -> Iterator[_Child]:
+    python = (sys.executable, "-P")  # imports nothing from the working directory
+    log = directory / f"{name.replace(' ', '-')}.log"
+    with log.open("wb") as errors:
+        process = subprocess.Popen(  # noqa: S603 - of our own
+            [*python, "-m", _GUARD, *python, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # Ctrl-C reaches the test only, which then stops the proxy
+        )
+    child = _Child(name, process, ready, log)
+    try:
+        yield child
+    finally:
+        child.stop()
