@@ -351,8 +351,8 @@ def test_memory_depends_on_the_bound_not_on_the_names() -> None:
         stop()
 
     # The cache of look-ups may still have up to a thousand evicted buckets.
-    assert few_mb < 2.5
-    assert many_mb < 2.5
+    assert few_mb < 3
+    assert many_mb < 3
 
 
 @pytest.mark.long
