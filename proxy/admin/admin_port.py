@@ -5,7 +5,7 @@ other request. So a probe waits neither for idle connections nor for clients tha
 
 The event loop serves a connection while it reads the head of a request or answers a probe, for at most
 ``_WAIT_TIMEOUT_S``. It serves at most ``MAX_WAITING`` connections at a time: to make room for a new one, it closes the
-oldest. At most ``MAX_REQUESTS`` threads run at a time, each for at most ``_DEADLINE_S``.
+oldest. At most ``max_requests`` threads run at a time, each for at most ``_DEADLINE_S``.
 """
 
 import asyncio
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 MAX_WAITING: Final = 256
 # Enough for two Prometheus servers and some operators.
 MAX_REQUESTS: Final = 8
+# A test may ask for throttles from many threads at once.
+MAX_TEST_REQUESTS: Final = 64
 _WAIT_TIMEOUT_S: Final = 5.0
 _SOCKET_TIMEOUT_S: Final = 5.0  # for each single read or write of a thread
 _DEADLINE_S: Final = 30.0
@@ -51,7 +53,6 @@ _TOO_LARGE: Final = (
     "431 Request Header Fields Too Large",
     f"the head of a request may have at most {_MAX_HEAD_BYTES} bytes\n",
 )
-_TOO_MANY: Final = ("503 Service Unavailable", f"{MAX_REQUESTS} requests are being answered; try again\n")
 
 
 class AdminPort:
@@ -62,6 +63,7 @@ class AdminPort:
         location: The path of keys that leads to this address in the configuration file, for error messages.
         application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
         probes: The paths of the probes, which the application must answer without I/O.
+        max_requests: How many other requests are answered at a time. Further ones are refused.
 
     Attributes:
         address: The listening address. If ``bind`` has port 0, this address has the port that the system chose.
@@ -71,10 +73,16 @@ class AdminPort:
     """
 
     def __init__(
-        self, bind: Address, location: Sequence[str], application: WSGIApplication, probes: Container[str]
+        self,
+        bind: Address,
+        location: Sequence[str],
+        application: WSGIApplication,
+        probes: Container[str],
+        max_requests: int = MAX_REQUESTS,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._probes = probes
+        self._max_requests = max_requests
         self._listener = _listener(bind, location)
         self.address = Address(host=bind.host, port=self._listener.getsockname()[1])
         # The variables that WSGIRequestHandler reads from its server object.
@@ -165,8 +173,9 @@ class AdminPort:
             answer = io.BytesIO()
             _Request(self._site, io.BytesIO(head), answer, one.peer).handle()
             self._send(one, answer.getvalue())
-        elif len(self._answered) >= MAX_REQUESTS:
-            self._send(one, _plain(*_TOO_MANY))
+        elif len(self._answered) >= self._max_requests:
+            text = f"{self._max_requests} requests are being answered; try again\n"
+            self._send(one, _plain("503 Service Unavailable", text))
         else:
             self._forget(one)
             self._answered[one.connection] = self._loop.call_later(_DEADLINE_S, _cut, one.connection)

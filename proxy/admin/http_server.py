@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from kafka_quota_proxy.config.model import Admin
-from kafka_quota_proxy.proxy.admin.admin_port import AdminPort
+from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS, MAX_TEST_REQUESTS, AdminPort
 from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
@@ -60,7 +60,8 @@ class AdminServer:
         page = QuotasApi(loop, server, admin.quotas_token_file)
         testing = None if server.testing is None else OnDemandApi(loop, server, server.testing)
         whole = _Application(server, registry, health, page, testing, hosts=hosts)
-        self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES)]
+        most = MAX_REQUESTS if testing is None else MAX_TEST_REQUESTS
+        self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES, most)]
         self.port = self._ports[0].address.port
         self.metrics_port: int | None = None
         if admin.metrics_bind is not None:
