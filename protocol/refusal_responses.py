@@ -15,6 +15,8 @@ error:
     DeleteTopics,
     CreatePartitions
 
+A test may ask for another error, which then takes the place of these. Fetch is never refused with an error.
+
 Requests of other APIs cannot be refused without harm. For example, clients do not expect COORDINATOR_LOAD_IN_PROGRESS
 in response to Heartbeat, and a refused ShareFetch would lose its acknowledgements (``protocol.share_fetch``).
 
@@ -50,8 +52,11 @@ _NO_GENERATION: Final = -1
 _MAX_INT32: Final = 2**31 - 1
 
 
-def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
+def refusal_response(frame: bytes, *, throttle_time_ms: int, error_code: int | None = None) -> bytes | None:
     """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
+
+    ``error_code`` replaces the error that the module's list has for the API. Without it, the throttle time is at least
+    1 ms.
 
     Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
     acks=0, a follower's Fetch, and a frame with too many elements.
@@ -60,13 +65,14 @@ def refusal_response(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
     if not is_refusable(head.api_key, head.api_version, acks=1):
         return None
     try:
-        return _REFUSALS[head.api_key](frame, head, max(1, min(throttle_time_ms, _MAX_INT32)))
+        least_ms = 1 if error_code is None else 0
+        return _REFUSALS[head.api_key](frame, head, max(least_ms, min(throttle_time_ms, _MAX_INT32)), error_code)
     except TooManyElements:
         return None
 
 
-def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    version = head.api_version
+def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
+    version, error = head.api_version, NOT_ENOUGH_REPLICAS if error_code is None else error_code
     reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
     if version >= 3:
         reader.nullable_string()  # transactional_id
@@ -74,7 +80,7 @@ def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> b
     reader.skip(4)  # timeout_ms
 
     def refuse_partition() -> None:
-        writer.raw(_PARTITION_AND_ERROR(reader.int32(), NOT_ENOUGH_REPLICAS), _NO_OFFSET)
+        writer.raw(_PARTITION_AND_ERROR(reader.int32(), error), _NO_OFFSET)
         if version >= 2:
             writer.raw(_NO_OFFSET)  # log_append_time_ms
         if version >= 5:
@@ -94,21 +100,21 @@ def _refuse_produce(frame: bytes, head: RequestHead, throttle_time_ms: int) -> b
     return writer.frame()
 
 
-def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
+def _refuse_fetch(frame: bytes, head: RequestHead, throttle_time_ms: int, _: int | None) -> bytes | None:
     if fetch.read_replica_id(frame, head.body, len(frame), head.api_version) > fetch.NO_REPLICA:
         return None
     return fetch.empty_response(head.correlation_id, head.api_version, throttle_time_ms)
 
 
-def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    version = head.api_version
+def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
+    version, error = head.api_version, COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
     reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
     reader.string()  # group_id
     reader.skip(8 if version >= 1 else 4)  # session_timeout_ms, rebalance_timeout_ms
     member_id = reader.string()
     if version >= 2:
         writer.int32(throttle_time_ms)
-    writer.int16(COORDINATOR_LOAD_IN_PROGRESS)
+    writer.int16(error)
     writer.int32(_NO_GENERATION)
     if version >= 7:
         writer.string(None)  # protocol_type
@@ -124,8 +130,10 @@ def _refuse_join_group(frame: bytes, head: RequestHead, throttle_time_ms: int) -
     return writer.frame()
 
 
-def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    version = head.api_version
+def _refuse_offset_commit(
+    frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None
+) -> bytes | None:
+    version, error = head.api_version, COORDINATOR_LOAD_IN_PROGRESS if error_code is None else error_code
     reader, writer = request_reader(frame, head), response_writer(head.correlation_id, head.api_key, version)
     reader.string()  # group_id
     if version >= 1:
@@ -141,7 +149,7 @@ def _refuse_offset_commit(frame: bytes, head: RequestHead, throttle_time_ms: int
         writer.int32(throttle_time_ms)
 
     def refuse_partition() -> None:
-        writer.raw(_PARTITION_AND_ERROR(reader.int32(), COORDINATOR_LOAD_IN_PROGRESS))
+        writer.raw(_PARTITION_AND_ERROR(reader.int32(), error))
         reader.skip(offset_bytes)
         reader.nullable_string()  # committed_metadata
 
@@ -172,11 +180,13 @@ def _refuse_partitions(
         writer.no_tags()
 
 
-def _refuse_mutation(frame: bytes, head: RequestHead, throttle_time_ms: int) -> bytes | None:
-    return topic_mutations.refuse_all_topics(topic_mutations.read_request(frame), throttle_time_ms=throttle_time_ms)
+def _refuse_mutation(frame: bytes, head: RequestHead, throttle_time_ms: int, error_code: int | None) -> bytes | None:
+    request = topic_mutations.read_request(frame)
+    error = topic_mutations.THROTTLING_QUOTA_EXCEEDED if error_code is None else error_code
+    return topic_mutations.refuse_all_topics(request, throttle_time_ms=throttle_time_ms, error_code=error)
 
 
-_REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] = {
+_REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int, int | None], bytes | None]]] = {
     ApiKey.PRODUCE: _refuse_produce,
     ApiKey.FETCH: _refuse_fetch,
     ApiKey.OFFSET_COMMIT: _refuse_offset_commit,
@@ -185,6 +195,7 @@ _REFUSALS: Final[dict[int, Callable[[bytes, RequestHead, int], bytes | None]]] =
     ApiKey.CREATE_PARTITIONS: _refuse_mutation,
     ApiKey.DELETE_TOPICS: _refuse_mutation,
 }
+REFUSABLE_APIS: Final = frozenset(map(int, _REFUSALS))
 
 
 def is_refusable(api_key: int, api_version: int, *, acks: int) -> bool:

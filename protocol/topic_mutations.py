@@ -244,14 +244,16 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
     return writer.frame()
 
 
-def refuse_all_topics(request: MutationRequest, *, throttle_time_ms: int) -> bytes:
+def refuse_all_topics(
+    request: MutationRequest, *, throttle_time_ms: int, error_code: int = THROTTLING_QUOTA_EXCEEDED
+) -> bytes:
     """Return a response that refuses all topics of a request, whose version is ``FIRST_REFUSABLE_VERSION`` or newer."""
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)
     topics = dict.fromkeys(mutation.topic for mutation in request.topics)
     writer.count(len(topics))
     for topic in topics:
-        _write_refused(writer, request, topic)
+        _write_refused(writer, request, topic, error_code)
     writer.no_tags()
     return writer.frame()
 
@@ -313,15 +315,17 @@ def _in_order_of_request(
     return ordered
 
 
-def _write_refused(writer: FieldWriter, request: MutationRequest, topic: Topic) -> None:
-    """Write the result for a topic that is refused with THROTTLING_QUOTA_EXCEEDED."""
+def _write_refused(
+    writer: FieldWriter, request: MutationRequest, topic: Topic, error_code: int = THROTTLING_QUOTA_EXCEEDED
+) -> None:
+    """Write the result for a topic that is refused."""
     api_key, api_version = request.api_key, request.api_version
     writer.string(topic if isinstance(topic, bytes) else None)
     if api_version >= _FIRST_RESULT_ID[api_key]:
         writer.raw(topic.bytes if isinstance(topic, UUID) else NULL_UUID)
-    writer.int16(THROTTLING_QUOTA_EXCEEDED)
+    writer.int16(error_code)
     if api_version >= _FIRST_MESSAGE[api_key]:
-        writer.string(THROTTLING_QUOTA_EXCEEDED_MESSAGE)
+        writer.string(THROTTLING_QUOTA_EXCEEDED_MESSAGE if error_code == THROTTLING_QUOTA_EXCEEDED else None)
     if api_key == _CREATE and api_version >= _CREATE_FIRST_DETAILS:
         writer.int32(_UNKNOWN)  # num_partitions
         writer.int16(_UNKNOWN)  # replication_factor

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 _TIMEOUT_S: Final = 15
-_COLUMNS: Final = ("api", "version", "user", "client_id", "throttle_time_ms", "bytes", "reason")
+_COLUMNS: Final = ("api", "version", "user", "client_id", "throttle_time_ms", "bytes", "reason", "other_effects")
 _MOST_LINES: Final = 50
 
 
@@ -21,7 +21,7 @@ class ControlError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThrottledResponse:
-    """A throttled response that a client got.
+    """A response that was throttled, or that the test asked for.
 
     Attributes:
         time_ms: The Unix time at which the response began.
@@ -32,6 +32,10 @@ class ThrottledResponse:
         throttle_time_ms: The throttle time, in milliseconds.
         bytes: The size of a Produce request, and else of the response.
         reason: ``testing`` if the test asked for it, ``quota`` if it follows from a quota.
+        delay_ms: How long the response was held back, in milliseconds.
+        error: The error in the response that the test asked for, or None.
+        empty: Whether the records were taken out.
+        close: Whether the connection was closed afterwards.
     """
 
     time_ms: int
@@ -42,6 +46,17 @@ class ThrottledResponse:
     throttle_time_ms: int
     bytes: int
     reason: str
+    delay_ms: int = 0
+    error: str | None = None
+    empty: bool = False
+    close: bool = False
+
+    @property
+    def other_effects(self) -> str:
+        """What the test asked for besides a throttle time, as a text such as ``delay_ms=300 close``."""
+        asked = {"delay_ms": self.delay_ms, "error": self.error}
+        texts = [f"{key}={value}" for key, value in asked.items() if value]
+        return " ".join(texts + [key for key in ("empty", "close") if getattr(self, key)])
 
 
 class ObservedResponses(Sequence[ThrottledResponse]):
@@ -94,13 +109,17 @@ class Control:
         # Settings of an HTTP proxy are not for this address.
         self._opener = build_opener(ProxyHandler({}))
 
-    def throttle(self, order: dict[str, Any]) -> int:
-        """Order throttled responses, and return the id of the order."""
+    def order(self, order: dict[str, Any]) -> int:
+        """Order effects on the next responses, and return the id of the order."""
         return int(self._ask("POST", "throttles", order)["id"])
 
     def replace_quotas(self, rules: Sequence[dict[str, Any]]) -> None:
         """Replace all rules."""
         self._ask("PUT", "quotas", rules)
+
+    def move_leader(self, move: dict[str, Any]) -> int:
+        """Move the leader of a partition, and return the new leader."""
+        return int(self._ask("POST", "leaders", move)["leader"])
 
     def observed(self, client_id: str | None) -> ObservedResponses:
         """Return the throttled responses of one client-id, or of all."""

@@ -80,23 +80,54 @@ class ThrottlingProxy:
         self,
         count: int = 1,
         *,
-        throttle_time_ms: int,
+        throttle_time_ms: int | None = None,
+        delay_ms: int | None = None,
+        error: str | None = None,
+        empty: bool = False,
+        close: bool = False,
         api: str = "*",
         user: str | None = None,
         client_id: str | None = None,
         topic: str | None = None,
     ) -> int:
-        """Throttle the next ``count`` responses that match by exactly ``throttle_time_ms``. Return the order's id.
+        """Have these effects on the next ``count`` responses that match. Return the id of the order.
 
-        ``api`` is a name such as ``Produce`` or ``Fetch``. ``user``, ``client_id`` and ``topic`` match any if they are
-        None.
+        Args:
+            count: How many responses.
+            throttle_time_ms: Throttle by exactly this time. The response tells it, and the client is muted for it.
+            delay_ms: Hold the response back for this time, as a slow broker would. The response does not tell it.
+            error: Answer with this error of Kafka, such as ``NOT_LEADER_OR_FOLLOWER``.
+            empty: Take the records out of a Fetch response, as a broker does with throttled partitions.
+            close: Close the connection after the response and its throttle time.
+            api: The API, such as ``Produce`` or ``Fetch``.
+            user: The user, or None for any.
+            client_id: The client-id, or None for any.
+            topic: The topic, or None for any.
 
         Raises:
             ControlError: If the proxy refuses the order.
         """
-        named = {"user": user, "client_id": client_id, "topic": topic}
-        order = {"api": api, "throttle_time_ms": throttle_time_ms, "count": count}
-        return self._running.throttle(order | {key: value for key, value in named.items() if value is not None})
+        given = {
+            "throttle_time_ms": throttle_time_ms,
+            "delay_ms": delay_ms,
+            "error": error,
+            "empty": empty or None,
+            "close": close or None,
+            "user": user,
+            "client_id": client_id,
+            "topic": topic,
+        }
+        order = {"api": api, "count": count}
+        return self._running.order(order | {key: value for key, value in given.items() if value is not None})
+
+    def move_leader(self, topic: str, partition: int = 0, *, leader: int | None = None) -> int:
+        """Let broker ``leader``, or any other in-sync replica if it is None, lead a partition. Return the new leader.
+
+        Raises:
+            ControlError: If the cluster refuses, or has no other replica.
+        """
+        move = {"topic": topic, "partition": partition} | ({} if leader is None else {"leader": leader})
+        return self._running.move_leader(move)
 
     def limit(
         self, *, user: str | None = None, client_id: str | None = None, shaping: str | None = None, **limits: object

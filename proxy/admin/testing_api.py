@@ -4,13 +4,14 @@ POST   /testing/throttles      {"api": "Produce", "throttle_time_ms": 300, "coun
 GET    /testing/throttles      the orders that are left
 DELETE /testing/throttles      removes all orders; /testing/throttles/ID removes one
 PUT    /testing/quotas         [{"client-id": "app", "producer_byte_rate": 102400}], in the form of the file
+POST   /testing/leaders        {"topic": "orders", "partition": 0, "leader": 2}: another broker leads the partition
 GET    /testing/observed       the throttled responses; ?client_id=app those of one client
 POST   /testing/reset          removes all orders, forgets what was observed, and restores the quotas of the file
 """
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import parse_qs
@@ -19,29 +20,25 @@ from wsgiref.types import WSGIEnvironment
 from kafka_quota_proxy.config.errors import ConfigError, Severity
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, read_json, refusal, skip_body
-from kafka_quota_proxy.proxy.server.server import Server
-from kafka_quota_proxy.proxy.session.testing.observed import ThrottledResponse
-from kafka_quota_proxy.proxy.session.testing.orders import (
-    MAX_COUNT,
-    MAX_THROTTLE_TIME_MS,
-    OnDemandThrottles,
-    Order,
-    TooManyOrdersError,
-    Wanted,
+from kafka_quota_proxy.proxy.admin.testing_leaders import move_leader, read_move
+from kafka_quota_proxy.proxy.admin.testing_orders import (
+    bad_request,
+    parsed,
+    read_order,
+    written_order,
+    written_response,
 )
+from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, TooManyOrdersError
 
 PREFIX: Final = "/testing/"
 
 _THROTTLES: Final = "/testing/throttles"
 _QUOTAS: Final = "/testing/quotas"
+_LEADERS: Final = "/testing/leaders"
 _OBSERVED: Final = "/testing/observed"
 _RESET: Final = "/testing/reset"
-_ANY: Final = "*"
-_KEYS_BY_NAME: Final = {name.lower(): key for key, name in API_NAMES.items()}
-_TEXTS: Final = ("user", "client_id", "topic")
-_KEYS: Final = ("api", "throttle_time_ms", "count", *_TEXTS)
 _DEADLINE_S: Final = 10.0
 
 _T = TypeVar("_T")
@@ -70,15 +67,18 @@ class OnDemandApi:
             case "POST", "/testing/throttles":
                 return self._add(environ)
             case "GET", "/testing/throttles":
-                return _json(self._on_loop(lambda: [_written_order(one) for one in testing.orders.values()]))
+                return _json(self._on_loop(lambda: [written_order(one) for one in testing.orders.values()]))
             case "DELETE", "/testing/throttles":
                 self._on_loop(testing.orders.clear)
             case "PUT", "/testing/quotas":
                 self._replace_quotas(_quotas(read_json(environ)))
+            case "POST", "/testing/leaders":
+                move = read_move(read_json(environ))
+                return _json({"leader": move_leader(self._server.rules.file, move)})
             case "GET", "/testing/observed":
                 query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
                 client_id = query.get("client_id", [None])[0]
-                return _json(self._on_loop(lambda: [_written(one) for one in testing.observed.find(client_id)]))
+                return _json(self._on_loop(lambda: [written_response(one) for one in testing.observed.find(client_id)]))
             case "POST", "/testing/reset":
                 self._on_loop(testing.reset)
                 self._replace_quotas(None)
@@ -89,9 +89,9 @@ class OnDemandApi:
         return _json({})
 
     def _add(self, environ: WSGIEnvironment) -> Reply:
-        wanted, throttle_time_ms, count = read_order(read_json(environ))
+        wanted, effects, count = read_order(read_json(environ))
         try:
-            order = self._on_loop(lambda: self._testing.add(wanted, throttle_time_ms=throttle_time_ms, count=count))
+            order = self._on_loop(lambda: self._testing.add(wanted, effects, count=count))
         except TooManyOrdersError as error:
             raise RefusedError("429 Too Many Requests", str(error)) from None
         return _json({"id": order.id})
@@ -135,54 +135,11 @@ class OnDemandApi:
             raise RefusedError("504 Gateway Timeout", f"not done within {_DEADLINE_S:g} s") from None
 
 
-def read_order(body: bytes) -> tuple[Wanted, int, int]:
-    """Read an order in JSON. Return the responses that it is for, their throttle time in ms, and their number.
-
-    Raises:
-        RefusedError: If it is not such an order.
-    """
-    given = _parsed(body)
-    if not isinstance(given, dict):
-        raise _bad('send an object such as {"api": "Produce", "throttle_time_ms": 300, "count": 5}')
-    for key in given:
-        if key not in _KEYS:
-            raise _bad(f"{str(key)[:40]!r} is not a key; the keys are {', '.join(_KEYS)}")
-    if "throttle_time_ms" not in given:
-        raise _bad("throttle_time_ms is missing; write the throttle time in milliseconds")
-    texts = {}
-    for key in _TEXTS:
-        text = given.get(key)
-        if text is not None and not isinstance(text, str):
-            raise _bad(f"{key} must be a text")
-        texts[key] = text
-    return (
-        Wanted(api_key=_api_key(given.get("api", _ANY)), **texts),
-        _number(given, "throttle_time_ms", 0, MAX_THROTTLE_TIME_MS),
-        _number({"count": 1} | given, "count", 1, MAX_COUNT),
-    )
-
-
-def _number(given: Mapping[str, object], key: str, least: int, most: int) -> int:
-    value = given[key]
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise _bad(f"{key} must be a whole number from {least} to {most}")
-    return value
-
-
-def _api_key(name: object) -> int | None:
-    if name == _ANY:
-        return None
-    key = _KEYS_BY_NAME.get(name.lower()) if isinstance(name, str) else None
-    if key is None:
-        raise _bad(f"api must be * or the name of an API, such as Produce or Fetch, not {str(name)[:40]!r}")
-    return key
-
-
 def _quotas(body: bytes) -> ProxyConfig:
     """Read rules in the form of the section ``quotas`` of the configuration file."""
-    rules = _parsed(body)
+    rules = parsed(body)
     if not isinstance(rules, list):
-        raise _bad('send a list of rules such as [{"client-id": "app", "producer_byte_rate": 102400}]')
+        raise bad_request('send a list of rules such as [{"client-id": "app", "producer_byte_rate": 102400}]')
     # A rule is only read as part of a file, so it is put into one. The listener in it has no part in the result.
     listener = {"name": "testing", "bind": "127.0.0.1:1", "upstream": "127.0.0.1:2"}
     try:
@@ -190,47 +147,15 @@ def _quotas(body: bytes) -> ProxyConfig:
         return load_bytes(file, file=_QUOTAS).config
     except ConfigError as error:
         faults = (f"{fault.key}: {fault.message}" for fault in error.faults if fault.severity is Severity.ERROR)
-        raise _bad("\n".join(faults)) from None
-
-
-def _parsed(body: bytes) -> object:
-    try:
-        parsed: object = json.loads(body)
-    except ValueError as error:
-        raise _bad(f"the body is not JSON: {error}") from None
-    return parsed
-
-
-def _bad(message: str) -> RefusedError:
-    return RefusedError("400 Bad Request", message)
+        raise bad_request("\n".join(faults)) from None
 
 
 def _unknown(path: str) -> RefusedError:
-    methods = {_THROTTLES: "GET, POST, DELETE", _QUOTAS: "PUT", _OBSERVED: "GET", _RESET: "POST"}
+    methods = {_THROTTLES: "GET, POST, DELETE", _QUOTAS: "PUT", _LEADERS: "POST", _OBSERVED: "GET", _RESET: "POST"}
     allowed = methods.get(path)
     if allowed is None:
         return RefusedError("404 Not Found", f"not found; the paths are {' '.join(methods)}")
     return RefusedError("405 Method Not Allowed", f"{allowed} only", ("Allow", allowed))
-
-
-def _written_order(order: Order) -> dict[str, object]:
-    wanted = order.wanted
-    api = _ANY if wanted.api_key is None else API_NAMES[wanted.api_key]
-    named = {key: getattr(wanted, key) for key in _TEXTS if getattr(wanted, key) is not None}
-    return {"id": order.id, "api": api, "throttle_time_ms": order.throttle_time_ms, "left": order.left, **named}
-
-
-def _written(response: ThrottledResponse) -> dict[str, object]:
-    return {
-        "time_ms": response.time_ms,
-        "api": API_NAMES.get(response.api_key, str(response.api_key)),
-        "version": response.api_version,
-        "user": response.user,
-        "client_id": response.client_id,
-        "throttle_time_ms": response.throttle_time_ms,
-        "bytes": response.size_bytes,
-        "reason": response.reason,
-    }
 
 
 def _json(value: object) -> Reply:

@@ -42,6 +42,7 @@ class Partition(NamedTuple):
 
     number: int
     leader: int
+    replicas: tuple[int, ...]
     in_sync: tuple[int, ...]
 
 
@@ -304,10 +305,10 @@ def read_configs(response: Any) -> list[Configs]:  # noqa: ANN401
 
 def _topic(topic: Any, *, has_ids: bool) -> Topic:  # noqa: ANN401
     error_code, name, topic_id, _, partitions = topic[:5] if has_ids else (*topic[:2], _NO_ID, *topic[2:])
-    in_sync_at = 5 if has_ids else 4  # versions with topic ids also have a leader epoch before this field
+    replicas_at = 4 if has_ids else 3  # versions with topic ids also have a leader epoch before this field
     return Topic(
         error_code,
         name,
         topic_id if topic_id != _NO_ID else None,
-        tuple(Partition(one[1], one[2], tuple(one[in_sync_at])) for one in partitions),
+        tuple(Partition(one[1], one[2], tuple(one[replicas_at]), tuple(one[replicas_at + 1])) for one in partitions),
     )

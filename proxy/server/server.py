@@ -18,9 +18,11 @@ from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
+from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.relay import Relay
@@ -32,6 +34,7 @@ from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
 from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
 from kafka_quota_proxy.proxy.session.counters import Counters
+from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from kafka_quota_proxy.proxy.usage.log import usage_log
 
@@ -64,7 +67,7 @@ class Server:
             brokers=self.brokers.metered,
             replicas=self.replication.metered,
         )
-        self.testing = OnDemandThrottles(wall_ms) if config.testing else None
+        self.testing = OnDemandThrottles(wall_ms, _close_later) if config.testing else None
         self.listeners: list[ListenerState] = []
         self.tls: dict[ClientTls | UpstreamTls, TlsContext] = {}
         self.handshakes: list[TlsHandshakes] = []
@@ -255,3 +258,9 @@ async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyn
     if not source.has_read.is_set() and not stopping.is_set():
         within = "" if source.may_serve.is_set() else f" within {_FIRST_RULES_S:.0f} s"
         log.warning("quotas_from %s: not read to its end%s: clients are served with what is known", source.name, within)
+
+
+def _close_later(connection: Waiter, after_ms: int) -> None:
+    """Close a client's connection in ``after_ms`` milliseconds, after all its requests are answered."""
+    if isinstance(connection, ClientConnection):
+        asyncio.get_running_loop().call_later(after_ms / 1_000, connection.drain, ON_DEMAND)

@@ -28,6 +28,7 @@ from kafka_quota_proxy.proxy.session.in_flight import RequestProfile, charged_bu
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_on_demand
 
 # Requests that a client may send before its principal is known. Only a later request counts the connection for the
 # principal.
@@ -121,8 +122,9 @@ class RequestStream:
         bucket_turn, broker_turn, in_flight = state.bucket_turn, state.broker_turn, state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
         begun = state.responses.begun
-        is_held = (begun is not None and begun.is_delayed) or account.held_mute_ms > 0
+        is_held = (begun is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
         state.is_blocked = bucket_turn.is_waiting = False
+        is_read = context.testing is not None and may_refuse(state, context.testing)
         try:
             while position < end:
                 if (
@@ -135,7 +137,7 @@ class RequestStream:
                     break
                 if broker_turn.queued is not None:
                     broker_turn.come_bytes = end - position
-                profile = self.profile
+                profile = None if is_read else self.profile
                 edit: Edit | None
                 size_bytes: int
                 if (
@@ -225,7 +227,8 @@ class RequestStream:
         kept_bytes = [handler.max_kept_bytes for handler in self.handlers]
         if state.account.believes_replicas():
             kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
-        if state.broker_turn.refuses_until_ms or state.broker_turn.refused or state.bucket_turn.place is not None:
+        refuses = state.broker_turn.refuses_until_ms or state.broker_turn.refused or state.context.testing is not None
+        if refuses or state.bucket_turn.place is not None:
             kept_bytes.append(4 + MAX_REFUSED_BYTES)
         return max(kept_bytes, default=2 * MAX_HEAD_BYTES)
 
@@ -253,11 +256,15 @@ class RequestStream:
             state.is_blocked = True
             state.take_no_more()
             return None
-        edit = self._handle(data, position, head, now_ms)
-        if edit is None and broker_turn.is_refused:
-            edit = broker_turn.refuse(data, position, head.size_bytes, now_ms)
-            if edit is None:
-                edit = self._handle(data, position, head, now_ms)
+        edit: Edit | None = NO_EDIT
+        if context.testing is not None and may_refuse(state, context.testing):
+            edit = refuse_on_demand(state, context.testing, data, position, head, now_ms)
+        if edit == NO_EDIT:
+            edit = self._handle(data, position, head, now_ms)
+            if edit is None and broker_turn.is_refused:
+                edit = broker_turn.refuse(data, position, head.size_bytes, now_ms)
+                if edit is None:
+                    edit = self._handle(data, position, head, now_ms)
         if edit is None:
             return None
         context.counters.frame(api_key, head.api_version)

@@ -11,12 +11,12 @@ from kafka_quota_proxy.protocol import sasl
 from kafka_quota_proxy.protocol.errors import FrameTooSmall, ProtocolError, UnexpectedResponse
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
+from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from kafka_quota_proxy.proxy.session.testing.responses import observe, throttle_on_demand
 
@@ -102,7 +102,7 @@ class ResponseStream:
     def stop_delaying(self) -> None:
         """If a quota delays a response, let the response be forwarded without a delay."""
         if self.begun is not None:
-            self.begun = self.begun._replace(is_delayed=False)
+            self.begun = self.begun._replace(delay_ms=0)
 
     @property
     def kept_bytes(self) -> int:
@@ -130,7 +130,7 @@ class ResponseStream:
         if self.hidden is not None:
             start = self._pass_hidden(data, start, position)
         while position < end:
-            wait_ms, is_delayed = 0, False
+            delay_ms = 0
             begun = self.begun
             if begun is None:
                 if position + _RESPONSE_HEAD_BYTES > end or not in_flight:
@@ -151,28 +151,28 @@ class ResponseStream:
                     profile, frame_bytes = pending.profile, 4 + response_bytes
                     begun = self._charge(pending, response_bytes, data, position, now_ms)
             if begun is not None:
-                profile, frame_bytes, wait_ms, is_delayed, _ = begun
+                profile, frame_bytes, _, delay_ms, _ = begun
             if (
                 begun is not None
                 or profile.is_edited
                 or (self.reads_all and _has_endpoints(profile, data, position, frame_bytes))
             ):
-                begun = begun or BegunResponse(profile, frame_bytes, 0, is_delayed=False)
+                begun = begun or BegunResponse(profile, frame_bytes, 0, 0)
                 edit = profile.handler.edit_response(begun, data, position, now_ms)
                 if edit is None:
                     self.begun = begun
                     break
                 self.begun = None
                 begin, until, replacement = edit or (position, position, b"")
-                if is_delayed or self.hidden is not None:
+                if delay_ms or self.hidden is not None:
                     self.left = frame_bytes + len(replacement) - (until - begin)
                     if replacement:
                         data = data[:begin] + replacement + data[until:]
-                    if not is_delayed:
+                    if not delay_ms:
                         state.to_client.append(data[start:position])
                         self._pass_on(data, position, now_ms)
                         return
-                    state.delayed_until_ms = now_ms + wait_ms
+                    state.delayed_until_ms = now_ms + delay_ms
                     state.broker_turn.stop_service()
                     break
                 if replacement:
@@ -272,7 +272,7 @@ class ResponseStream:
                 return on_demand
         begun = self._throttle(profile, bucket, wait_ms, response_bytes, now_ms)
         if begun is not None and testing is not None:
-            observe(state, testing, pending, response_bytes, begun.wait_ms, BY_QUOTA)
+            observe(state, testing, pending, response_bytes, begun.throttle_time_ms or begun.delay_ms)
         return begun
 
     def _throttle(
@@ -282,15 +282,16 @@ class ResponseStream:
         if wait_ms <= 0 and not self.least_wait_ms:
             return None
         account = self._state.account
-        is_delayed = False
+        least_wait_ms, self.least_wait_ms = self.least_wait_ms, 0
         if wait_ms > 0 and bucket is not None:
             wait_ms = account.throttle(bucket, wait_ms, now_ms=now_ms)
             account.broker_began_ms = now_ms
-            is_delayed = wait_ms > 0 and account.enforcement(bucket) is Enforcement.DELAY
-        if not is_delayed:
-            wait_ms = max(wait_ms, self.least_wait_ms)
-        self.least_wait_ms = 0
-        return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed) if wait_ms else None
+            if wait_ms > 0 and account.enforcement(bucket) is Enforcement.DELAY:
+                # A client that would wait once more by itself is told nothing.
+                told_ms = 0 if client_throttles_itself(profile.api_key, profile.api_version) else wait_ms
+                return BegunResponse(profile, 4 + response_bytes, told_ms, wait_ms)
+        wait_ms = max(wait_ms, least_wait_ms)
+        return BegunResponse(profile, 4 + response_bytes, wait_ms, 0) if wait_ms else None
 
     def _needs_rest(self, testing: OnDemandThrottles, data: bytes, position: int) -> bool:
         """Return whether a test depends on the rest of the response at ``position``, which has not arrived yet."""

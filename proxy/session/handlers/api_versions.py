@@ -12,7 +12,6 @@ from kafka_quota_proxy.protocol.api_versions import CEILINGS, VersionRange
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.metadata_query import FIRST_TOPIC_ID
-from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
 from kafka_quota_proxy.proxy.session.address_rewrite import READABLE
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
@@ -41,14 +40,13 @@ class ApiVersionsHandler(OtherHandler):
         if context.quotas.limits(QuotaKind.MUTATION):
             self._learn_versions(response, data, position)
         ceilings = CEILINGS if context.addresses is None else READABLE
-        is_told_by_waiting = response.is_delayed and client_throttles_itself(ApiKey.API_VERSIONS, api_version)
         return response_edit(
             data,
             position,
             response.frame_bytes,
             ApiKey.API_VERSIONS,
             api_version,
-            0 if is_told_by_waiting else response.wait_ms,
+            response.throttle_time_ms,
             ceilings,
             self._own_versions(),
         )

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
-from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, may_name_leaders, streams
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
+from kafka_quota_proxy.proxy.session.testing.effects import Effects
 
 
 class BegunResponse(NamedTuple):
@@ -20,16 +20,22 @@ class BegunResponse(NamedTuple):
     Attributes:
         profile: What is known about the request, for example its API, its version and its handler.
         frame_bytes: The length of the response, including the size prefix.
-        wait_ms: The throttle time in milliseconds.
-        is_delayed: Whether the response is held back for the throttle time.
-        is_exact: Whether a test asked for the throttle time, which then replaces a longer one of the broker.
+        throttle_time_ms: The throttle time to write into the response, in milliseconds. If the broker's is longer, that
+            stays.
+        delay_ms: How long the response is held back, in milliseconds. 0 if it is not held back.
+        effects: What a test has asked for, or None. A throttle time in it also replaces a longer one of the broker.
     """
 
     profile: RequestProfile
     frame_bytes: int
-    wait_ms: int
-    is_delayed: bool
-    is_exact: bool = False
+    throttle_time_ms: int
+    delay_ms: int
+    effects: Effects | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the throttle time replaces that of the broker, even a longer one."""
+        return self.effects is not None and self.effects.throttle_time_ms is not None
 
 
 class Handler:
@@ -102,21 +108,37 @@ class Handler:
         Raises:
             ProtocolError: If the response cannot be read.
         """
-        profile, frame_bytes, wait_ms, is_delayed, is_exact = response
+        profile, frame_bytes, throttle_time_ms, delay_ms, effects = response
+        if effects is not None and effects.edits_fetch:
+            return self._edit_fetch(response, effects, data, position, now_ms)
         edit: Edit = NO_EDIT
-        if wait_ms or is_exact:
-            told_ms = 0 if is_delayed and client_throttles_itself(profile.api_key, profile.api_version) else wait_ms
+        is_exact = response.is_exact
+        if throttle_time_ms or is_exact:
             throttle = response_edit(
-                data, position, frame_bytes, profile.api_key, profile.api_version, told_ms, is_exact=is_exact
+                data, position, frame_bytes, profile.api_key, profile.api_version, throttle_time_ms, is_exact=is_exact
             )
             if throttle is None:
                 return None
             edit = throttle
         addressed = self._edit_addresses(response, data, position, edit)
-        if addressed is not None and edit and wait_ms and not is_delayed and not is_exact:
+        if addressed is not None and edit and throttle_time_ms and not delay_ms and not is_exact:
             # The response keeps the broker's own throttle time if that is larger, so the client is muted for as long.
             self._state.account.mute(int.from_bytes(edit[2]), now_ms=now_ms)
         return addressed
+
+    def _edit_fetch(
+        self, response: BegunResponse, effects: Effects, data: bytes, position: int, now_ms: int
+    ) -> Edit | None:
+        """Return the edit of a whole Fetch response whose partitions a test has asked to fail, or to be empty."""
+        profile, frame_bytes, _, _, _ = response
+        frame_end = position + frame_bytes
+        frame = effects.edit_fetch(data[position:frame_end], profile.api_version)
+        left = effects._replace(error_code=None, is_empty=False)
+        edit = self.edit_response(response._replace(frame_bytes=len(frame), effects=left), frame, 0, now_ms)
+        if edit:
+            begin, until, replacement = edit
+            frame = frame[:begin] + replacement + frame[until:]
+        return position, frame_end, frame
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
         """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""

@@ -121,7 +121,7 @@ class LoginHandler(Handler):
     def begin_token(self, data: bytes, position: int) -> BegunResponse | None:
         """Return a ``BegunResponse`` for a bare token of the broker, or None if its size has not arrived yet."""
         token_bytes = sasl.read_token_size(data, position)
-        return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, is_delayed=False)
+        return None if token_bytes is None else BegunResponse(self._token_profile, 4 + token_bytes, 0, 0)
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
         """Read a whole login response of the broker, or a SASL token without a Kafka header.

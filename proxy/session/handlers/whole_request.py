@@ -9,7 +9,6 @@ from typing import Final, NamedTuple, Protocol
 
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
@@ -121,7 +120,7 @@ class WholeRequestHandler(Handler):
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
         """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
-        profile, frame_bytes, wait_ms, is_delayed, is_exact = response
+        profile, frame_bytes, throttle_time_ms, delay_ms, _ = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
         exchange = self._exchange
@@ -129,14 +128,19 @@ class WholeRequestHandler(Handler):
             return None
         frame = exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         frame = self.finish(exchange, frame, response)
-        has_waited = is_delayed and client_throttles_itself(profile.api_key, profile.api_version)
-        if (wait_ms or is_exact) and frame and not has_waited:  # the longest wait, here that of other quotas
+        if (throttle_time_ms or response.is_exact) and frame:  # the longest wait, here that of other quotas
             throttle = response_edit(
-                frame, 0, len(frame), profile.api_key, profile.api_version, wait_ms, is_exact=is_exact
+                frame,
+                0,
+                len(frame),
+                profile.api_key,
+                profile.api_version,
+                throttle_time_ms,
+                is_exact=response.is_exact,
             )
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]
-        return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=is_delayed)
+        return position, position + frame_bytes, self.hold_back(exchange, frame, is_delayed=delay_ms > 0)
 
     def finish(self, exchange: Exchange, frame: bytes, response: BegunResponse) -> bytes:
         """Return the response for the client. ``frame`` is what ``exchange`` made from the broker's response.

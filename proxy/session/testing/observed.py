@@ -1,10 +1,12 @@
-"""Keeps the throttled responses that clients got last, for tests to read."""
+"""Keeps the responses that were throttled, or that a test has asked for, for tests to read."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
+
+from kafka_quota_proxy.proxy.session.testing.effects import Effects
 
 # How many responses are kept. Older ones are forgotten.
 MAX_OBSERVED: Final = 10_000
@@ -24,7 +26,8 @@ class ThrottledResponse(NamedTuple):
         client_id: The client-id of the request.
         throttle_time_ms: The throttle time in the response, in milliseconds.
         size_bytes: The size of the request if it is a Produce, and otherwise of the response.
-        reason: Whether a test asked for the throttle time (``ON_DEMAND``), or it follows from a quota (``BY_QUOTA``).
+        reason: Whether a test asked for the response (``ON_DEMAND``), or a quota throttles it (``BY_QUOTA``).
+        effects: What the test asked for, or None.
     """
 
     time_ms: int
@@ -35,6 +38,7 @@ class ThrottledResponse(NamedTuple):
     throttle_time_ms: int
     size_bytes: int
     reason: str
+    effects: Effects | None
 
 
 class Observed:
@@ -54,11 +58,12 @@ class Observed:
         throttle_time_ms: int,
         size_bytes: int,
         reason: str,
+        effects: Effects | None = None,
     ) -> None:
         """Add a response that begins now."""
         self._responses.append(
             ThrottledResponse(
-                self._unix_ms(), api_key, api_version, user, client_id, throttle_time_ms, size_bytes, reason
+                self._unix_ms(), api_key, api_version, user, client_id, throttle_time_ms, size_bytes, reason, effects
             )
         )
 

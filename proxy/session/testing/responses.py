@@ -1,13 +1,15 @@
-"""Throttles a session's responses as tests ask for it, and notes which responses were throttled."""
+"""Throttles, delays and edits a session's responses as tests ask for it, and notes which were throttled."""
 
 from __future__ import annotations
 
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.throttle_time import client_throttles_itself
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
+from kafka_quota_proxy.proxy.session.testing.effects import Effects
+from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 
 
@@ -19,10 +21,11 @@ def throttle_on_demand(
     frame: bytes,
     now_ms: int,
 ) -> BegunResponse | None:
-    """Return how a response is throttled if a test has asked for it, or None if quotas decide.
+    """Return what happens to a response if a test has asked for it, or None if quotas decide.
 
-    The throttle time replaces that of quotas and of the broker. With the enforcement ``respond`` the client is muted
-    for it, with ``delay`` the response is held for it, and with ``observe`` the response only tells it.
+    A throttle time replaces that of quotas and of the broker. With the enforcement ``respond`` the client is muted for
+    it, with ``delay`` the response is held for it, and with ``observe`` the response only tells it. A delay is added to
+    that, and the response does not tell it.
 
     Args:
         state: The state of the session.
@@ -35,21 +38,28 @@ def throttle_on_demand(
     profile = pending.profile
     if profile.api_key == ApiKey.METADATA:
         testing.learn_names(frame, profile.api_version)
-    wait_ms = testing.take(
+    effects = testing.take(
         profile.api_key,
         profile.api_version,
         user=state.account.principal,
         client_id=_client_id(pending),
         frame=frame,
     )
-    if wait_ms is None:
+    if effects is None:
         return None
-    observe(state, testing, pending, response_bytes, wait_ms, ON_DEMAND)
+    told_ms = effects.throttle_time_ms or 0
+    observe(state, testing, pending, response_bytes, told_ms, effects)
+    delay_ms = effects.delay_ms
+    closes_ms = delay_ms + told_ms
     enforcement = state.context.policy.enforcement
-    if enforcement is Enforcement.RESPOND:
-        state.account.mute(wait_ms, now_ms=now_ms)
-    is_delayed = enforcement is Enforcement.DELAY and wait_ms > 0
-    return BegunResponse(profile, 4 + response_bytes, wait_ms, is_delayed, is_exact=True)
+    if enforcement is Enforcement.RESPOND and told_ms:
+        state.account.mute(delay_ms + told_ms, now_ms=now_ms)
+    elif enforcement is Enforcement.DELAY:
+        delay_ms += told_ms
+        told_ms = 0 if client_throttles_itself(profile.api_key, profile.api_version) else told_ms
+    if effects.closes and state.owner is not None:
+        testing.close_later(state.owner, closes_ms)
+    return BegunResponse(profile, 4 + response_bytes, told_ms, delay_ms, effects)
 
 
 def observe(
@@ -58,9 +68,9 @@ def observe(
     pending: PendingRequest,
     response_bytes: int,
     wait_ms: int,
-    reason: str,
+    effects: Effects | None = None,
 ) -> None:
-    """Note a throttled response for tests. ``reason`` says why it is throttled."""
+    """Note a throttled response for tests. ``effects`` is what a test has asked for, or None if a quota throttles."""
     profile = pending.profile
     testing.observed.add(
         profile.api_key,
@@ -69,7 +79,8 @@ def observe(
         client_id=_client_id(pending),
         throttle_time_ms=wait_ms,
         size_bytes=pending.size_bytes if profile.api_key == ApiKey.PRODUCE else response_bytes,
-        reason=reason,
+        reason=BY_QUOTA if effects is None else ON_DEMAND,
+        effects=effects,
     )
 
 

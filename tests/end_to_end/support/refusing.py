@@ -32,8 +32,8 @@ def refuse_at_times() -> None:
                 return Answer.KEEP_ALIVE
         return ask(self, ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
 
-    def refuse_and_tell(frame: bytes, *, throttle_time_ms: int) -> bytes | None:
-        answer = refusal_response(frame, throttle_time_ms=throttle_time_ms)
+    def refuse_and_tell(frame: bytes, *, throttle_time_ms: int, error_code: int | None = None) -> bytes | None:
+        answer = refusal_response(frame, throttle_time_ms=throttle_time_ms, error_code=error_code)
         if answer is not None:
             head = read_whole_head(frame)
             sys.stdout.write(f"refused {head.client_id.decode()} {head.api_key}\n")

@@ -8,14 +8,11 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.admin.requests import RefusedError
-from kafka_quota_proxy.proxy.admin.testing_api import read_order
+from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
-from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, Wanted
+from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 from tests.support.quota_page import FILED, LISTENER, Answer, Page, page
 from tests.support.stub_broker import on_uvloop
 
@@ -60,7 +57,7 @@ async def test_orders_are_added_listed_and_removed(tmp_path: Path) -> None:
             {"id": 1, "api": "Produce", "throttle_time_ms": 300, "left": 5, "client_id": "app"},
             {"id": 2, "api": "*", "throttle_time_ms": 0, "left": 1},
         ]
-        assert one.testing.take(PRODUCE, 7, user="u", client_id="app", frame=b"") == 300
+        assert one.testing.take(PRODUCE, 7, user="u", client_id="app", frame=b"") == Effects(300)
         assert (await one.ask("GET", "throttles")).json[0]["left"] == 4
         assert (await one.ask("DELETE", "throttles/1")).status == 200
         assert list(one.testing.orders) == [2]
@@ -148,27 +145,3 @@ async def test_faults_say_what_to_send(tmp_path: Path) -> None:
         assert (await one.ask("POST", "throttles", ORDER, Content_Type="text/plain")).status == 415
         assert (await one.ask("POST", "reset", Host="evil.example")).status == 421
         assert one.testing.orders == {}
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({}, "throttle_time_ms is missing"),
-        ({"throttle_time_ms": -1}, "throttle_time_ms must be a whole number from 0"),
-        ({"throttle_time_ms": 1.5}, "throttle_time_ms must be"),
-        ({"throttle_time_ms": True}, "throttle_time_ms must be"),
-        ({"throttle_time_ms": 1, "count": 0}, "count must be a whole number from 1"),
-        ({"throttle_time_ms": 1, "api": "Produces"}, "api must be"),
-        ({"throttle_time_ms": 1, "topic": 7}, "topic must be a text"),
-        ({"throttle_time_ms": 1, "client-id": "a"}, "'client-id' is not a key"),
-    ],
-)
-def test_orders_that_cannot_be_kept_are_refused(given: dict[str, object], message: str) -> None:
-    with pytest.raises(RefusedError, match=message):
-        read_order(json.dumps(given).encode())
-
-
-def test_order_is_read() -> None:
-    order = read_order(json.dumps(ORDER | {"user": "u", "topic": "t", "api": "produce"}).encode())
-
-    assert order == (Wanted(api_key=PRODUCE, user="u", client_id="app", topic="t"), 300, 5)

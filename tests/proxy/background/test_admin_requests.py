@@ -108,5 +108,7 @@ def _topic(topic: Any) -> Topic:  # noqa: ANN401
         topic.error_code.value,
         topic.name,
         topic_id and topic_id.bytes,
-        tuple(Partition(one.partition_index, one.leader_id, one.isr_nodes) for one in topic.partitions),
+        tuple(
+            Partition(one.partition_index, one.leader_id, one.replica_nodes, one.isr_nodes) for one in topic.partitions
+        ),
     )

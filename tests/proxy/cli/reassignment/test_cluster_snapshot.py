@@ -58,7 +58,7 @@ class Cluster:
                     topic,
                     None,
                     tuple(
-                        Partition(number, leader, tuple(in_sync))
+                        Partition(number, leader, tuple(in_sync), tuple(in_sync))
                         for (name, number), (leader, in_sync) in self.partitions.items()
                         if name == topic
                     ),
