@@ -55,14 +55,15 @@ _MAX_INT32: Final = 2**31 - 1
 def refusal_response(frame: bytes, *, throttle_time_ms: int, error_code: int | None = None) -> bytes | None:
     """Return the response that refuses the request in ``frame``, or None if the request cannot be refused.
 
-    ``error_code`` replaces the error that the module's list has for the API. Without it, the throttle time is at least
-    1 ms.
+    ``error_code`` replaces the error that the module's list has for the API, in versions of any age. Without it, the
+    throttle time is at least 1 ms.
 
     Returns None for an API that is not in the module's list, a version that is too old or unknown, a Produce with
     acks=0, a follower's Fetch, and a frame with too many elements.
     """
     head = read_whole_head(frame)
-    if not is_refusable(head.api_key, head.api_version, acks=1):
+    is_written = head.api_key in _REFUSALS and head.api_version <= HIGHEST_VERSION[head.api_key]
+    if not is_written or (error_code is None and not is_refusable(head.api_key, head.api_version, acks=1)):
         return None
     try:
         least_ms = 1 if error_code is None else 0

@@ -247,7 +247,10 @@ def with_refused_topics(frame: bytes, request: MutationRequest, refused: Set[Top
 def refuse_all_topics(
     request: MutationRequest, *, throttle_time_ms: int, error_code: int = THROTTLING_QUOTA_EXCEEDED
 ) -> bytes:
-    """Return a response that refuses all topics of a request, whose version is ``FIRST_REFUSABLE_VERSION`` or newer."""
+    """Return a response that refuses all topics of a request.
+
+    Clients know THROTTLING_QUOTA_EXCEEDED from ``FIRST_REFUSABLE_VERSION`` on.
+    """
     writer = response_writer(request.correlation_id, request.api_key, request.api_version)
     _write_throttle_time(writer, request, throttle_time_ms)
     topics = dict.fromkeys(mutation.topic for mutation in request.topics)

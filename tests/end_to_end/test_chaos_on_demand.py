@@ -1,0 +1,157 @@
+"""Real clients live through errors, delays, empty fetches, closed connections and moved leaders that a test asks for.
+
+The drivers check that each record is acknowledged once, and read once, in order and byte for byte.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import confluent_kafka
+import pytest
+from _pytest.mark import ParameterSet
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kafka_quota_proxy.testing import ThrottlingProxy
+from kafka_quota_proxy.testing.control import Control
+from tests.end_to_end.support.artifacts import KAFKA_4
+from tests.end_to_end.support.clients import Aiokafka, Client, Java, Librdkafka, create_topic, end_offset, numbers
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import free_port
+from tests.end_to_end.support.proxy import Proxy
+
+_COUNT: Final = 300
+_NOT_LEADER: Final = "NOT_LEADER_OR_FOLLOWER"
+_QUICK: Final[dict[str, str | int | bool]] = {"enable.idempotence": True, "socket.timeout.ms": 1_000, "log_level": 0}
+
+# What each order asks of the proxy, and what observed responses then say of it.
+_PRODUCE: Final[dict[str, dict[str, object]]] = {
+    "error": {"error": _NOT_LEADER},
+    "slow broker": {"delay_ms": 200},
+    "closed after its throttle": {"throttle_time_ms": 100, "close": True},
+    "error, throttled and closed": {"error": _NOT_LEADER, "throttle_time_ms": 100, "close": True},
+}
+_FETCH: Final[dict[str, dict[str, object]]] = {
+    "error": {"error": _NOT_LEADER},
+    "trimmed": {"empty": True},
+    "slow broker": {"delay_ms": 200},
+    "closed after its throttle": {"throttle_time_ms": 100, "close": True},
+}
+_CLIENTS: Final = ("Java", "librdkafka", "aiokafka")
+_PROOFS: Final = (("librdkafka", "error"), ("librdkafka", "trimmed"))
+
+
+@pytest.fixture(scope="module")
+def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
+    with Proxy({"testing": True, "admin": {"bind": f"127.0.0.1:{free_port()}"}}, kafka_4) as running:
+        yield running
+
+
+@pytest.fixture
+def control(proxy: Proxy) -> Iterator[Control]:
+    one = Control(proxy.admin_address)
+    yield one
+    one.reset()
+
+
+def client(name: str, kafka: Kafka) -> Client:
+    return {"Java": Java(kafka=kafka), "librdkafka": Librdkafka(settings=_QUICK), "aiokafka": Aiokafka()}[name]
+
+
+def cases(effects: dict[str, dict[str, object]]) -> list[ParameterSet]:
+    return [
+        pytest.param(
+            name, effects[effect], marks=[pytest.mark.proof] if (name, effect) in _PROOFS else [], id=f"{name}-{effect}"
+        )
+        for name in _CLIENTS
+        for effect in effects
+        if name != "Java" or "close" in effects[effect]  # each start of Java takes seconds
+    ]
+
+
+@pytest.mark.parametrize(("name", "effects"), cases(_PRODUCE))
+def test_producer_loses_and_doubles_nothing(
+    kafka_4: Kafka, proxy: Proxy, control: Control, name: str, effects: dict[str, object]
+) -> None:
+    topic = create_topic(kafka_4)
+    times = 3 if "error" in effects else 1  # each retry meets the error again
+    control.order({"api": "Produce", "client_id": "app", "count": times} | effects)
+
+    client(name, kafka_4).produce(proxy.address(), topic, client_id="app", count=_COUNT)
+
+    assert numbers(kafka_4, topic) == set(range(_COUNT))
+    assert end_offset(kafka_4, topic) == _COUNT
+    found = control.observed("app")
+    assert [{key: getattr(one, key) for key in effects} for one in found] == [effects] * times
+
+
+@pytest.mark.parametrize(("name", "effects"), cases(_FETCH))
+def test_consumer_reads_each_record_once(
+    kafka_4: Kafka, proxy: Proxy, control: Control, name: str, effects: dict[str, object]
+) -> None:
+    topic = create_topic(kafka_4)
+    Librdkafka(settings={}).produce(kafka_4.bootstrap_servers, topic, client_id="filler", count=_COUNT)
+    control.order({"api": "Fetch", "client_id": "app", "topic": topic, "count": 3} | effects)
+
+    client(name, kafka_4).consume(proxy.address(), topic, client_id="app", count=_COUNT)
+
+    found = control.observed("app")
+    assert [{key: getattr(one, key) for key in effects} for one in found][:3] == [effects] * len(found)
+    assert len(found) == 3 if "empty" in effects or "error" in effects else 1 <= len(found) <= 3
+
+
+@pytest.mark.proof
+def test_idempotent_producer_lives_through_a_request_time_out(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+    topic = create_topic(kafka_4)
+    control.order({"api": "Produce", "client_id": "app", "delay_ms": 60_000, "count": 1})
+    began_s = time.monotonic()
+    client("librdkafka", kafka_4).produce(proxy.address(), topic, client_id="app", count=_COUNT)
+
+    assert 0.9 <= time.monotonic() - began_s < 20
+    assert end_offset(kafka_4, topic) == _COUNT
+    assert [one.delay_ms for one in control.observed("app")] == [60_000]
+
+
+@pytest.mark.proof
+def test_refused_topic_is_created_by_the_next_request(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+    control.order({"api": "CreateTopics", "error": "THROTTLING_QUOTA_EXCEEDED", "throttle_time_ms": 300, "count": 1})
+    admin = AdminClient({"bootstrap.servers": proxy.address(), "log_level": 0})
+    name = f"refused-{time.monotonic_ns()}"
+
+    with pytest.raises(confluent_kafka.KafkaException) as refused:
+        admin.create_topics([NewTopic(name, 1)])[name].result(timeout=20)
+    began_s = time.monotonic()
+    admin.create_topics([NewTopic(name, 1)])[name].result(timeout=20)
+
+    assert refused.value.args[0].name() == "THROTTLING_QUOTA_EXCEEDED"
+    assert time.monotonic() - began_s >= 0.25  # the connection is muted
+    assert name in admin.list_topics(timeout=20).topics
+
+
+def test_leader_moves_under_a_producer_and_a_consumer() -> None:
+    with Kafka(KAFKA_4, nodes=2) as kafka, ThrottlingProxy(kafka.bootstrap_servers) as proxy:
+        topic = create_topic(kafka, replicas=(1, 2))
+        leaders = [proxy.move_leader(topic)]
+        stop = threading.Event()
+
+        def move() -> None:
+            while not stop.wait(0.3):
+                leaders.append(proxy.move_leader(topic))
+
+        mover = threading.Thread(target=move)
+        mover.start()
+        try:
+            for _ in range(5):
+                Librdkafka(settings={"enable.idempotence": True, "log_level": 0}).produce(
+                    proxy.bootstrap_servers, topic, client_id="app", count=_COUNT
+                )
+        finally:
+            stop.set()
+            mover.join()
+        assert end_offset(kafka, topic) == 5 * _COUNT
+        assert len(leaders) >= 3
+        assert leaders == [2 - number % 2 for number in range(len(leaders))]
