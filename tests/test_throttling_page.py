@@ -1,4 +1,4 @@
-"""The test on the page about throttling tests works as written."""
+"""The tests on the page about throttling tests work as written."""
 
 import re
 from pathlib import Path
@@ -11,8 +11,10 @@ PAGE = Path(__file__).parents[1] / "docs" / "how-to" / "test-throttling.md"
 TESTS = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
-def test_first_test_of_the_page_passes(pytester: pytest.Pytester) -> None:
-    first, _ = TESTS.findall(PAGE.read_text(encoding="utf-8"))
-    pytester.makepyfile(test_throttling=first)
+def test_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
+    blocks = [block for block in TESTS.findall(PAGE.read_text(encoding="utf-8")) if "def test_" in block]
+    assert len(blocks) >= 2
+    for number, block in enumerate(blocks):
+        (pytester.path / f"test_page_{number}.py").write_text(block)
 
-    pytester.runpytest_subprocess().assert_outcomes(passed=1)
+    pytester.runpytest_subprocess().assert_outcomes(passed=len(blocks))
