@@ -59,7 +59,12 @@ def control(proxy: Proxy) -> Iterator[Control]:
 
 
 def client(name: str, kafka: Kafka) -> Client:
-    return {"Java": Java(kafka=kafka), "librdkafka": Librdkafka(settings=_QUICK), "aiokafka": Aiokafka()}[name]
+    clients: dict[str, Client] = {
+        "Java": Java(kafka=kafka),
+        "librdkafka": Librdkafka(settings=_QUICK),
+        "aiokafka": Aiokafka(),
+    }
+    return clients[name]
 
 
 def cases(effects: dict[str, dict[str, object]]) -> list[ParameterSet]:
