@@ -1,4 +1,10 @@
-"""Throttles responses on demand, so that tests of Kafka clients meet exactly the throttle times that they ask for.
+"""Throttles responses on demand, delays them, and answers with errors, so that tests of Kafka clients meet exactly that.
 
-``orders`` says which responses are throttled, and ``observed`` keeps which were. Neither does I/O.
+effects     what an order does to a response
+orders      which responses each order is for
+requests    answers requests with errors in place of the broker
+responses   throttles, delays and edits the broker's responses
+observed    the responses that tests can read of
+
+Nothing here does I/O.
 """
