@@ -118,12 +118,11 @@ class RequestStream:
                 self._data, self._at = data, start
                 return
         position, end = start, len(data)
-        account, context = state.account, state.context
-        bucket_turn, broker_turn, in_flight = state.bucket_turn, state.broker_turn, state.in_flight
+        account, context, broker_turn, in_flight = state.account, state.context, state.broker_turn, state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
         begun = state.responses.begun
         is_held = (begun is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
-        state.is_blocked = bucket_turn.is_waiting = False
+        state.is_blocked = state.bucket_turn.is_waiting = False
         is_read = context.testing is not None and may_refuse(state, context.testing)
         try:
             while position < end:

@@ -262,7 +262,7 @@ PROTOCOL: Final = (
     Break(
         "A refused Produce says that it was written",
         "protocol/refusal_responses.py",
-        "        writer.raw(_PARTITION_AND_ERROR(reader.int32(), NOT_ENOUGH_REPLICAS), _NO_OFFSET)\n",
+        "        writer.raw(_PARTITION_AND_ERROR(reader.int32(), error), _NO_OFFSET)\n",
         "        writer.raw(_PARTITION_AND_ERROR(reader.int32(), 0), _NO_OFFSET)\n",
     ),
     Break(

@@ -101,7 +101,7 @@ SESSION: Final = (
     Break(
         "A delayed response is not delayed",
         _RESPONSES,
-        "                    state.delayed_until_ms = now_ms + wait_ms\n",
+        "                    state.delayed_until_ms = now_ms + delay_ms\n",
         "                    state.delayed_until_ms = now_ms + 1\n",
     ),
     Break(
