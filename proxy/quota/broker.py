@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
-from kafka_quota_proxy.proxy.quota.entity import bounded
+from kafka_quota_proxy.proxy.quota.entity import Tags, bounded
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line
 from kafka_quota_proxy.proxy.quota.open_connections import OpenConnections
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
@@ -22,6 +22,9 @@ from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTabl
 # The windows of rates that decide nothing and are only metrics (metrics.num.samples, metrics.sample.window.ms).
 _METRIC_SAMPLES: Final = 2
 _METRIC_WINDOW_S: Final = 30
+_BYTES: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH)
+# Bounds the clients that are kept until the log takes them. A flood of client names must not fill the memory.
+MAX_NEWLY_UNLIMITED: Final = 10_000
 
 
 class PrincipalRules:
@@ -69,6 +72,8 @@ class BrokerQuotas:
         num_partitions: How many partitions a new topic has if its request asks for the broker's default.
         arrivals: The limits on how fast connections are created.
         connections: The limits on how many connections are open.
+        newly_unlimited: The clients whose produced or fetched bytes turned out to be unlimited since the log last took
+            them, and one kind of bytes for which this is so. Exempt clients are left out.
     """
 
     def __init__(self, config: ProxyConfig, *, shaping: Shaping | None = None, rules: RuleTables | None = None) -> None:
@@ -84,6 +89,7 @@ class BrokerQuotas:
         self.num_partitions = config.kafka.num_partitions
         self.arrivals = ConnectionQuotas(config, self.rules.addresses)
         self.connections = OpenConnections(self.rules.connections, self._principals.charged_user)
+        self.newly_unlimited: dict[Tags, QuotaKind] = {}
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:
@@ -194,9 +200,13 @@ class BrokerQuotas:
         A caller that keeps the bucket must ``hold`` it, and look it up again when ``generation`` changes.
         """
         user, is_exempt = self._principals.charged_user(principal)
+        client = Tags(bounded(user), bounded(client_id))
         bucket = self._managers[kind].bucket(
-            user=bounded(user), client_id=bounded(client_id), now_ms=now_ms, is_exempt=is_exempt
+            user=client.user, client_id=client.client_id, now_ms=now_ms, is_exempt=is_exempt
         )
+        is_unlimited = bucket.rule is None and kind in _BYTES and not is_exempt
+        if is_unlimited and len(self.newly_unlimited) < MAX_NEWLY_UNLIMITED:
+            self.newly_unlimited[client] = kind
         self._follow_sharing()
         return bucket
 

@@ -33,6 +33,7 @@ from kafka_quota_proxy.proxy.server.sweeps import Sweeps
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.tls.contexts import watch as watch_tls
 from kafka_quota_proxy.proxy.server.tls_handshake import TlsHandshakes
+from kafka_quota_proxy.proxy.server.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.testing.observed import ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
@@ -82,7 +83,8 @@ class Server:
                 self.handshakes.append(handshakes)
                 state.handshake = handshakes.new_protocol
             self.brokers.connect(state, self._tls_context(listener.upstream_tls) if listener.upstream_tls else None)
-        self._sweeps = Sweeps(self.listeners, lambda: self.config, lambda: self.brokers.quotas)
+        self._unlimited_log = UnlimitedLog(self.rules.tables, is_for_tests=config.testing)
+        self._sweeps = Sweeps(self.listeners, lambda: self.config, lambda: self.brokers.quotas, self._unlimited_log)
         self.is_listening = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -101,9 +103,12 @@ class Server:
 
     def apply(self, file: ProxyConfig) -> None:
         """Apply a reloaded configuration file from the next request on. Listeners and connections stay open."""
+        has_new_rules = file.quotas != self.rules.file.quotas
         changed = self.rules.apply(file)
         self.replication.update(file.replication)
         self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
+        if has_new_rules or self.testing is not None:  # each test that resets the proxy expects its own warnings
+            self._unlimited_log.begin()
 
     def stop(self) -> None:
         """Start to drain all connections, after which ``run`` returns. A second call closes those that are left."""
@@ -208,6 +213,7 @@ class Server:
         source = self.config.upstream_bind
         started = [
             self._keep_up(self._sweeps.sweep),
+            self._keep_up(self._sweeps.log_unlimited),
             self._keep_up(self._sweeps.expire_buckets),
             self._keep_up(lambda: watch_tls(self.tls.values())),
             self._keep_up(self.quota_manager.run),

@@ -1,10 +1,10 @@
-"""Does the server's periodic work: time limits, memory, paused clients, the throttle log, and unused buckets."""
+"""Does the server's periodic work: time limits, memory, paused clients, logs of clients, and unused buckets."""
 
 import asyncio
 import logging
 import resource
 import select
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic_ns
@@ -12,17 +12,24 @@ from typing import Final, Protocol
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.principals import UNKNOWN
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.background.isolation import alone, attempt
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, largest_holders
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
+from kafka_quota_proxy.proxy.server.unlimited_log import UnlimitedLog
 
 log = logging.getLogger(__name__)
 
 _SWEEP_EVERY_S: Final = 1.0
 _EXPIRE_EVERY_S: Final = 30.0
+# A test that fails reads the log soon after.
+_TESTING_SWEEP_EVERY_S: Final = 0.1
+# How long the log about unlimited clients keeps the event loop from other work.
+_STEP_NS: Final = 500_000
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = resource.getpagesize()
 
@@ -40,7 +47,8 @@ _Holder = ClientConnection | _Leftover
 class Sweeps:
     """Does the server's periodic work on the connections of all listeners and the quotas of all brokers.
 
-    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers.
+    ``config`` returns the configuration in force, and ``quotas`` returns the quotas of all brokers. ``unlimited_log``
+    logs which clients no rule limits.
     """
 
     def __init__(
@@ -48,10 +56,12 @@ class Sweeps:
         listeners: Sequence[ListenerState],
         config: Callable[[], ProxyConfig],
         quotas: Callable[[], Iterable[BrokerQuotas]],
+        unlimited_log: UnlimitedLog,
     ) -> None:
         self._listeners = listeners
         self._config = config
         self._quotas = quotas
+        self._unlimited_log = unlimited_log
         self._throttle_log = ThrottleLog()
 
     async def sweep(self) -> None:
@@ -94,6 +104,23 @@ class Sweeps:
                     holder.peer, holder.listener.name,
                 )  # fmt: skip
             attempt(holder.abort, MAX_BUFFERED)
+
+    async def log_unlimited(self) -> None:
+        """Once a second, and in tests of clients more often, log which clients no rule limits."""
+        while True:
+            await asyncio.sleep(_TESTING_SWEEP_EVERY_S if self._unlimited_log.is_for_tests else _SWEEP_EVERY_S)
+            await alone(self._log_unlimited)
+
+    async def _log_unlimited(self) -> None:
+        newly_unlimited: list[Mapping[Tags, QuotaKind]] = []
+        for quotas in self._quotas():
+            newly_unlimited.append(quotas.newly_unlimited)
+            quotas.newly_unlimited = {}
+        step_began_ns = monotonic_ns()
+        for _ in self._unlimited_log.write(newly_unlimited, now_ms=step_began_ns // 1_000_000):
+            if monotonic_ns() - step_began_ns > _STEP_NS:
+                await asyncio.sleep(0)
+                step_began_ns = monotonic_ns()
 
     async def expire_buckets(self) -> None:
         """Every half minute, remove unused buckets from the quotas of all brokers."""

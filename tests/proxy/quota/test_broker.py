@@ -8,7 +8,7 @@ import pytest
 from kafka_quota_proxy.config.model import DEFAULT, Address, KafkaSettings, Listener, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.principals import ANONYMOUS, Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
-from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
+from kafka_quota_proxy.proxy.quota.broker import MAX_NEWLY_UNLIMITED, BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS
 from tests.support.rules_in_force import update
 
@@ -280,3 +280,29 @@ def test_expiry_starts_a_generation_in_the_slice_that_removed_buckets() -> None:
 
     assert [later - generations[0] for later in generations] == [0, 1, 1, 2, 2, 3, 3, 4, 4, 5]
     assert [len(manager) for manager in quotas.managers] == [1_000] * 5
+
+
+# -- unlimited clients --
+
+
+def test_clients_whose_bytes_are_unlimited_are_noted() -> None:
+    quotas = BrokerQuotas(with_principals(exempt=frozenset({"mirror"}), fold=(Fold(match="app-.*", to="app"),)))
+
+    for principal in ("alice", "mirror", "app-1", "app-2"):
+        quotas.bucket(QuotaKind.PRODUCE, principal=principal, client_id="etl", now_ms=0)
+    quotas.bucket(QuotaKind.MUTATION, principal="bob", client_id="etl", now_ms=0)
+    quotas.bucket(QuotaKind.FETCH, principal="carol", client_id="x" * 1_000, now_ms=0)
+
+    (app, etl), (carol, long_id) = quotas.newly_unlimited
+    assert (app, etl, carol) == ("app", "etl", "carol")
+    assert len(long_id) < 100
+    assert list(quotas.newly_unlimited.values()) == [QuotaKind.PRODUCE, QuotaKind.FETCH]
+
+
+def test_number_of_noted_clients_is_bounded() -> None:
+    quotas = BrokerQuotas(CONFIG)
+
+    for number in range(MAX_NEWLY_UNLIMITED + 100):
+        quotas.bucket(QuotaKind.PRODUCE, principal=ANONYMOUS, client_id=str(number), now_ms=0)
+
+    assert len(quotas.newly_unlimited) == MAX_NEWLY_UNLIMITED

@@ -1,6 +1,7 @@
-"""Tests how memory is read and bounded, also that of closing connections. ``test_server`` tests the other sweeps."""
+"""Tests how memory is bounded, and that unlimited clients are logged. ``test_server`` tests the other sweeps."""
 
 import asyncio
+import logging
 import socket
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -9,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
-from kafka_quota_proxy.proxy.server import sweeps
+from kafka_quota_proxy.proxy.server import sweeps, unlimited_log
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.sweeps import resident_bytes
-from tests.proxy.server.test_connection import config_to, disconnects
+from tests.proxy.server.test_connection import answers, config_to, disconnects
 from tests.support.frames import fetch_request, fetch_response, other_request, produce_request
 from tests.support.stub_broker import client_of, correlation_id, eventually, on_uvloop, running, stub_broker
 
@@ -148,3 +150,78 @@ async def test_orphaned_connections_count_and_are_aborted(is_large: None) -> Non
         broker.in_use[0].transport.resume_reading()
         await eventually(lambda: broker.in_use[0].is_lost)
         assert len(broker.in_use[0].requests) < count + 1
+
+
+# -- unlimited clients --
+
+MY_APP = QuotaRule(client_id="my-app", producer_byte_rate=1e6)
+WRONG = "user='ANONYMOUS' client-id='myapp' (no rule applies to it; did you mean client-id='my-app'?)"
+
+
+def not_limited(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [message for message in caplog.messages if message.startswith("not limited: ")]
+
+
+@on_uvloop
+async def test_misspelt_client_id_is_logged_at_once_for_tests(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(replace(config_to(broker, MY_APP), testing=True)) as server,
+        client_of(server) as right,
+        client_of(server) as wrong,
+    ):
+        for number in range(5):
+            await right.ask(produce_request(number, client_id="my-app"))
+            await wrong.ask(produce_request(number, client_id="myapp"))
+        await eventually(lambda: not_limited(caplog))
+        await asyncio.sleep(0.3)
+        assert not_limited(caplog) == [f"not limited: {WRONG}"]
+        assert not any(quotas.newly_unlimited for quotas in server.brokers.quotas)
+
+        server.apply(server.rules.file)  # as after POST /testing/reset
+        await right.ask(produce_request(7, client_id="my-app"))
+        await wrong.ask(produce_request(7, client_id="myapp"))
+        await eventually(lambda: len(not_limited(caplog)) == 2)
+        assert not_limited(caplog)[1] == f"not limited: {WRONG}"
+
+
+@on_uvloop
+async def test_reload_that_changes_rules_has_misspelt_client_ids_logged_again(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.02)
+    monkeypatch.setattr(unlimited_log, "_LINES_AFTER_MS", (10, 20))
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, MY_APP)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(fetch_request(1, client_id="myapp"))
+        await eventually(lambda: not_limited(caplog) == [f"not limited: {WRONG}"])
+        server.apply(replace(server.rules.file, drain_timeout_ms=1))
+        await client.ask(fetch_request(2, client_id="myapp"))
+        await asyncio.sleep(0.2)
+        assert len(not_limited(caplog)) == 1
+
+        server.apply(replace(server.rules.file, quotas=(replace(MY_APP, limits={"producer_byte_rate": 1.0}),)))
+        await client.ask(fetch_request(3, client_id="myapp"))
+
+        await eventually(lambda: len(not_limited(caplog)) == 2)
+
+
+@on_uvloop
+async def test_the_event_loop_runs_other_tasks_while_many_clients_are_logged(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweeps, "_STEP_NS", 0)
+    async with stub_broker() as broker, running(replace(config_to(broker, MY_APP), testing=True)) as server:
+        (quotas,) = server.brokers.quotas
+        for number in range(100):
+            quotas.bucket(QuotaKind.PRODUCE, principal="ANONYMOUS", client_id=str(number), now_ms=0)
+        seen: set[int] = set()
+        while len(caplog.messages) < 100:
+            seen.add(len(caplog.messages))
+            await asyncio.sleep(0)
+
+    assert len(seen) > 50
