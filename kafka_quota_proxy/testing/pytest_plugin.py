@@ -43,7 +43,7 @@ def kafka_throttle(kafka_throttle_session: ThrottlingProxy) -> Iterator[Throttli
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Add the throttled responses to the report of a test that fails."""
+    """Add the throttled responses, and the clients that no rule limits, to the report of a test that fails."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     proxy = getattr(item, "funcargs", {}).get(_FIXTURE)
@@ -53,3 +53,5 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         except ControlError as error:  # the proxy may be what has failed
             text = str(error)
         report.sections.append(("throttled responses", text))
+        if warnings := proxy.warnings():
+            report.sections.append(("clients that no rule limits", "\n".join(warnings)))

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -31,6 +32,8 @@ _STOP_TIMEOUT_S: Final = 6.0
 # Another process may take a port between its choice and its use.
 _TRIES: Final = 3
 _TAIL_LINES: Final = 8
+_WARNING: Final = " server.unlimited_log "
+_LOGGED_AFTER_S: Final = 0.25
 
 
 class StartError(Exception):
@@ -58,6 +61,8 @@ class ThrottlingProxy:
         self._rules: dict[tuple[object, object], dict[str, Any]] = {}
         self._stack = ExitStack()
         self._control: Control | None = None
+        self._log: Path
+        self._log_begin = 0  # where in the log the lines since the last reset begin
 
     def __enter__(self) -> Self:
         for tries_left in reversed(range(_TRIES)):
@@ -152,10 +157,21 @@ class ThrottlingProxy:
         """Return the throttled responses to one client-id, or to all, since the last ``reset``."""
         return self._running.observed(client_id)
 
+    def warnings(self) -> tuple[str, ...]:
+        """Return what the proxy has logged about clients that no rule limits, since the last ``reset``.
+
+        This takes a quarter of a second, because the proxy logs a client shortly after its first request.
+        """
+        _ = self._running
+        time.sleep(_LOGGED_AFTER_S)
+        lines = self._log.read_bytes()[self._log_begin :].decode(errors="replace").splitlines()
+        return tuple(line.partition(_WARNING)[2] for line in lines if _WARNING in line)
+
     def reset(self) -> None:
         """Remove all orders and limits, forget what was observed, and restore the rules of the start."""
         self._running.reset()
         self._use_first_rules()
+        self._log_begin = self._log.stat().st_size
 
     @property
     def _running(self) -> Control:
@@ -200,6 +216,8 @@ class ThrottlingProxy:
             one.wait()
         self.bootstrap_servers, self.admin = f"127.0.0.1:{first}", f"127.0.0.1:{admin_port}"
         self._control = Control(self.admin)
+        self._log = started[-1].log
+        self._log_begin = 0
         self._use_first_rules()
 
 
@@ -207,7 +225,7 @@ class _Child:
     """A program under a guard, which ends with this process. ``wait`` waits until it has started."""
 
     def __init__(self, name: str, process: subprocess.Popen[str], ready: re.Pattern[str], log: Path) -> None:
-        self._name, self._process, self._ready, self._log = name, process, ready, log
+        self._name, self._process, self._ready, self.log = name, process, ready, log
         self._lines: Queue[str] = Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -243,7 +261,7 @@ class _Child:
         self._lines.put("")
 
     def _tail(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
+        lines = self.log.read_text(errors="replace").splitlines()[-_TAIL_LINES:]
         return "".join(f"\n  {line}" for line in lines)
 
 

@@ -29,6 +29,7 @@ async def test_works_in_async_tests(kafka_throttle, kafka_throttle_session):
 
 def test_that_fails(kafka_throttle):
     kafka_throttle.next(1, api="Produce", throttle_time_ms=123)
+    kafka_throttle.limit(client_id="my-app", producer_byte_rate=1)
     produce(kafka_throttle.bootstrap_servers)
     assert kafka_throttle.observed("app").throttle_time_ms == 0
 """
@@ -43,7 +44,13 @@ def test_fixture_throttles_and_reports(pytester: pytest.Pytester, workers: tuple
 
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
-        ["*<1 throttled responses, 123 ms in all>*", "*throttled responses*", "*Produce*app*123*testing*"]
+        [
+            "*<1 throttled responses, 123 ms in all>*",
+            "*throttled responses*",
+            "*Produce*app*123*testing*",
+            "*clients that no rule limits*",
+            "not limited: user='ANONYMOUS' client-id='app' (no rule applies to it; did you mean client-id='my-app'?)",
+        ]
     )
 
 
