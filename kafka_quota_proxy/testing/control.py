@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 _TIMEOUT_S: Final = 15
-_COLUMNS: Final = ("api", "version", "user", "client_id", "throttle_time_ms", "bytes", "reason", "other_effects")
+_COLUMNS: Final = ("api", "version", "user", "client_id", "throttle_time_ms", "bytes", "why")
 _MOST_LINES: Final = 50
 
 
@@ -52,11 +52,11 @@ class ThrottledResponse:
     close: bool = False
 
     @property
-    def other_effects(self) -> str:
-        """What the test asked for besides a throttle time, as a text such as ``delay_ms=300 close``."""
+    def why(self) -> str:
+        """The reason, and what the test asked for besides a throttle time: such as ``testing delay_ms=300 close``."""
         asked = {"delay_ms": self.delay_ms, "error": self.error}
-        texts = [f"{key}={value}" for key, value in asked.items() if value]
-        return " ".join(texts + [key for key in ("empty", "close") if getattr(self, key)])
+        numbers = [f"{key}={value}" for key, value in asked.items() if value]
+        return " ".join([self.reason, *numbers, *(key for key in ("empty", "close") if getattr(self, key))])
 
 
 class ObservedResponses(Sequence[ThrottledResponse]):
