@@ -14,10 +14,10 @@ class ThrottledProducerTest {
         var topic = "orders-" + UUID.randomUUID();
         Map<String, Object> settings = Map.of("bootstrap.servers", throttle.bootstrapServers, "client.id", "java-app");
         try (var producer = new KafkaProducer<>(settings, new StringSerializer(), new StringSerializer())) {
-            producer.partitionsFor(topic); // creates the topic
+            producer.send(new ProducerRecord<>(topic, 0, "", "order 0")).get(); // creates the topic
             throttle.next(3, "Produce", 300, "java-app");
             var began = System.nanoTime();
-            for (var number = 0; number < 5; number++) {
+            for (var number = 1; number < 5; number++) {
                 var record = new ProducerRecord<>(topic, 0, "", "order " + number);
                 assertEquals(number, producer.send(record).get().offset());
             }
