@@ -71,7 +71,11 @@ class LiveDisplay(Display):
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
         """Redraw the table with the current state of the clients."""
-        self._live.update(table(views, elapsed_s=elapsed_s, planned_s=planned_s), refresh=True)
+        self.draw(table(views, elapsed_s=elapsed_s, planned_s=planned_s))
+
+    def draw(self, table: Table) -> None:
+        """Draw ``table`` in place of the previous one."""
+        self._live.update(table, refresh=True)
 
 
 class PlainDisplay(Display):

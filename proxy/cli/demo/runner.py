@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
 import signal
 import tempfile
 import urllib.request
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -22,7 +23,7 @@ from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
 from kafka_quota_proxy.proxy.cli.demo.display import HISTORY_S, ClientView, Display
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
-from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
+from kafka_quota_proxy.proxy.cli.demo.processes import Child, free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
 
 _REDRAW_S: Final = 0.25
@@ -104,9 +105,7 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
     Raises:
         DemoError: The demo failed.
     """
-    task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    cancel_on_sigterm()
     # A client raises the errors that it cannot retry. Its log would only have the errors that it retries, including
     # those of connections that the demo closes.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
@@ -116,26 +115,54 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
     produce_bytes = workload.record_bytes(options.produce_rate, overhead_bytes=clients.PRODUCE_OVERHEAD_BYTES)
     fetch_bytes = workload.record_bytes(options.fetch_rate, overhead_bytes=clients.FETCH_OVERHEAD_BYTES)
     preload = f"{fetch_bytes}:{workload.preload_records(fetch_bytes)}"
-    broker_arguments = ("-m", _BROKER, "--advertise", f"127.0.0.1:{proxy_port}", "--preload", preload)
+    metrics = f"http://127.0.0.1:{admin_port}/metrics"
+
+    def config(upstream: str) -> str:
+        return proxy_config(options, proxy_port=proxy_port, admin_port=admin_port, upstream=upstream)
+
+    async with broker_and_proxy(("--preload", preload), config, proxy_port=proxy_port) as (broker, proxy):
+        bootstrap = f"127.0.0.1:{proxy_port}"
+        ended_s = await until_first_end(
+            _show(options, (producer, consumer), display, metrics=metrics),
+            (
+                clients.produce(bootstrap, value_bytes=produce_bytes, flow=producer.flow, clock=monotonic),
+                clients.consume(bootstrap, flow=consumer.flow, clock=monotonic),
+                broker.fail_when_ended(),
+                proxy.fail_when_ended(),
+            ),
+        )
+    return producer.outcome(now_s=ended_s), consumer.outcome(now_s=ended_s)
+
+
+def cancel_on_sigterm() -> None:
+    """Make SIGTERM cancel the current task, so that it stops the processes that it has started."""
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+
+
+@contextlib.asynccontextmanager
+async def broker_and_proxy(
+    broker_options: Sequence[str], config: Callable[[str], str], *, proxy_port: int
+) -> AsyncIterator[tuple[Child, Child]]:
+    """Run the embedded broker, and the proxy in front of it, during the ``async with`` block.
+
+    ``config`` returns the text of the proxy's configuration file. Its argument is the address of the broker.
+
+    Raises:
+        DemoError: The broker or the proxy does not start.
+    """
+    broker_arguments = ("-m", _BROKER, "--advertise", f"127.0.0.1:{proxy_port}", *broker_options)
     with tempfile.TemporaryDirectory(prefix="kafka-quota-proxy-demo-") as scratch:
         directory = Path(scratch)
         async with running("the embedded broker", broker_arguments, log=directory / "broker.log") as broker:
             upstream = (await broker.wait_for_line(_READY))[1]
-            config = directory / "demo.yaml"
-            config.write_text(proxy_config(options, proxy_port=proxy_port, admin_port=admin_port, upstream=upstream))
-            proxy_arguments = ("-m", "kafka_quota_proxy.proxy", "run", str(config))
+            file = directory / "demo.yaml"
+            file.write_text(config(upstream))
+            proxy_arguments = ("-m", "kafka_quota_proxy.proxy", "run", str(file))
             async with running("the proxy", proxy_arguments, log=directory / "proxy.log") as proxy:
-                bootstrap = (await proxy.wait_for_line(_LISTENING))[1]
-                ended_s = await until_first_end(
-                    _show(options, (producer, consumer), display, metrics=f"http://127.0.0.1:{admin_port}/metrics"),
-                    (
-                        clients.produce(bootstrap, value_bytes=produce_bytes, flow=producer.flow, clock=monotonic),
-                        clients.consume(bootstrap, flow=consumer.flow, clock=monotonic),
-                        broker.fail_when_ended(),
-                        proxy.fail_when_ended(),
-                    ),
-                )
-    return producer.outcome(now_s=ended_s), consumer.outcome(now_s=ended_s)
+                await proxy.wait_for_line(_LISTENING)
+                yield broker, proxy
 
 
 def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream: str) -> str:
@@ -197,7 +224,7 @@ async def _show(options: Options, measured: Sequence[_MeasuredClient], display: 
         is_over = elapsed_s >= planned_s and _is_measured(options, measured, elapsed_s=elapsed_s)
         if is_over or now_s - scraped_s >= _SCRAPE_S:
             scraped_s = now_s
-            text = await asyncio.to_thread(fetch_metrics, metrics)
+            text = await asyncio.to_thread(fetch_text, metrics)
             for client in measured:
                 client.throttle_time_ms = throttle_time_ms(text, client_id=client.client_id)
         display.show([client.view(now_s=now_s) for client in measured], elapsed_s=elapsed_s, planned_s=planned_s)
@@ -222,8 +249,8 @@ def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elaps
     return all(len(measure.burst_starts(one.flow, quota_bytes_per_second=one.quota)) >= 2 for one in measured)
 
 
-def fetch_metrics(url: str) -> str:
-    """Return the text of the proxy's Prometheus metrics at ``url``. The call blocks.
+def fetch_text(url: str) -> str:
+    """Return what the proxy's admin port answers at ``url``. The call blocks.
 
     Raises:
         DemoError: The proxy does not answer.

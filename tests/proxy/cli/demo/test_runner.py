@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
     Outcome,
-    fetch_metrics,
+    fetch_text,
     proxy_config,
     throttle_time_ms,
     until_first_end,
@@ -114,4 +114,4 @@ def test_the_error_of_a_proxy_that_does_not_answer_has_its_url() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}/metrics"
 
     with pytest.raises(DemoError, match=url):
-        fetch_metrics(url)
+        fetch_text(url)
