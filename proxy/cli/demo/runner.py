@@ -30,6 +30,8 @@ _REDRAW_S: Final = 0.25
 _SCRAPE_S: Final = 0.5
 _SCRAPE_TIMEOUT_S: Final = 2
 _FIRST_BYTE_TIMEOUT_S: Final = 20
+# Without the HTTP proxy of the environment, which does not lead to 127.0.0.1.
+_OPENER: Final = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _READY: Final = re.compile(r"ready on (\S+)")
 _LISTENING: Final = re.compile(r"listening on (\S+)")
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
@@ -256,7 +258,7 @@ def fetch_text(url: str) -> str:
         DemoError: The proxy does not answer.
     """
     try:
-        with urllib.request.urlopen(url, timeout=_SCRAPE_TIMEOUT_S) as response:  # noqa: S310 - http://127.0.0.1 of our own
+        with _OPENER.open(url, timeout=_SCRAPE_TIMEOUT_S) as response:
             text: str = response.read().decode()
             return text
     except OSError as error:
