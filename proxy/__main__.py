@@ -36,7 +36,7 @@ _COMMANDS: Final = {
         "ends on SIGTERM and SIGINT.",
     ),
     "demo": _Command(
-        "show a producer and a consumer being held at their quotas",
+        "show a producer and a consumer being held at their quotas, or your own application (--serve)",
         "example: kafka-quota-proxy demo --produce-rate 10MiB --fetch-rate 5MiB --seconds 15",
     ),
     "check": _Command(

@@ -1,5 +1,7 @@
 """``kafka-quota-proxy demo`` shows how the proxy throttles a producer and a consumer to their quotas.
 
+With ``--serve``, the clients are the user's own.
+
 The demo needs neither Java nor Docker. It runs these processes, all of which end when the demo ends::
 
     demo: an aiokafka producer and consumer  →  the real proxy  →  relay  →  librdkafka's mock cluster
@@ -15,4 +17,8 @@ The demo needs neither Java nor Docker. It runs these processes, all of which en
 * ``measure``          computes the rates that are compared with the quotas
 * ``display``          shows the progress as a table or as plain lines
 * ``runner``           starts all processes, measures the clients' rates, and stops everything
+* ``serve_arguments``  reads the options of ``--serve``
+* ``served_clients``   computes what is shown about the user's clients, from the proxy's metrics
+* ``serve_display``    shows these clients as a table or as plain lines
+* ``serve``            starts the broker and the proxy for these clients
 """

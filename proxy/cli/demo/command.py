@@ -1,4 +1,4 @@
-"""``kafka-quota-proxy demo`` shows how the proxy throttles a producer and a consumer to their quotas."""
+"""``kafka-quota-proxy demo`` shows how the proxy throttles a producer and a consumer, or the user's own application."""
 
 from __future__ import annotations
 
@@ -7,29 +7,39 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.config.units import parse_rate
-from kafka_quota_proxy.proxy.cli.demo import workload
+from kafka_quota_proxy.proxy.cli.demo import serve_arguments, workload
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import require_extra
+from kafka_quota_proxy.proxy.cli.demo.serve_arguments import UsageError
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.display import Display
     from kafka_quota_proxy.proxy.cli.demo.runner import Outcome
+    from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions
 
 DESCRIPTION: Final = """\
 Start an embedded broker and the proxy in front of it, let a producer and a consumer run as fast as they can, and
 show how the proxy holds them at their quotas. Nothing needs to run already. Everything uses loopback and ends with
-the command. The exit status is 1 where a measured rate lies more than 5 % off its quota."""
+the command. The exit status is 1 where a measured rate lies more than 5 % off its quota.
+
+With --serve, the broker and the proxy run until Ctrl-C for your own application, under the quotas that you give."""
 EXAMPLE: Final = """\
-example: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shaping sampled
+examples: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shaping sampled
+          kafka-quota-proxy demo --serve --quota client-id=my-app,producer_byte_rate=1MiB
 
 The measured rate: paced, from when the burst that a quota allows is over, at least a second after the first byte, to
-the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests."""
+the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests.
+
+With --serve, give your application bootstrap.servers=127.0.0.1:9092 and client.id=my-app. A table shows how much each
+client produces and fetches, its limits, and how long it was throttled. The broker keeps records in memory, creates each
+topic that is asked for, and lacks many of Kafka's requests. The exit status after Ctrl-C is 130, after SIGTERM 143."""
 
 # The exit status after Ctrl-C or SIGTERM by a shell's convention: 128 plus the signal's number.
 _INTERRUPTED: Final = 130
@@ -42,19 +52,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EXAMPLE
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     rates = f"from {workload.MIN_RATE // 1024}KiB to {workload.MAX_RATE // 1024**2}MiB a second"
-    for option, default, client in (("--produce-rate", "10MiB", "producer"), ("--fetch-rate", "5MiB", "consumer")):
+    for option, default, client in (
+        ("--produce-rate", workload.DEFAULT_PRODUCE_RATE, "producer"),
+        ("--fetch-rate", workload.DEFAULT_FETCH_RATE, "consumer"),
+    ):
         parser.add_argument(
             option,
             type=_rate,
-            default=default,
             metavar="RATE",
-            help=f"the {client}'s quota, {rates} (default {default})",
+            help=f"the {client}'s quota, {rates} (default {default // 1024**2}MiB)",
         )
     parser.add_argument(
         "--seconds",
         type=_seconds,
-        default=15,
-        help=f"the duration (default 15); sampled: at least {workload.SAMPLED_SECONDS}, until a whole cycle was seen",
+        help=f"the duration (default {workload.DEFAULT_SECONDS}); sampled: at least {workload.SAMPLED_SECONDS}, until "
+        "a whole cycle was seen",
     )
     parser.add_argument(
         "--shaping",
@@ -63,19 +75,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="paced: an even flow (default); sampled: Kafka's own windows, a burst and then silence",
     )
     parser.add_argument("--json", action="store_true", help="print only a JSON object with the result")
+    serve_arguments.add_arguments(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Run the demo, print its result, and return the exit status: 0 if both clients were held at their quotas."""
-    options = workload.Options(
-        produce_rate=args.produce_rate,
-        fetch_rate=args.fetch_rate,
-        seconds=args.seconds,
-        shaping=Shaping(args.shaping),
-    )
+    """Run the demo, and return the exit status: 0 if both of its clients were held at their quotas.
+
+    With ``--serve`` it runs until a signal ends it.
+    """
+    try:
+        serve_arguments.check_combination(args)
+        serve_options, warnings = serve_arguments.options_in(args) if args.serve else (None, [])
+    except UsageError as error:
+        sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
+        return 2
     try:
         require_extra("confluent_kafka", "aiokafka", "rich")
-        outcomes = dict(zip(("producer", "consumer"), _run(options, as_json=args.json), strict=True))
+        if serve_options is not None:
+            _serve(serve_options, warnings)
+        outcomes = dict(zip(("producer", "consumer"), _run(_options_in(args), as_json=args.json), strict=True))
     except DemoError as error:
         sys.stderr.write(f"kafka-quota-proxy demo: {error}\n")
         return 1
@@ -88,6 +106,28 @@ def execute(args: argparse.Namespace) -> int:
     else:
         sys.stdout.writelines(f"{name}: {_summary(outcome)}\n" for name, outcome in outcomes.items())
     return 0 if all(outcome.is_within_tolerance for outcome in outcomes.values()) else 1
+
+
+def _options_in(args: argparse.Namespace) -> workload.Options:
+    return workload.Options(
+        produce_rate=args.produce_rate or workload.DEFAULT_PRODUCE_RATE,
+        fetch_rate=args.fetch_rate or workload.DEFAULT_FETCH_RATE,
+        seconds=args.seconds or workload.DEFAULT_SECONDS,
+        shaping=Shaping(args.shaping),
+    )
+
+
+def _serve(options: ServeOptions, warnings: Sequence[str]) -> NoReturn:
+    import uvloop
+
+    from kafka_quota_proxy.proxy.cli.demo.serve import serve
+    from kafka_quota_proxy.proxy.cli.demo.serve_display import LiveClients, PlainClients
+
+    with LiveClients() if _can_draw() else PlainClients() as display:
+        for warning in warnings:
+            display.note(f"Warning: {warning}")
+        uvloop.run(serve(options, display))
+    raise AssertionError("serves until it is cancelled")
 
 
 def _run(options: workload.Options, *, as_json: bool) -> tuple[Outcome, Outcome]:
@@ -109,9 +149,12 @@ def _display(*, as_json: bool) -> Display:
 
     if as_json:
         return SilentDisplay()
+    return LiveDisplay() if _can_draw() else PlainDisplay()
+
+
+def _can_draw() -> bool:
     # The bars of the table are not ASCII characters, and a dumb terminal cannot draw in place.
-    can_draw = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "utf" in sys.stdout.encoding.lower()
-    return LiveDisplay() if can_draw else PlainDisplay()
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and "utf" in sys.stdout.encoding.lower()
 
 
 def _summary(outcome: Outcome) -> str:

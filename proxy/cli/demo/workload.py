@@ -12,6 +12,9 @@ CONSUMER_CLIENT_ID: Final = "demo-consumer"
 PRODUCER_TOPIC: Final = "demo-produce"
 CONSUMER_TOPIC: Final = "demo-fetch"
 
+DEFAULT_PRODUCE_RATE: Final = 10 * 1024 * 1024
+DEFAULT_FETCH_RATE: Final = 5 * 1024 * 1024
+DEFAULT_SECONDS: Final = 15
 # Below the minimum, the few bytes around a record weigh as much as the record. Above the maximum, two busy cores need
 # so long for a burst of eleven seconds' worth that no silence follows the burst.
 MIN_RATE: Final = 16 * 1024

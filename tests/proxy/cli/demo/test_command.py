@@ -1,7 +1,6 @@
 """Tests ``kafka-quota-proxy demo`` with real processes, real sockets and a real clock."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -9,6 +8,7 @@ import time
 import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
+from tests.support.process_tree import descendants, is_alive
 
 DEMO = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo")
 # These rates are below the defaults, because the test machine may be small and busy.
@@ -53,15 +53,15 @@ def test_a_killed_demo_leaves_no_process_behind() -> None:
         for line in demo.stdout:
             if line.lstrip().startswith(b"1/"):
                 break
-        children = _descendants(demo.pid)
+        children = descendants(demo.pid)
 
         demo.kill()
 
     assert len(children) == 4, "a guard and a program for the broker and for the proxy"
     deadline = time.monotonic() + 10
-    while any(_is_alive(pid) for pid in children) and time.monotonic() < deadline:
+    while any(is_alive(pid) for pid in children) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert [pid for pid in children if _is_alive(pid)] == []
+    assert [pid for pid in children if is_alive(pid)] == []
 
 
 @pytest.mark.parametrize(
@@ -83,21 +83,3 @@ def test_wrong_usage_is_exit_status_2_and_says_which_values_are_right(
 
     assert ended.value.code == 2
     assert words in capsys.readouterr().err
-
-
-def _descendants(pid: int) -> list[int]:
-    """Return the processes that ``pid`` started, directly or not. Linux and macOS both have ``ps``."""
-    listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    pairs = [tuple(map(int, line.split())) for line in listing.splitlines()]
-    found = [pid]
-    for parent in found:
-        found += [child for child, its_parent in pairs if its_parent == parent]
-    return found[1:]
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

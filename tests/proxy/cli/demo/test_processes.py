@@ -1,7 +1,6 @@
 """Tests that the programs of the demo end with it, and that their early end is an error."""
 
 import asyncio
-import os
 import re
 import subprocess
 import sys
@@ -11,18 +10,11 @@ import pytest
 
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
+from tests.support.process_tree import is_alive
 
 # This program prints its process id, and runs until it is stopped.
 PROGRAM = "import os, time; print('pid', os.getpid(), flush=True); time.sleep(600)"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + PROGRAM
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize("program", [PROGRAM, STUBBORN])
@@ -32,13 +24,13 @@ def test_a_guarded_program_ends_with_standard_input(program: str) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         pid = int(process.stdout.readline().split()[1])
-        was_alive = _is_alive(pid)
+        was_alive = is_alive(pid)
 
         process.stdin.close()
         process.wait(timeout=10)
 
         assert was_alive
-        assert not _is_alive(pid)
+        assert not is_alive(pid)
 
 
 @pytest.mark.parametrize(("end", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
@@ -51,9 +43,9 @@ def test_a_guard_returns_the_exit_status_of_its_program(end: str, status: int) -
 async def test_a_program_is_stopped_at_the_end_of_its_block(tmp_path: Path) -> None:
     async with running("sleeper", ("-c", PROGRAM), log=tmp_path / "log") as child:
         pid = int((await child.wait_for_line(re.compile(r"pid (\d+)")))[1])
-        assert _is_alive(pid)
+        assert is_alive(pid)
 
-    assert not _is_alive(pid)
+    assert not is_alive(pid)
 
 
 async def test_an_early_end_is_an_error_with_the_last_lines_of_the_log(tmp_path: Path) -> None:

@@ -1,0 +1,101 @@
+"""Runs ``demo --serve`` with a real client, and tests its first lines and its use of ports."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+
+from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
+from kafka_quota_proxy.proxy.cli.demo.serve import first_steps
+from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions
+from tests.support.process_tree import descendants, is_alive
+
+SERVE = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo", "--serve")
+RATE = 64 * 1024
+
+
+def test_a_producer_is_throttled_and_shown_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    port, admin_port = free_ports(2)
+    quota = f"client-id=my-app,producer_byte_rate={RATE}"
+    # An HTTP proxy of the environment is not for the admin port.
+    environment = os.environ | {"http_proxy": "http://127.0.0.1:1", "TMPDIR": str(tmp_path)}
+    command = [*SERVE, "--port", str(port), "--admin-port", str(admin_port), "--quota", quota]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as demo:
+        assert demo.stdout is not None
+        # A test that fails must not wait for ever.
+        timer = threading.Timer(60, demo.kill)
+        timer.start()
+        first = _until(demo.stdout, "on demand")
+        began_s = time.monotonic()
+        _produce(f"127.0.0.1:{port}", kilobytes=200)
+        took_s = time.monotonic() - began_s
+        line = _until(demo.stdout, "client-id my-app")[-1]
+        while "throttled 0.0 s" in line:
+            line = _until(demo.stdout, "client-id my-app")[-1]
+        children = descendants(demo.pid)
+        demo.send_signal(signal.SIGINT)
+        rest = demo.stdout.read()
+        status = demo.wait()
+        timer.cancel()
+
+    assert f"  bootstrap.servers=127.0.0.1:{port}\n" in first
+    assert f"Quota: {quota}\n" in first
+    # Of 200 KiB, one second's worth of 64 KiB may go at once.
+    assert took_s > 1.5
+    assert " of 64.0 KiB/s, fetch 0 B/s, throttled " in line
+    assert "Traceback" not in rest
+    assert status == 130
+    assert len(children) == 4, "a guard and a program for the broker and for the proxy"
+    assert [pid for pid in children if is_alive(pid)] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--port", "--admin-port"])
+def test_a_port_in_use_is_named_with_its_option(capsys: pytest.CaptureFixture[str], option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        arguments = {"--port": "0", "--admin-port": "0"} | {option: str(port)}
+
+        assert main(["demo", "--serve", *(word for pair in arguments.items() for word in pair)]) == 1
+
+    assert f"port {port} is in use: end the program that listens there, or give another port with {option}\n" in (
+        capsys.readouterr().err
+    )
+
+
+def test_first_steps_without_a_quota_say_how_to_set_one() -> None:
+    options = ServeOptions(port=0, admin_port=0, shaping=Shaping.PACED, quotas={})
+
+    lines = first_steps(options, port=9092, admin_port=9308)
+
+    assert "  client.id=my-app" in lines
+    assert any("--quota client-id=my-app," in line for line in lines)
+
+
+def _produce(bootstrap: str, *, kilobytes: int) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "client.id": "my-app"})
+    failures: list[object] = []
+    for _ in range(kilobytes // 10):
+        producer.produce("orders", bytes(10 * 1024), on_delivery=lambda error, _: failures.append(error))
+        producer.flush(30)
+    assert failures == [None] * (kilobytes // 10)
+
+
+def _until(lines: Iterable[str], text: str) -> list[str]:
+    """Return the lines up to the first one that contains ``text``."""
+    found = []
+    for line in lines:
+        found.append(line)
+        if text in line:
+            return found
+    raise AssertionError(f"no line has {text!r}: {found}")
