@@ -67,7 +67,7 @@ class LiveDisplay(Display):
 
     def note(self, text: str) -> None:
         """Print a line above the table."""
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, markup=False)
 
     def show(self, views: Sequence[ClientView], *, elapsed_s: float, planned_s: float) -> None:
         """Redraw the table with the current state of the clients."""

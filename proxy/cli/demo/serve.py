@@ -46,7 +46,7 @@ def first_steps(options: ServeOptions, *, port: int, admin_port: int) -> list[st
     client_ids = [str(rule["client-id"]) for rule in options.quotas.values() if "client-id" in rule]
     named = next((client_id for client_id in client_ids if not client_id.startswith("<")), "my-app")
     lines = [
-        "A Kafka is ready, with the proxy in front of it. It keeps records in memory. Configure your application with:",
+        "Ready: an embedded broker behind the proxy. Configure your application with:",
         f"  bootstrap.servers=127.0.0.1:{port}",
         f"  client.id={named}",
         *(f"Quota: {text}" for text in options.quotas),
