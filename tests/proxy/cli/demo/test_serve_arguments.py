@@ -75,8 +75,11 @@ def test_a_warning_about_a_quota_names_the_option() -> None:
     ],
 )
 def test_wrong_usage_is_exit_status_2_and_names_the_option(
-    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], words: str
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], words: str
 ) -> None:
+    # Options that are accepted by mistake would start a demo.
+    monkeypatch.setattr(command, "require_extra", lambda *_: pytest.fail("the options were accepted"))
+
     assert main(["demo", *arguments]) == 2
 
     assert words in capsys.readouterr().err
