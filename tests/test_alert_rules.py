@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from tests.support.promtool import promtool
 
 _REPOSITORY: Final = Path(__file__).parents[1]
 _RULES: Final = _REPOSITORY / "deploy" / "alerts.yaml"
@@ -27,16 +26,6 @@ _FLOODS: Final = [
     for shape in _SHAPES
 ]
 _CALM: Final = [f"calm-{client}-{shape}" for client in ("producer", "crowd") for shape in _SHAPES]
-
-
-def _promtool(*arguments: str | Path) -> None:
-    """Run promtool; ``tests/ensure_promtool.sh`` installs it."""
-    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    ours = Path(os.environ.get("KAFKA_QUOTA_PROXY_CACHE") or Path(cache) / "kafka-quota-proxy") / "promtool"
-    tool = shutil.which("promtool") or (ours if ours.exists() else None)
-    assert tool is not None, "there is no promtool; run tests/ensure_promtool.sh"
-    done = subprocess.run([tool, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _played(name: str, values: list[float], length: int) -> list[float]:
@@ -73,7 +62,7 @@ def _firing(minute: int, *alerts: tuple[str, str]) -> dict[str, Any]:
 
 
 def test_alert_rules_are_valid() -> None:
-    _promtool("check", "rules", _RULES)
+    promtool("check", "rules", _RULES)
 
 
 def test_flood_fires_only_the_two_alerts_of_its_client(tmp_path: Path) -> None:
@@ -89,7 +78,7 @@ def test_flood_fires_only_the_two_alerts_of_its_client(tmp_path: Path) -> None:
     test = {"interval": interval, "input_series": series, "promql_expr_test": expected}
     file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
-    _promtool("test", "rules", file)
+    promtool("test", "rules", file)
 
 
 def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> None:
@@ -108,4 +97,4 @@ def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> No
     file = tmp_path / "faults.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
-    _promtool("test", "rules", file)
+    promtool("test", "rules", file)
