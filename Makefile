@@ -91,7 +91,7 @@ clean: ## remove .venv and the files of the tools
 java:
 	@tests/end_to_end/ensure_java.sh
 
-# For the tests of deploy/alerts.yaml.
+# For the tests of deploy/.
 promtool:
 	@tests/ensure_promtool.sh
 
