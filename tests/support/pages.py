@@ -7,7 +7,11 @@ from typing import NamedTuple
 REPOSITORY = Path(__file__).parents[2]
 FOLDERS = ("docs", "bench", "tests")
 PAGES = sorted(
-    [REPOSITORY / "README.md", *(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md"))]
+    [
+        REPOSITORY / "README.md",
+        *REPOSITORY.glob("examples/*/README.md"),
+        *(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md")),
+    ]
 )
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
