@@ -22,7 +22,7 @@ from kafka_quota_proxy.testing.ports import adjacent_ports, free_ports
 
 Rule = Mapping[str, Any]
 
-_GUARD: Final = "kafka_quota_proxy.proxy.cli.demo.processes"
+_GUARD: Final = "kafka_quota_proxy.proxy.cli.demo.guard"
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 _PROXY: Final = "kafka_quota_proxy.proxy"
 _BROKER_READY: Final = re.compile(r"ready on ")

@@ -1,21 +1,16 @@
 """Runs the child processes of the demo. They end with the demo, even if the demo is killed by SIGKILL.
 
-Each child process runs under a guard. This is a process that runs this module: ``python -m … PROGRAM ARGUMENT…``. The
-guard's standard input is a pipe from the demo. However the demo ends, the kernel then closes the pipe, and the guard
-ends the program.
+Each child process runs under a guard, a process of the module ``guard``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
-import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -23,8 +18,7 @@ from typing import Final
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 _START_TIMEOUT_S: Final = 20
-_GRACE_S: Final = 3
-_STOP_TIMEOUT_S: Final = _GRACE_S + 2
+_STOP_TIMEOUT_S: Final = 5  # more than a guard gives its program
 _TAIL_LINES: Final = 5
 
 
@@ -85,7 +79,7 @@ async def running(name: str, arguments: Sequence[str], *, log: Path) -> AsyncIte
     python = (sys.executable, "-P")  # imports nothing from the working directory
     with log.open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
-            *(*python, "-m", "kafka_quota_proxy.proxy.cli.demo.processes", *python, *arguments),
+            *(*python, "-m", "kafka_quota_proxy.proxy.cli.demo.guard", *python, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -107,32 +101,3 @@ def free_ports(count: int) -> list[int]:
         for each in sockets:
             each.bind(("127.0.0.1", 0))
         return [each.getsockname()[1] for each in sockets]
-
-
-def guard(command: list[str]) -> int:
-    """Run ``command`` until it ends. End it as soon as standard input is closed, which shows that the demo has ended.
-
-    Return the exit status of the command, or 128 + n if signal n ended it.
-    """
-    # The program has a process group of its own, so that its children end, too. It has no standard input, because the
-    # guard watches that.
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0) as program:
-
-        def stop_with_the_demo() -> None:
-            while os.read(sys.stdin.fileno(), 4_096):
-                pass
-            program.terminate()
-            try:
-                program.wait(_GRACE_S)
-            except subprocess.TimeoutExpired:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(program.pid, signal.SIGKILL)
-
-        # The thread is a daemon, because os.read may block for ever after the program has ended by itself.
-        threading.Thread(target=stop_with_the_demo, daemon=True).start()
-        status = program.wait()
-        return status if status >= 0 else 128 - status
-
-
-if __name__ == "__main__":
-    sys.exit(guard(sys.argv[1:]))
