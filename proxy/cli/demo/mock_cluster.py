@@ -10,7 +10,8 @@ import ctypes
 import importlib
 import importlib.util
 import sysconfig
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Final, Self
@@ -28,6 +29,9 @@ _VERSION_CAPS: Final[Mapping[int, int]] = {
     13: 3,  # LeaveGroup
     14: 3,  # SyncGroup
 }
+# The mock's thread clears its wake-up signal after it has executed an operation. An operation that is requested in
+# between loses its signal, and is executed a second later.
+_PAUSE_S: Final = 0.002
 _MAPS: Final = Path("/proc/self/maps")
 # auditwheel (Linux) and delocate (macOS) put bundled libraries here, relative to the package's directory.
 _BUNDLED: Final = (
@@ -50,10 +54,10 @@ class MockCluster:
         self._cluster = self._function("mock_cluster_new", c_void_p, c_void_p, c_int)(self._client, 1)
         if not self._cluster:
             raise DemoError("librdkafka's mock cluster does not start")
-        cap_version = self._function("mock_set_apiversion", c_int, c_void_p, c_int16, c_int16, c_int16)
+        cap_version = self._operation("mock_set_apiversion", c_int, c_void_p, c_int16, c_int16, c_int16)
         for api_key, newest in _VERSION_CAPS.items():
             cap_version(self._cluster, api_key, 0, newest)
-        create_topic = self._function("mock_topic_create", c_int, c_void_p, c_char_p, c_int, c_int)
+        create_topic = self._operation("mock_topic_create", c_int, c_void_p, c_char_p, c_int, c_int)
         for topic in topics:
             if error := create_topic(self._cluster, topic.encode(), 1, 1):
                 raise DemoError(f"librdkafka's mock cluster refuses topic {topic}: error {error}")
@@ -66,7 +70,7 @@ class MockCluster:
 
     def advertise(self, host: str, port: int) -> None:
         """Set the address that Metadata responses of the mock broker give for this broker from now on."""
-        set_address = self._function("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
+        set_address = self._operation("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
         set_address(self._cluster, _NODE_ID, host.encode(), port)
 
     def __enter__(self) -> Self:
@@ -93,6 +97,16 @@ class MockCluster:
         if not handle:
             raise DemoError(f"librdkafka does not start: {message.value.decode()}")
         return handle
+
+    def _operation(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:  # noqa: ANN401 - as below
+        """Return a function that the mock's thread executes."""
+        function = self._function(name, result, *arguments)
+
+        def operation(*values: object) -> Any:  # noqa: ANN401 - as below
+            time.sleep(_PAUSE_S)
+            return function(*values)
+
+        return operation
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 - ctypes names its types no better
         function = getattr(self._library, f"rd_kafka_{name}", None)
