@@ -82,8 +82,8 @@ def read_all(proxy: ThrottlingProxy, topic: str) -> Counter[int]:
     found: Counter[int] = Counter()
     with closing(consumer):
         while (message := consumer.poll(20)) is not None:
-            if message.error() is not None:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF
+            if (error := message.error()) is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF
                 return found
             found[int(message.value() or b"")] += 1
     raise AssertionError(f"the end did not come, after {len(found)} records")
