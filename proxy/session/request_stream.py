@@ -120,10 +120,9 @@ class RequestStream:
         position, end = start, len(data)
         account, context, broker_turn, in_flight = state.account, state.context, state.broker_turn, state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
-        begun = state.responses.begun
-        is_held = (begun is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
+        is_held = ((begun := state.responses.begun) is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
         state.is_blocked = state.bucket_turn.is_waiting = False
-        is_read = context.testing is not None and may_refuse(state, context.testing)
+        is_read = (testing := context.testing) is not None and may_refuse(state, testing)
         try:
             while position < end:
                 if (
@@ -131,6 +130,7 @@ class RequestStream:
                     or is_held
                     or state.delayed_until_ms
                     or len(in_flight) >= state.in_flight_limit
+                    or (in_flight and testing is not None and testing.orders)  # one at a time, as at a broker
                 ):
                     state.is_blocked = True
                     break

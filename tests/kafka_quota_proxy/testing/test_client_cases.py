@@ -129,6 +129,19 @@ def test_idempotent_producer_neither_loses_nor_doubles_a_record(kafka_throttle: 
     assert read_all(kafka_throttle, topic) == Counter(range(500))
 
 
+def test_requests_that_are_already_sent_wait_too(kafka_throttle: ThrottlingProxy, topic: str) -> None:
+    with raw_client(kafka_throttle, topic) as client:
+        kafka_throttle.next(1, api="Produce", throttle_time_ms=400)
+        for _ in range(3):
+            client.send(PRODUCE, PRODUCE_VERSION, produce_body(topic, BATCH, acks=1))
+        client.receive()
+        silent_s = seconds_of(client.receive)
+        then_s = seconds_of(client.receive)
+
+    assert 0.39 < silent_s < 0.4 * ONCE
+    assert then_s < 0.2
+
+
 def test_client_that_waits_by_itself_waits_once(kafka_throttle: ThrottlingProxy, topic: str) -> None:
     with raw_client(kafka_throttle, topic) as client:
         kafka_throttle.next(1, api="Produce", throttle_time_ms=400)

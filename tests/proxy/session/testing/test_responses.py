@@ -59,6 +59,18 @@ def test_client_is_silent_for_the_throttle_time() -> None:
     assert wire.to_broker() == produce_request(2)
 
 
+def test_requests_go_one_by_one_while_an_order_is_left() -> None:
+    wire, testing = wire_of_test()
+    testing.add(Wanted(), Effects(300), count=1)
+
+    assert wire.client(produce_request(1), produce_request(2), produce_request(3)) == produce_request(1)
+    wire.broker(produce_response(1))
+    wire.wait(299)
+    assert wire.to_broker() == b""
+    wire.wait(1)
+    assert wire.to_broker() == produce_request(2) + produce_request(3)
+
+
 def test_zero_overrides_a_throttle_time_of_the_broker_and_of_a_quota() -> None:
     wire, testing = wire_of_test(TIGHT)
     testing.add(Wanted(), Effects(0), count=1)
@@ -86,8 +98,8 @@ def test_delay_holds_the_response_and_observe_only_tells() -> None:
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1_000])
 def test_long_response_in_pieces_is_throttled_once(piece_bytes: int) -> None:
     wire, testing = wire_of_test()
-    testing.add(Wanted(api_key=FETCH), Effects(300), count=1)
     wire.client(fetch_request(1), fetch_request(2))
+    testing.add(Wanted(api_key=FETCH), Effects(300), count=1)
     sent = fetch_response(1, size_bytes=3_000) + fetch_response(2, size_bytes=3_000)
 
     passed = [wire.broker(sent[at : at + piece_bytes]) for at in range(0, len(sent), piece_bytes)]
@@ -98,9 +110,9 @@ def test_long_response_in_pieces_is_throttled_once(piece_bytes: int) -> None:
 
 def test_orders_are_for_the_user_and_client_id_of_the_request() -> None:
     wire, testing = wire_of_test()
-    testing.add(Wanted(client_id="app"), Effects(300), count=9)
     for number, client_id in enumerate(("app", "other", "app")):
         wire.client(produce_request(number, client_id=client_id))
+    testing.add(Wanted(client_id="app"), Effects(300), count=9)
     wire.broker(produce_response(0), produce_response(1), produce_response(2))
     testing.reset()
     testing.add(Wanted(user="ANONYMOUS", client_id="other"), Effects(9), count=1)
