@@ -12,6 +12,7 @@ response only until its throttle time can be written. The client's next request 
 * The request would exceed its quota, and earlier requests have no response yet.
 * The bucket of the request is over its limit, or other requests are ahead of it in the bucket's line (``BucketTurn``).
 * Too many requests have no response, or a request of a login has none.
+* A test has asked for throttled responses, and an earlier request has no response yet.
 * The request has to wait for its turn in the fair call queue (``BrokerTurn``).
 * The client does not read its responses, and the fair call queue or the quotas on requests apply to the request.
 * The request is a follower's fetch, and the quotas on replication have no room for it.
