@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -82,7 +83,9 @@ class Librdkafka:
         for size in sizes_bytes:
             producer.produce(topic, bytes(size), partition=0)
             assert producer.flush(_PATIENCE_S) == 0
-        producer.poll(3 * _STATISTICS_MS / 1_000)
+        end_s = time.monotonic() + 3 * _STATISTICS_MS / 1_000
+        while time.monotonic() < end_s:
+            producer.poll(_STATISTICS_MS / 1_000)
         return report
 
     def fetch(self, address: str, topic: str, client_id: str, count: int) -> Report:

@@ -32,7 +32,7 @@ from tests.end_to_end.support.frames import (
 ID: Final = "app"
 BATCH: Final = record_batch([b"0"])
 # A client that is throttled twice would need twice the time.
-ONCE: Final = 1.7
+ONCE: Final = 1.9
 
 
 @pytest.fixture
@@ -89,6 +89,13 @@ def read_all(proxy: ThrottlingProxy, topic: str) -> Counter[int]:
     raise AssertionError(f"the end did not come, after {len(found)} records")
 
 
+def serve(producer: confluent_kafka.Producer, *, seconds: float) -> None:
+    """Call the callbacks that are due in this time."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        producer.poll(0.05)
+
+
 def seconds_of(act: Callable[[], object]) -> float:
     began_s = time.monotonic()
     act()
@@ -104,7 +111,7 @@ def test_librdkafka_is_told_the_broker_the_time_and_the_end(kafka_throttle: Thro
     for number in range(5):
         producer.produce(topic, str(number), on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(20) == 0
-    producer.poll(0.3)
+    serve(producer, seconds=0.3)
 
     assert errors == [None] * 5
     broker = kafka_throttle.bootstrap_servers, 1
@@ -139,7 +146,7 @@ def test_requests_that_are_already_sent_wait_too(kafka_throttle: ThrottlingProxy
         then_s = seconds_of(client.receive)
 
     assert 0.39 < silent_s < 0.4 * ONCE
-    assert then_s < 0.2
+    assert then_s < 0.35
 
 
 def test_client_that_waits_by_itself_waits_once(kafka_throttle: ThrottlingProxy, topic: str) -> None:
@@ -147,7 +154,7 @@ def test_client_that_waits_by_itself_waits_once(kafka_throttle: ThrottlingProxy,
         kafka_throttle.next(1, api="Produce", throttle_time_ms=400)
         assert client.produce(topic, BATCH).throttle_time_ms == 400
         time.sleep(0.4)
-        assert seconds_of(lambda: client.produce(topic, BATCH)) < 0.2
+        assert seconds_of(lambda: client.produce(topic, BATCH)) < 0.35
 
     producer = kafka_python.KafkaProducer(bootstrap_servers=kafka_throttle.bootstrap_servers, client_id=ID)
     with closing(producer):
