@@ -1,4 +1,4 @@
-"""Throttles responses on demand, delays them, and answers with errors, so that tests of Kafka clients meet exactly that.
+"""Throttles and delays responses on demand, or answers with errors, so that tests of Kafka clients meet exactly that.
 
 effects     what an order does to a response
 orders      which responses each order is for

@@ -96,7 +96,9 @@ def test_request_and_answer_are_those_of_kafka() -> None:
     (partitions,) = kio_messages.example(kind, array_length=1).topic_partitions
     wanted = kio_messages.example(type(partitions), {"topic": "orders", "partitions": (7,)})
     assert request.encode() == kio_messages.encode(
-        kio_messages.example(kind, {"topic_partitions": (wanted,), "timeout": timedelta(milliseconds=request.timeout_ms)})
+        kio_messages.example(
+            kind, {"topic_partitions": (wanted,), "timeout": timedelta(milliseconds=request.timeout_ms)}
+        )
     )
 
     message = kio_messages.example(kio_messages.response_class(ApiKey.ELECT_LEADERS, 0))
