@@ -6,23 +6,27 @@ Import this module only where it is needed, because aiokafka loads slowly.
 Source: KIP-455, KIP-460; ElectLeadersRequest.json in Apache Kafka.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from time import monotonic, sleep
 from typing import Any, Final
 
 from aiokafka.errors import for_code
 from aiokafka.protocol.admin import AlterPartitionReassignmentsRequest
 from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.types import Array, Int16, Int32, Schema, String
+from aiokafka.protocol.types import Array, Int8, Int16, Int32, Schema, String
 
-from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.api import API_NAMES, ApiKey
 from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
 from kafka_quota_proxy.proxy.background.admin_requests import Partition
 
 _TIMEOUT_MS: Final = 5_000
 _POLL_S: Final = 0.02
+_PREFERRED: Final = 0
+_NOT_CONTROLLER: Final = 41
 # The replica leads already.
 _ELECTION_NOT_NEEDED: Final = 84
+
+_Result = tuple[int, str | None]  # an error code, which is 0 without an error, and its message
 
 
 class LeaderMoveError(Exception):
@@ -54,11 +58,8 @@ class LeaderMover(ClusterClient):
         no_tags: dict[int, bytes] = {}
         replicas = [leader, *(one for one in found.replicas if one != leader)]
         topics = [(topic, [(number, replicas, no_tags)], no_tags)]
-        changed = self._ask_controller(AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics, no_tags))
-        _check("AlterPartitionReassignments", [(0, changed.error_code, changed.error_message)])
-        _check("AlterPartitionReassignments", _results(changed.responses))
-        elected = self._ask_controller(_ElectLeadersRequest(topic, number))
-        _check("ElectLeaders", _results(elected.results), besides=_ELECTION_NOT_NEEDED)
+        self._change(AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics, no_tags), _reassigned)
+        self._change(_ElectLeadersRequest(topic, number), _elected)
         deadline_s = monotonic() + _TIMEOUT_MS / 1_000
         while self._partition(topic, number).leader != leader:
             if monotonic() > deadline_s:
@@ -66,8 +67,15 @@ class LeaderMover(ClusterClient):
             sleep(_POLL_S)
         return leader
 
-    def _ask_controller(self, request: Request) -> Any:  # noqa: ANN401 - aiokafka has no types
-        return self.run(self._from_broker(request, self._controller_id))
+    def _change(self, request: Request, read: Callable[[Any], list[_Result]]) -> None:
+        """Send a request that ``read`` reads the answer to. Raises ``LeaderMoveError`` if a result is an error."""
+        results = read(self.ask(request))
+        if any(error_code == _NOT_CONTROLLER for error_code, _ in results):  # without KRaft, brokers do not forward it
+            results = read(self.run(self._from_broker(request, self._controller_id)))
+        for error_code, error_message in results:
+            if error_code not in (0, _ELECTION_NOT_NEEDED):
+                api = API_NAMES[request.API_KEY]
+                raise LeaderMoveError(f"{api}: {error_message or for_code(error_code).__name__}")
 
     def _partition(self, topic: str, number: int) -> Partition:
         for found in self.metadata([topic]).topics:
@@ -77,22 +85,26 @@ class LeaderMover(ClusterClient):
         raise LeaderMoveError(f"there is no partition {topic}-{number}")
 
 
-def _results(topics: Any) -> list[tuple[int, int, str | None]]:  # noqa: ANN401 - as above
-    """Return the number, the error code and the error message of each partition in a response."""
-    return [tuple(result[:3]) for _, partitions, *_ in topics for result in partitions]
+def _reassigned(answer: Any) -> list[_Result]:  # noqa: ANN401 - aiokafka has no types
+    """Return the results in a response to AlterPartitionReassignments: that of the whole, and of each partition."""
+    return [(answer.error_code, answer.error_message), *_results(answer.responses)]
 
 
-def _check(api: str, results: Iterable[tuple[int, int, str | None]], *, besides: int = 0) -> None:
-    for _, error_code, error_message in results:
-        if error_code not in (0, besides):
-            raise LeaderMoveError(f"{api}: {error_message or for_code(error_code).__name__}")
+def _elected(answer: Any) -> list[_Result]:  # noqa: ANN401
+    """Return the results in a response to ElectLeaders: that of the whole, and of each partition."""
+    return [(answer.error_code, None), *_results(answer.results)]
+
+
+def _results(topics: Any) -> list[_Result]:  # noqa: ANN401
+    return [(error_code, message) for _, partitions, *_ in topics for _, error_code, message, *_ in partitions]
 
 
 class _ElectLeadersResponse(Response):  # type: ignore[misc]  # of a library without types, here and below
     API_KEY = int(ApiKey.ELECT_LEADERS)
-    API_VERSION = 0
+    API_VERSION = 1
     SCHEMA = Schema(
         ("throttle_time_ms", Int32),
+        ("error_code", Int16),
         ("results", Array(
             ("topic", String()),
             ("partitions", Array(("partition", Int32), ("error_code", Int16), ("error_message", String()))),
@@ -102,16 +114,17 @@ class _ElectLeadersResponse(Response):  # type: ignore[misc]  # of a library wit
 
 class _ElectLeaders(RequestStruct):  # type: ignore[misc]
     API_KEY = int(ApiKey.ELECT_LEADERS)
-    API_VERSION = 0
+    API_VERSION = 1
     RESPONSE_TYPE = _ElectLeadersResponse
     SCHEMA = Schema(
+        ("election_type", Int8),
         ("topics", Array(("topic", String()), ("partitions", Array(Int32)))),
         ("timeout_ms", Int32),
     )  # fmt: skip
 
 
 class _ElectLeadersRequest(Request[_ElectLeaders]):  # type: ignore[misc]
-    """A request to elect the preferred leader of one partition (version 0 knows no other election)."""
+    """A request to elect the preferred leader of one partition."""
 
     API_KEY = int(ApiKey.ELECT_LEADERS)
 
@@ -120,4 +133,4 @@ class _ElectLeadersRequest(Request[_ElectLeaders]):  # type: ignore[misc]
 
     def build(self, request_struct_class: type[RequestStruct]) -> RequestStruct:
         """Return the request as a struct of the protocol version that aiokafka has chosen."""
-        return request_struct_class(self._topics, _TIMEOUT_MS)
+        return request_struct_class(_PREFERRED, self._topics, _TIMEOUT_MS)

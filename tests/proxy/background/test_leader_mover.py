@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
 from io import BytesIO
@@ -15,7 +16,7 @@ from kafka_quota_proxy.proxy.background.admin_requests import Metadata, Partitio
 from kafka_quota_proxy.proxy.background.leader_mover import LeaderMoveError, LeaderMover, _ElectLeadersRequest
 from tests.protocol.support import kio_messages
 
-NOT_CONTROLLER, ELECTION_NOT_NEEDED = 41, 84
+DENIED, NOT_CONTROLLER, ELECTION_NOT_NEEDED = 31, 41, 84
 
 
 class Cluster(LeaderMover):
@@ -28,18 +29,26 @@ class Cluster(LeaderMover):
         self.replicas, self.in_sync = tuple(replicas), tuple(in_sync)
         self.errors = iter((*errors, 0, 0))
         self.asked: list[str] = []
+        self._controller_id = 9
 
     def metadata(self, topics: Sequence[str] | None = ()) -> Metadata:
         partition = Partition(0, self.leader, self.replicas, self.in_sync)
         return Metadata((), 1, (Topic(0, "orders", None, (partition,) if topics == ["orders"] else ()),))
 
-    def _ask_controller(self, request: Any) -> Any:  # noqa: ANN401
+    async def _from_broker(self, request: Any, node_id: int) -> Any:  # noqa: ANN401
+        self.asked.append(str(node_id))
+        return self.ask(request)
+
+    def run(self, work: Any) -> Any:  # noqa: ANN401
+        return asyncio.run(work)
+
+    def ask(self, request: Any) -> Any:  # noqa: ANN401
         self.asked.append(type(request).__name__)
         error = next(self.errors)
         results: list[Any] = [("orders", [(0, error, None, {})], {})]
         if isinstance(request, _ElectLeadersRequest):
             self.leader = self.leader if error else self.replicas[0]
-            return SimpleNamespace(results=results)
+            return SimpleNamespace(error_code=0, results=results)
         ((_, ((_, replicas, _),), _),) = request._topics
         self.replicas = tuple(replicas)
         return SimpleNamespace(error_code=0, error_message=None, responses=results)
@@ -71,14 +80,22 @@ def test_cluster_may_have_elected_the_leader_by_itself() -> None:
     assert cluster.move("orders", 0, 2) == 2
 
 
+def test_controller_is_asked_where_brokers_do_not_forward() -> None:
+    cluster = Cluster(leader=1, replicas=(1, 2), in_sync=(1, 2), errors=(NOT_CONTROLLER, 0, NOT_CONTROLLER, 0))
+
+    assert cluster.move("orders", 0, 2) == 2
+    alter, elect = "AlterPartitionReassignmentsRequest", "_ElectLeadersRequest"
+    assert cluster.asked == [alter, "9", alter, elect, "9", elect]
+
+
 @pytest.mark.parametrize(
     ("topic", "leader", "in_sync", "errors", "message"),
     [
         ("other", None, (1, 2), (), "there is no partition other-0"),
         ("orders", None, (1,), (), "orders-0 has no other replica that is in sync; broker 1 leads it"),
         ("orders", 2, (1,), (), r"broker 2 has no replica of orders-0 that is in sync; \(1,\) have one"),
-        ("orders", 2, (1, 2), (NOT_CONTROLLER,), "AlterPartitionReassignments: NotControllerError"),
-        ("orders", 2, (1, 2), (0, NOT_CONTROLLER), "ElectLeaders: NotControllerError"),
+        ("orders", 2, (1, 2), (DENIED,), "AlterPartitionReassignments: ClusterAuthorizationFailedError"),
+        ("orders", 2, (1, 2), (0, DENIED), "ElectLeaders: ClusterAuthorizationFailedError"),
     ],
 )
 def test_refusals_say_why(
@@ -92,16 +109,17 @@ def test_refusals_say_why(
 
 def test_request_and_answer_are_those_of_kafka() -> None:
     request = _ElectLeadersRequest("orders", 7).prepare({int(ApiKey.ELECT_LEADERS): (0, 2)})
-    kind = kio_messages.request_class(ApiKey.ELECT_LEADERS, 0)
+    kind = kio_messages.request_class(ApiKey.ELECT_LEADERS, 1)
     (partitions,) = kio_messages.example(kind, array_length=1).topic_partitions
     wanted = kio_messages.example(type(partitions), {"topic": "orders", "partitions": (7,)})
     assert request.encode() == kio_messages.encode(
         kio_messages.example(
-            kind, {"topic_partitions": (wanted,), "timeout": timedelta(milliseconds=request.timeout_ms)}
+            kind,
+            {"election_type": 0, "topic_partitions": (wanted,), "timeout": timedelta(milliseconds=request.timeout_ms)},
         )
     )
 
-    message = kio_messages.example(kio_messages.response_class(ApiKey.ELECT_LEADERS, 0))
+    message = kio_messages.example(kio_messages.response_class(ApiKey.ELECT_LEADERS, 1))
     answer = request.RESPONSE_TYPE.decode(BytesIO(kio_messages.encode(message)))
     assert [(topic, [tuple(one[:2]) for one in partitions]) for topic, partitions in answer.results] == [
         (topic.topic, [(one.partition_id, one.error_code.value) for one in topic.partition_result])
