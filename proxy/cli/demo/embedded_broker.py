@@ -1,8 +1,9 @@
-"""Runs a broker as a process: ``python -m … --advertise HOST:PORT [--port PORT] [--preload BYTES:COUNT]``.
+"""Runs brokers in a process: ``python -m … --advertise HOST:PORT[,…] [--port PORT[,…]] [--preload BYTES:COUNT]``.
 
-With ``--preload``, the process has the topics of the demo, and writes COUNT records of BYTES to the consumer's. It
-prints ``ready on HOST:PORT``, and ends on SIGTERM or SIGINT. Its Metadata responses contain the ``--advertise``
-address. This is the proxy's address, so clients connect through the proxy.
+There is a broker for each ``--advertise`` address, with the node ids 1, 2, … in their order. The Metadata responses
+contain these addresses. They are the proxy's, so clients connect through the proxy. With ``--preload``, the process has
+the topics of the demo, and writes COUNT records of BYTES to the consumer's. The process prints
+``ready on HOST:PORT[,…]``, and ends on SIGTERM or SIGINT.
 """
 
 from __future__ import annotations
@@ -11,33 +12,47 @@ import argparse
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 
 import aiokafka
 import uvloop
 
 from kafka_quota_proxy.proxy.cli.demo import mock_relay
+from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
+from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC, DemoError
 
 
-async def _run(*, advertised: str, port: int, records: tuple[int, int] | None) -> None:
+async def _run(*, advertised: Sequence[str], ports: Sequence[int], records: tuple[int, int] | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    with MockCluster(() if records is None else (PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
-        server = await mock_relay.serve(mock_port=mock.port, port=port)
-        host, port = server.sockets[0].getsockname()
+    topics = () if records is None else (PRODUCER_TOPIC, CONSUMER_TOPIC)
+    with MockCluster(topics, brokers=len(advertised)) as mock:
+        admin, groups = MockAdmin(mock), MockGroups(mock)
+        servers = [
+            await mock_relay.serve(mock_port=mock_port, port=port, admin=admin, groups=groups)
+            for mock_port, port in zip(mock.ports, ports, strict=True)
+        ]
+        own = ["{}:{}".format(*server.sockets[0].getsockname()) for server in servers]
         if records is not None:
             # The topic is filled before the proxy's address is advertised, because the proxy would charge these bytes.
-            mock.advertise(host, port)
+            _advertise(mock, own)
             value_bytes, count = records
-            await preload(f"{host}:{port}", value_bytes=value_bytes, records=count)
-        advertised_host, _, advertised_port = advertised.rpartition(":")
-        mock.advertise(advertised_host, int(advertised_port))
-        sys.stdout.write(f"ready on {host}:{port}\n")
+            await preload(own[0], value_bytes=value_bytes, records=count)
+        _advertise(mock, advertised)
+        sys.stdout.write(f"ready on {','.join(own)}\n")
         sys.stdout.flush()
         await stop.wait()
-        server.close()
+        for server in servers:
+            server.close()
+
+
+def _advertise(mock: MockCluster, addresses: Sequence[str]) -> None:
+    for node_id, address in enumerate(addresses, start=1):
+        host, _, port = address.rpartition(":")
+        mock.advertise(node_id, host, int(port))
 
 
 async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
@@ -56,16 +71,20 @@ async def preload(bootstrap: str, *, value_bytes: int, records: int) -> None:
 def main() -> int:
     """Parse the command line, run the broker until a signal arrives, and return the exit status."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--advertise", required=True, metavar="HOST:PORT")
-    parser.add_argument("--port", type=int, default=0, help="the port to listen on; 0 for any")
+    parser.add_argument("--advertise", required=True, metavar="HOST:PORT[,…]")
+    parser.add_argument("--port", metavar="PORT[,…]", help="the ports to listen on; 0 for any, which is the default")
     parser.add_argument("--preload", metavar="BYTES:COUNT")
     arguments = parser.parse_args()
+    advertised = arguments.advertise.split(",")
+    ports = [0] * len(advertised) if arguments.port is None else [int(port) for port in arguments.port.split(",")]
+    if len(ports) != len(advertised):
+        parser.error("--port has to have as many ports as --advertise has addresses")
     records = None
     if arguments.preload is not None:
         value_bytes, _, count = arguments.preload.partition(":")
         records = int(value_bytes), int(count)
     try:
-        uvloop.run(_run(advertised=arguments.advertise, port=arguments.port, records=records))
+        uvloop.run(_run(advertised=advertised, ports=ports, records=records))
     except DemoError as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -6,12 +6,14 @@ a minor version. The mock keeps 5 MiB or 100,000 batches per partition, and list
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import importlib.util
+import socket
+import struct
 import sysconfig
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Final, Self
@@ -19,19 +21,29 @@ from typing import Any, Final, Self
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 _PRODUCER: Final = 0  # rd_kafka_type_t RD_KAFKA_PRODUCER
-_NODE_ID: Final = 1  # the first broker of a mock cluster
 _ERROR_BYTES: Final = 512
-# The newest version of each API that the mock encodes as Kafka does, by API key. The mock announces newer versions,
-# too, but its responses of these versions are malformed.
+# The newest version of some APIs, by API key. The mock announces newer versions, too, but its responses of these
+# versions are malformed, or mock_relay would have to know their layout.
 _VERSION_CAPS: Final[Mapping[int, int]] = {
     3: 12,  # Metadata
+    8: 7,  # OffsetCommit
     11: 5,  # JoinGroup
-    13: 3,  # LeaveGroup
+    12: 3,  # Heartbeat
+    13: 2,  # LeaveGroup
     14: 3,  # SyncGroup
 }
-# The mock's thread clears its wake-up signal after it has executed an operation. An operation that is requested in
-# between loses its signal, and is executed a second later.
-_PAUSE_S: Final = 0.002
+# APIs that the mock is not to have, by API key.
+_DISABLED: Final = (
+    68,  # ConsumerGroupHeartbeat: the request of a Java client ends the mock's process
+    71,  # GetTelemetrySubscriptions
+    72,  # PushTelemetry
+    76,  # ShareGroupHeartbeat
+    78,  # ShareFetch
+    79,  # ShareAcknowledge
+)
+# An ApiVersions request of v0, with its length.
+_WAKING_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+_ANSWERS_BYTES: Final = 1 << 16
 _MAPS: Final = Path("/proc/self/maps")
 # auditwheel (Linux) and delocate (macOS) put bundled libraries here, relative to the package's directory.
 _BUNDLED: Final = (
@@ -42,42 +54,88 @@ _BUNDLED: Final = (
 
 
 class MockCluster:
-    """A mock cluster of one broker, with topics of one partition each. Use it as a context manager.
+    """A mock cluster whose brokers have the node ids 1, 2, …, and all of which hold all partitions.
+
+    Use it as a context manager. ``topics`` are created with one partition each.
+
+    Attributes:
+        brokers: The number of brokers.
+        leaders: The node id of the leader of each partition, by topic.
 
     Raises:
         DemoError: confluent-kafka is not installed, or its librdkafka has no mock cluster.
     """
 
-    def __init__(self, topics: tuple[str, ...]) -> None:
+    def __init__(self, topics: Sequence[str] = (), *, brokers: int = 1) -> None:
+        self.brokers = brokers
+        self.leaders: dict[str, list[int]] = {}
         self._library = load_librdkafka()
         self._client = self._new_client()
-        self._cluster = self._function("mock_cluster_new", c_void_p, c_void_p, c_int)(self._client, 1)
+        self._cluster = self._function("mock_cluster_new", c_void_p, c_void_p, c_int)(self._client, brokers)
         if not self._cluster:
             raise DemoError("librdkafka's mock cluster does not start")
-        cap_version = self._operation("mock_set_apiversion", c_int, c_void_p, c_int16, c_int16, c_int16)
+        self._waker = socket.create_connection(("127.0.0.1", self.ports[0]))
+        set_versions = self._operation("mock_set_apiversion", c_int, c_void_p, c_int16, c_int16, c_int16)
         for api_key, newest in _VERSION_CAPS.items():
-            cap_version(self._cluster, api_key, 0, newest)
-        create_topic = self._operation("mock_topic_create", c_int, c_void_p, c_char_p, c_int, c_int)
+            set_versions(self._cluster, api_key, 0, newest)
+        for api_key in _DISABLED:
+            set_versions(self._cluster, api_key, -1, -1)
+        # Metadata responses name no controller otherwise, and Java's admin client waits for one.
+        self._operation("mock_set_controller_id", None, c_void_p, c_int32)(self._cluster, 1)
         for topic in topics:
-            if error := create_topic(self._cluster, topic.encode(), 1, 1):
-                raise DemoError(f"librdkafka's mock cluster refuses topic {topic}: error {error}")
+            self.create_topic(topic, [1])
 
     @property
-    def port(self) -> int:
-        """The port on 127.0.0.1 on which the mock itself listens, whatever address it advertises."""
+    def ports(self) -> list[int]:
+        """The ports on 127.0.0.1 on which the brokers listen, by node id, whatever addresses they advertise."""
         bootstraps = self._function("mock_cluster_bootstraps", c_char_p, c_void_p)
-        return int(bootstraps(self._cluster).decode().rpartition(":")[2])
+        return [int(each.rpartition(":")[2]) for each in bootstraps(self._cluster).decode().split(",")]
 
-    def advertise(self, host: str, port: int) -> None:
-        """Set the address that Metadata responses of the mock broker give for this broker from now on."""
+    def advertise(self, node_id: int, host: str, port: int) -> None:
+        """Set the address that Metadata responses of all brokers give for this broker from now on."""
         set_address = self._operation("mock_broker_set_host_port", None, c_void_p, c_int32, c_char_p, c_int)
-        set_address(self._cluster, _NODE_ID, host.encode(), port)
+        set_address(self._cluster, node_id, host.encode(), port)
+
+    def create_topic(self, topic: str, leaders: Sequence[int]) -> None:
+        """Create a topic with a partition for each of ``leaders``, the node id of its leader.
+
+        Raises:
+            DemoError: The mock refuses the topic, for example because it exists.
+        """
+        create = self._operation("mock_topic_create", c_int, c_void_p, c_char_p, c_int, c_int)
+        if error := create(self._cluster, topic.encode(), len(leaders), self.brokers):
+            raise DemoError(f"librdkafka's mock cluster refuses topic {topic}: error {error}")
+        self.leaders[topic] = [1] * len(leaders)
+        if self.brokers > 1:  # otherwise the mock's choice, which is random, is the only one
+            for partition, leader in enumerate(leaders):
+                self.set_leader(topic, partition, leader)
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete an existing topic and its records."""
+        self._operation("mock_topic_delete", c_int, c_void_p, c_char_p)(self._cluster, topic.encode())
+        del self.leaders[topic]
+
+    def set_leader(self, topic: str, partition: int, node_id: int) -> None:
+        """Make a broker the leader of an existing partition, in a new leader epoch."""
+        set_leader = self._operation("mock_partition_set_leader", c_int, c_void_p, c_char_p, c_int32, c_int32)
+        set_leader(self._cluster, topic.encode(), partition, node_id)
+        self.leaders[topic][partition] = node_id
+
+    def set_coordinator(self, kind: str, key: str, node_id: int) -> None:
+        """Make a broker the coordinator of a ``group`` or ``transaction``."""
+        set_coordinator = self._operation("mock_coordinator_set", c_int, c_void_p, c_char_p, c_char_p, c_int32)
+        set_coordinator(self._cluster, kind.encode(), key.encode(), node_id)
+
+    def set_rebalance_delay_ms(self, delay_ms: int) -> None:
+        """Set how long new groups wait for members after their first one."""
+        self._operation("mock_group_initial_rebalance_delay_ms", None, c_void_p, c_int32)(self._cluster, delay_ms)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._function("mock_cluster_destroy", None, c_void_p)(self._cluster)
+        self._operation("mock_cluster_destroy", None, c_void_p)(self._cluster)
+        self._waker.close()
         self._function("destroy", None, c_void_p)(self._client)
 
     def _new_client(self) -> int:
@@ -98,15 +156,20 @@ class MockCluster:
             raise DemoError(f"librdkafka does not start: {message.value.decode()}")
         return handle
 
-    def _operation(self, name: str, result: Any, *arguments: Any) -> Callable[..., Any]:  # noqa: ANN401 - as below
-        """Return a function that the mock's thread executes."""
+    def _operation(self, name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 - as below
+        """Return a function that the mock's thread carries out.
+
+        An idle mock looks for such work once a second, but at once after it has answered a request.
+        """
         function = self._function(name, result, *arguments)
 
-        def operation(*values: object) -> Any:  # noqa: ANN401 - as below
-            time.sleep(_PAUSE_S)
+        def operate(*values: object) -> Any:  # noqa: ANN401 - as below
+            with contextlib.suppress(BlockingIOError):
+                self._waker.recv(_ANSWERS_BYTES, socket.MSG_DONTWAIT)
+            self._waker.sendall(_WAKING_REQUEST)
             return function(*values)
 
-        return operation
+        return operate
 
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 - ctypes names its types no better
         function = getattr(self._library, f"rd_kafka_{name}", None)

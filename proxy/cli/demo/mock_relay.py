@@ -1,8 +1,13 @@
-"""Relays connections to librdkafka's mock cluster, and corrects two faults of the mock on the way.
+"""Relays connections to librdkafka's mock cluster, and corrects faults of the mock on the way.
 
 * No client can read the mock's response to ApiVersions v3 and later. The relay sends the mock a request of v0 instead,
   and converts the response to the version that the client has requested.
 * The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
+* The mock refuses to commit an offset if the partition's leader has changed since its record was written, but Apache
+  Kafka does not compare leader epochs. The relay removes them from the request.
+* The mock has no admin requests. ``mock_admin`` answers them. Responses have to come in the order of the requests, so
+  the mock gets a request, too, and the answer takes the place of its response.
+* The mock rebalances groups slowly. ``mock_groups`` changes the requests.
 
 ``Repairs`` decides what to change, without I/O, and ``serve`` does the I/O. A frame is a request or response without
 the int32 length before it.
@@ -13,13 +18,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import struct
-from collections.abc import Callable
-from io import BytesIO
-from typing import Final
+from collections.abc import Callable, Mapping
+from io import SEEK_CUR, BytesIO
+from typing import Final, Protocol
 
-from aiokafka.protocol.types import CompactString, Int16, String, TaggedFields, UnsignedVarInt32
+from aiokafka.protocol.types import CompactString, Int16, Int32, String, TaggedFields, UnsignedVarInt32
 
 _PRODUCE: Final = 0
+_OFFSET_COMMIT: Final = 8
 _API_VERSIONS: Final = 18
 _NEWEST_API_VERSIONS: Final = 4  # Kafka 3.9; same layout as v3
 _UNSUPPORTED_VERSION: Final = 35
@@ -31,13 +37,33 @@ _STREAM_LIMIT_BYTES: Final = 1 << 20
 _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
 
 
+class Admin(Protocol):
+    """Answers requests in place of the mock. The methods raise struct.error or ValueError as those of ``Repairs``."""
+
+    @property
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """The oldest and the newest version of each API that is answered, by API key."""
+
+    def answer(self, frame: bytes) -> bytes | None:
+        """Return the response to a request, or None if the mock has to answer it."""
+
+
+class Groups(Protocol):
+    """Changes the requests of consumer groups. The method raises struct.error or ValueError as those of ``Repairs``."""
+
+    def request(self, frame: bytes) -> tuple[bytes, Callable[[bytes], bytes]] | bytes | None:
+        """Return the request for the mock and what reads its response, or a response, or None for other requests."""
+
+
 class Repairs:
     """Corrects the requests and responses of one connection between a client and librdkafka's mock broker.
 
     The methods raise struct.error or ValueError if a request or response ends too early.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, admin: Admin | None = None, groups: Groups | None = None) -> None:
+        self._admin = admin
+        self._groups = groups
         self._repairs: dict[int, Callable[[bytes], bytes | None]] = {}
 
     def request(self, frame: bytes) -> bytes:
@@ -46,10 +72,24 @@ class Repairs:
         A request consists of int16 api_key, int16 api_version, int32 correlation_id and the rest.
         """
         api_key, api_version, correlation_id = struct.unpack_from(">hhi", frame)
-        if api_key == _API_VERSIONS and api_version >= _FLEXIBLE_API_VERSIONS:
+        if api_key == _API_VERSIONS:
+            versions = {} if self._admin is None else self._admin.versions
             is_known = api_version <= _NEWEST_API_VERSIONS
-            self._repairs[correlation_id] = flexible_api_versions_response if is_known else _unsupported_version
+            self._repairs[correlation_id] = lambda response: (
+                api_versions_response(response, api_version, versions) if is_known else _unsupported_version(response)
+            )
             return api_versions_request_v0(correlation_id)
+        answer = None if self._admin is None else self._admin.answer(frame)
+        if answer is None and self._groups is not None and (changed := self._groups.request(frame)) is not None:
+            if isinstance(changed, tuple):
+                frame, self._repairs[correlation_id] = changed
+                return frame
+            answer = changed
+        if answer is not None:
+            self._repairs[correlation_id] = lambda _: answer
+            return api_versions_request_v0(correlation_id)
+        if api_key == _OFFSET_COMMIT and api_version >= 6:
+            return commit_without_epochs(frame)
         if api_key == _PRODUCE and produce_acks(frame) == 0:
             self._repairs[correlation_id] = _drop
         return frame
@@ -66,20 +106,22 @@ def api_versions_request_v0(correlation_id: int) -> bytes:
     return struct.pack(">hhih", _API_VERSIONS, 0, correlation_id, -1)
 
 
-def flexible_api_versions_response(frame: bytes) -> bytes:
-    """Convert the frame of an ApiVersions response from v0 to v3, which has the same layout as v4.
+def api_versions_response(frame: bytes, version: int, added: Mapping[int, tuple[int, int]]) -> bytes:
+    """Convert the frame of an ApiVersions response from v0 to ``version``, and add APIs with their version ranges.
 
     v0 consists of int32 correlation_id, int16 error_code, int32 count and, for each API, int16 api_key, int16
-    min_version and int16 max_version. In v3 the count is a uvarint of the number of APIs plus 1. The last API is
-    followed by int32 throttle_time_ms. Each API, and the whole response, ends with tagged fields (a 0 byte if empty).
+    min_version and int16 max_version. From v1 on, the last API is followed by int32 throttle_time_ms. From v3 on, the
+    count is a uvarint of the number of APIs plus 1, and each API and the whole response end with tagged fields (a 0
+    byte if empty).
     """
     (count,) = struct.unpack_from(">i", frame, 6)
-    out = bytearray(frame[:6]) + UnsignedVarInt32.encode(count + 1)
-    for index in range(count):
-        api_key, oldest, newest = struct.unpack_from(">hhh", frame, 10 + 6 * index)
-        newest = _NEWEST_API_VERSIONS if api_key == _API_VERSIONS else newest
-        out += struct.pack(">hhhB", api_key, oldest, newest, 0)
-    return bytes(out + struct.pack(">iB", 0, 0))
+    apis = [struct.unpack_from(">hhh", frame, 10 + 6 * index) for index in range(count)]
+    apis = [(key, oldest, _NEWEST_API_VERSIONS if key == _API_VERSIONS else newest) for key, oldest, newest in apis]
+    apis += [(key, *versions) for key, versions in added.items()]
+    end = b"\0" if version >= _FLEXIBLE_API_VERSIONS else b""
+    length = UnsignedVarInt32.encode(len(apis) + 1) if end else struct.pack(">i", len(apis))
+    throttle_time = struct.pack(">i", 0) if version >= 1 else b""
+    return frame[:6] + length + b"".join(struct.pack(">hhh", *api) + end for api in apis) + throttle_time + end
 
 
 def _unsupported_version(frame: bytes) -> bytes:
@@ -110,7 +152,31 @@ def produce_acks(frame: bytes) -> int:
     return acks
 
 
-async def serve(*, mock_port: int, port: int = 0) -> asyncio.Server:
+def commit_without_epochs(frame: bytes) -> bytes:
+    """Return an OffsetCommit request of v6 or v7 without leader epochs, which are -1 then.
+
+    The header is followed by string group_id, int32 generation_id, string member_id, (v7: nullable string
+    group_instance_id) and an array of topics. A topic consists of string name and an array of partitions, and a
+    partition of int32 index, int64 offset, int32 leader_epoch and nullable string metadata.
+    """
+    (api_version,) = struct.unpack_from(">h", frame, 2)
+    string = String("utf-8")
+    fields = BytesIO(frame)
+    fields.seek(8)
+    for field in (string, string, Int32, string, *[string] * (api_version >= 7)):
+        field.decode(fields)
+    for _ in range(Int32.decode(fields)):
+        string.decode(fields)
+        for _ in range(Int32.decode(fields)):
+            fields.seek(12, SEEK_CUR)
+            fields.write(Int32.encode(-1))
+            string.decode(fields)
+    return fields.getvalue()
+
+
+async def serve(
+    *, mock_port: int, port: int = 0, admin: Admin | None = None, groups: Groups | None = None
+) -> asyncio.Server:
     """Listen on a loopback port, by default any free one, and relay each connection to the broker at ``mock_port``."""
     # asyncio keeps only weak references to tasks. Without this set the task of a closed client could be collected.
     relays: set[asyncio.Task[None] | None] = set()
@@ -120,15 +186,14 @@ async def serve(*, mock_port: int, port: int = 0) -> asyncio.Server:
         try:
             # The writer is closed here, too, because a task that is cancelled early has not started its pumps yet.
             with contextlib.suppress(asyncio.CancelledError, OSError), contextlib.closing(writer):
-                await _relay(reader, writer, mock_port)
+                await _relay(reader, writer, mock_port, Repairs(admin, groups))
         finally:
             relays.discard(relay)
 
     return await asyncio.start_server(on_client, "127.0.0.1", port, limit=_STREAM_LIMIT_BYTES)
 
 
-async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mock_port: int) -> None:
-    repairs = Repairs()
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, mock_port: int, repairs: Repairs) -> None:
     mock_reader, mock_writer = await asyncio.open_connection("127.0.0.1", mock_port, limit=_STREAM_LIMIT_BYTES)
     # When one side ends, its pump ends the stream to the other side. The other side then ends, too, and so does the
     # other pump.

@@ -1,20 +1,28 @@
 """Tests the embedded broker with real clients and without a proxy, so that it advertises its own address."""
 
 import asyncio
+import contextlib
 import re
 import struct
+import time
 import warnings
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import aiokafka
+import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from kafka_quota_proxy.proxy.cli.demo import mock_relay
 from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload
+from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
-from kafka_quota_proxy.proxy.cli.demo.processes import running
+from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
+from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
 
 with warnings.catch_warnings():
@@ -23,15 +31,30 @@ with warnings.catch_warnings():
     from kafka import KafkaConsumer, KafkaProducer
 
 
+@contextlib.asynccontextmanager
+async def broker(topics: Sequence[str] = (), *, brokers: int = 1) -> AsyncIterator[str]:
+    """Run brokers in this process. Yields the address of the first."""
+    with MockCluster(topics, brokers=brokers) as mock:
+        admin, groups = MockAdmin(mock), MockGroups(mock)
+        servers = [await mock_relay.serve(mock_port=port, admin=admin, groups=groups) for port in mock.ports]
+        for node_id, server in enumerate(servers, start=1):
+            mock.advertise(node_id, *server.sockets[0].getsockname())
+        yield "{}:{}".format(*servers[0].sockets[0].getsockname())
+        for server in servers:
+            server.close()
+            await server.wait_closed()
+
+
 @pytest.fixture
 async def bootstrap() -> AsyncIterator[str]:
-    with MockCluster((PRODUCER_TOPIC, CONSUMER_TOPIC)) as mock:
-        server = await mock_relay.serve(mock_port=mock.port)
-        host, port = server.sockets[0].getsockname()
-        mock.advertise(host, port)
-        yield f"{host}:{port}"
-        server.close()
-        await server.wait_closed()
+    async with broker((PRODUCER_TOPIC, CONSUMER_TOPIC)) as address:
+        yield address
+
+
+@pytest.fixture
+async def three_brokers() -> AsyncIterator[str]:
+    async with broker(brokers=3) as address:
+        yield address
 
 
 async def test_a_consumer_reads_the_preloaded_records(bootstrap: str) -> None:
@@ -67,17 +90,162 @@ def _produce_without_acks_and_read_back(bootstrap: str) -> list[bytes]:
 
 
 async def test_versions_that_the_mock_encodes_wrongly_are_not_announced(bootstrap: str) -> None:
-    host, _, port = bootstrap.rpartition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    request = mock_relay.api_versions_request_v0(1)
+    answer = await _ask(bootstrap, mock_relay.api_versions_request_v0(1))
 
+    newest = {api_key: maximum for api_key, _, maximum in struct.iter_unpack(">hhh", answer[10:])}
+    # The newest versions of Metadata, OffsetCommit, JoinGroup, Heartbeat, LeaveGroup and SyncGroup.
+    assert [newest[api_key] for api_key in (3, 8, 11, 12, 13, 14)] == [12, 7, 5, 3, 2, 3]
+    # ConsumerGroupHeartbeat, telemetry and share groups.
+    assert newest.keys().isdisjoint((68, 71, 72, 76, 78, 79))
+
+
+async def _ask(address: str, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection(*address.split(":"))
     writer.write(struct.pack(">i", len(request)) + request)
     answer = await reader.readexactly(*struct.unpack(">i", await reader.readexactly(4)))
-
     writer.close()
-    newest = {api_key: maximum for api_key, _, maximum in struct.iter_unpack(">hhh", answer[10:])}
-    # The newest versions of Metadata, JoinGroup, LeaveGroup and SyncGroup.
-    assert [newest[api_key] for api_key in (3, 11, 13, 14)] == [12, 5, 3, 3]
+    return answer
+
+
+async def _move_leaders(address: str, topic: str, partitions: list[int], *, to: int) -> None:
+    """Make a broker the preferred leader, and then elect it."""
+    name = struct.pack(">h", len(topic)) + topic.encode()
+    reassigned = b"".join(struct.pack(">iBiB", each, 2, to, 0) for each in partitions)
+    compact = bytes([2, len(topic) + 1]) + topic.encode() + bytes([len(partitions) + 1])
+    head = struct.pack(">hhih", 45, 0, 1, -1) + b"\0"
+    assert (await _ask(address, head + struct.pack(">i", 1_000) + compact + reassigned + bytes(2)))[9:11] == bytes(2)
+    elected = struct.pack(f">i{len(partitions)}i", len(partitions), *partitions)
+    head = struct.pack(">hhih", 43, 1, 1, -1)
+    await _ask(address, head + struct.pack(">bi", 0, 1) + name + elected + struct.pack(">i", 1_000))
+
+
+async def _leaders(address: str, topic: str) -> list[int]:
+    metadata = await asyncio.to_thread(AdminClient({"bootstrap.servers": address}).list_topics, topic, timeout=10)
+    return [each.leader for _, each in sorted(metadata.topics[topic].partitions.items())]
+
+
+async def test_broker_1_leads_each_topic_that_a_client_asks_for(three_brokers: str) -> None:
+    for topic in ("first", "second", "third"):  # the mock would choose others, with odds of 3**-12 against it
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=three_brokers) as producer:
+            await producer.send_and_wait(topic, b"x")
+
+        assert await _leaders(three_brokers, topic) == [1] * 4
+
+
+async def test_librdkafka_follows_moving_leaders_and_loses_and_doubles_nothing(three_brokers: str) -> None:
+    failures: list[object] = []
+
+    def note(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    client: dict[str, Any] = {"bootstrap.servers": three_brokers, "group.id": "group", "auto.offset.reset": "earliest"}
+    client |= {"auto.commit.interval.ms": 100, "on_commit": note}
+    producer = confluent_kafka.Producer({"bootstrap.servers": three_brokers, "linger.ms": 1})
+    consumer = confluent_kafka.Consumer(client)
+    await asyncio.to_thread(producer.list_topics, "moving", timeout=10)
+    consumer.subscribe(["moving"])
+    read = asyncio.ensure_future(asyncio.to_thread(_read, consumer, 300))
+
+    for number in range(300):
+        if number in (100, 200):
+            await _move_leaders(three_brokers, "moving", [0, 1, 2, 3], to=2 if number == 100 else 3)
+        producer.produce("moving", str(number), partition=number % 4, on_delivery=note)
+        producer.poll(0)
+        await asyncio.sleep(0.005)
+    await asyncio.to_thread(producer.flush, 10)
+
+    assert await _leaders(three_brokers, "moving") == [3] * 4
+    assert sorted(map(int, await read)) == list(range(300))
+    assert failures == []
+
+
+def _read(consumer: confluent_kafka.Consumer, count: int) -> list[bytes]:
+    """Read records, and one more if there is one within half a second."""
+    values: list[bytes] = []
+    ends_s = time.monotonic() + 20
+    while len(values) < count and time.monotonic() < ends_s:
+        message = consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            values.append(message.value() or b"")
+    if (message := consumer.poll(0.5)) is not None:
+        values.append(message.value() or b"")
+    consumer.close()
+    return values
+
+
+async def test_aiokafka_follows_moving_leaders_and_loses_and_doubles_nothing(three_brokers: str) -> None:
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=three_brokers, enable_idempotence=True) as producer:
+        await producer.partitions_for("moving")
+        async with aiokafka.AIOKafkaConsumer(
+            "moving", bootstrap_servers=three_brokers, group_id="group", auto_offset_reset="earliest"
+        ) as consumer:
+            sent = []
+            for number in range(300):
+                if number == 100:
+                    await _move_leaders(three_brokers, "moving", [0, 1, 2, 3], to=2)
+                sent.append(await producer.send("moving", str(number).encode(), partition=number % 4))
+                await asyncio.sleep(0.001)
+            await asyncio.gather(*sent)
+            values = [int((await asyncio.wait_for(consumer.getone(), 20)).value) for _ in range(300)]
+            await consumer.commit()
+
+            assert sorted(values) == list(range(300))
+            assert await consumer.getmany(timeout_ms=300) == {}
+    assert await _leaders(three_brokers, "moving") == [2] * 4
+
+
+async def test_a_consumer_takes_over_a_group_within_seconds(bootstrap: str) -> None:
+    """The mock alone would wait for the whole session timeout, of 45 seconds."""
+    client = {"bootstrap.servers": bootstrap, "group.id": "group", "auto.offset.reset": "earliest"}
+    await preload(bootstrap, value_bytes=10, records=2)
+
+    began_s = time.monotonic()
+    for count in (2, 0):  # the second one begins where the first one has committed
+        consumer = confluent_kafka.Consumer(client)
+        assigned = asyncio.Event()
+        consumer.subscribe([CONSUMER_TOPIC], on_assign=lambda *_, assigned=assigned: assigned.set())
+        values = await asyncio.to_thread(_read_until, consumer, assigned, count)
+        assert len(values) == count
+
+    assert time.monotonic() - began_s < 10
+
+
+def _read_until(consumer: confluent_kafka.Consumer, assigned: asyncio.Event, count: int) -> list[bytes]:
+    ends_s = time.monotonic() + 20
+    while not assigned.is_set() and time.monotonic() < ends_s:
+        if consumer.poll(0.1) is not None:
+            raise AssertionError("a record before an assignment")
+    assert assigned.is_set()
+    return _read(consumer, count)
+
+
+def _error(future: Future[None]) -> confluent_kafka.KafkaError:
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        future.result(10)
+    error: confluent_kafka.KafkaError = caught.value.args[0]
+    return error
+
+
+async def test_librdkafka_administers_topics_and_is_told_what_the_broker_lacks(bootstrap: str) -> None:
+    def administer() -> list[confluent_kafka.KafkaError]:
+        admin = AdminClient({"bootstrap.servers": bootstrap})
+        admin.create_topics([NewTopic("new", 3, 1)])["new"].result(10)
+        assert len(admin.list_topics("new", timeout=10).topics["new"].partitions) == 3
+        refused = [_error(admin.create_topics([NewTopic("new", 3, 1)])["new"])]
+        admin.delete_topics(["new"])["new"].result(10)
+        assert "new" not in admin.list_topics(timeout=10).topics
+        resource = ConfigResource(ConfigResource.Type.TOPIC, CONSUMER_TOPIC)
+        return [*refused, *map(_error, admin.describe_configs([resource]).values())]
+
+    exists, lacks = await asyncio.to_thread(administer)
+
+    assert (exists.code(), exists.str()) == (36, "Topic 'new' already exists.")
+    assert (lacks.code(), lacks.str()) == (
+        35,
+        "kafka-quota-proxy's embedded broker has no DescribeConfigs: "
+        "run the test in front of a Kafka (--kafka-bootstrap-servers)",
+    )
 
 
 async def test_aiokafka_keeps_its_connection_with_acks_0(bootstrap: str) -> None:
@@ -92,15 +260,17 @@ async def test_aiokafka_keeps_its_connection_with_acks_0(bootstrap: str) -> None
     assert connections[1:] == connections[:-1]
 
 
-async def test_the_broker_advertises_the_proxy(tmp_path: Path) -> None:
+async def test_the_brokers_advertise_the_proxy(tmp_path: Path) -> None:
     module = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
-    arguments = ("-m", module, "--advertise", "127.0.0.1:12345", "--preload", "100:2")
-    async with running("the embedded broker", arguments, log=tmp_path / "log") as broker:
-        address = (await broker.wait_for_line(re.compile(r"ready on (\S+)")))[1]
-        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=address)
+    port = free_ports(1)[0]
+    ports = ("--advertise", "127.0.0.1:12345,127.0.0.1:12346", "--port", f"{port},0")
+    async with running("the embedded broker", ("-m", module, *ports, "--preload", "100:2"), log=tmp_path / "log") as it:
+        addresses = (await it.wait_for_line(re.compile(r"ready on (\S+)")))[1].split(",")
+        producer = aiokafka.AIOKafkaProducer(bootstrap_servers=addresses[1])
 
         await producer.client.bootstrap()
 
-        brokers = {(each.host, each.port) for each in producer.client.cluster.brokers()}
+        brokers = {(each.nodeId, each.host, each.port) for each in producer.client.cluster.brokers()}
         await producer.stop()
-    assert brokers == {("127.0.0.1", 12345)}
+    assert addresses[0] == f"127.0.0.1:{port}"
+    assert brokers == {(1, "127.0.0.1", 12345), (2, "127.0.0.1", 12346)}

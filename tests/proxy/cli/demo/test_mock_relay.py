@@ -1,20 +1,25 @@
 """Tests the relay in front of the mock cluster: the frames that it repairs, and how connections end."""
 
 import asyncio
+import dataclasses
 import gc
+import importlib
 import select
 import socket
 import struct
+from io import BytesIO
 from itertools import product
+from typing import Final
 
 import pytest
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
-from kio.serial import entity_reader
+from kio.serial import entity_reader, entity_writer
 
 from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     Repairs,
     api_versions_request_v0,
-    flexible_api_versions_response,
+    api_versions_response,
+    commit_without_epochs,
     produce_acks,
     serve,
 )
@@ -78,14 +83,68 @@ def test_api_versions_v4_is_sent_as_v0_and_answered_as_v4() -> None:
     assert answer == struct.pack(">ihB", 7, 0, 3) + struct.pack(">hhhBhhhB", 0, 0, 10, 0, 18, 0, 4, 0) + bytes(5)
 
 
-def test_api_versions_v2_passes_unchanged() -> None:
-    repairs = Repairs()
-    request = struct.pack(">hhi", 18, 2, 7) + CLIENT_ID
+def test_api_versions_is_answered_in_the_version_of_the_request() -> None:
+    for version, end in ((0, b""), (1, bytes(4)), (2, bytes(4))):
+        repairs = Repairs()
 
-    sent = repairs.request(request)
+        sent = repairs.request(struct.pack(">hhi", 18, version, 7) + CLIENT_ID)
+        answer = repairs.response(_api_versions_v0(7, (18, 0, 2)))
 
-    assert sent == request
-    assert repairs.response(_api_versions_v0(7, (18, 0, 2))) == _api_versions_v0(7, (18, 0, 2))
+        assert sent == api_versions_request_v0(7)
+        assert answer == _api_versions_v0(7, (18, 0, 4)) + end, version
+
+
+class _Admin:
+    """Answers the API 99."""
+
+    versions: Final = {99: (3, 5)}
+
+    def answer(self, frame: bytes) -> bytes | None:
+        return b"an answer" if frame[:2] == struct.pack(">h", 99) else None
+
+
+def test_an_answer_takes_the_place_of_the_response_of_the_mock() -> None:
+    repairs = Repairs(_Admin())
+
+    sent = [repairs.request(struct.pack(">hhi", api_key, 0, api_key)) for api_key in (1, 99)]
+
+    assert sent == [struct.pack(">hhi", 1, 0, 1), api_versions_request_v0(99)]
+    assert repairs.response(struct.pack(">i", 1) + b"the mock's") == struct.pack(">i", 1) + b"the mock's"
+    assert repairs.response(_api_versions_v0(99, (18, 0, 2))) == b"an answer"
+
+
+def test_the_apis_that_are_answered_are_announced() -> None:
+    repairs = Repairs(_Admin())
+    repairs.request(struct.pack(">hhi", 18, 0, 7) + CLIENT_ID)
+
+    answer = repairs.response(_api_versions_v0(7, (0, 0, 10)))
+
+    assert answer == _api_versions_v0(7, (0, 0, 10), (99, 3, 5))
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_an_independent_codec_reads_a_commit_without_epochs(version: int) -> None:
+    module = importlib.import_module(f"kio.schema.offset_commit.v{version}.request")
+    partitions = tuple(
+        module.OffsetCommitRequestPartition(
+            partition_index=index, committed_offset=index + 10, committed_leader_epoch=epoch, committed_metadata=text
+        )
+        for index, epoch, text in ((0, 3, None), (1, 0, "some text"))
+    )
+    instance = {"group_instance_id": "an instance"} if version >= 7 else {}
+    topics = tuple(module.OffsetCommitRequestTopic(name=name, partitions=partitions) for name in ("first", "second"))
+    request = module.OffsetCommitRequest(
+        group_id="group", generation_id_or_member_epoch=5, member_id="member", topics=topics, **instance
+    )
+    head, body = struct.pack(">hhi", 8, version, 7) + CLIENT_ID, BytesIO()
+    entity_writer(module.OffsetCommitRequest)(body, request)
+
+    changed = commit_without_epochs(head + body.getvalue())
+
+    parsed, _ = entity_reader(module.OffsetCommitRequest)(changed, len(head))
+    without = tuple(dataclasses.replace(each, committed_leader_epoch=-1) for each in partitions)
+    expected = tuple(dataclasses.replace(each, partitions=without) for each in topics)
+    assert parsed == dataclasses.replace(request, topics=expected)
 
 
 def test_an_unknown_version_of_api_versions_is_answered_with_error_35_as_v0() -> None:
@@ -102,7 +161,7 @@ def test_an_independent_codec_reads_the_rewritten_api_versions() -> None:
     for count in (0, 1, 126, 127, 200):
         plain = _api_versions_v0(7, *((1_000 + key, 0, key) for key in range(count)))
 
-        answer = flexible_api_versions_response(plain)
+        answer = api_versions_response(plain, 3, {})
 
         parsed, size = entity_reader(ApiVersionsResponse)(answer, 4)
         assert size == len(answer) - 4, count

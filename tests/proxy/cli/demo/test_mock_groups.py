@@ -1,0 +1,141 @@
+"""Tests which group of the mock the requests of consumer groups go to, without a mock cluster."""
+
+import struct
+
+import pytest
+
+from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
+
+JOIN, HEARTBEAT, LEAVE, SYNC = 11, 12, 13, 14
+REBALANCE_IN_PROGRESS = 27
+
+
+class Mock:
+    """Remembers the delay of the latest rebalance."""
+
+    delay_ms = 0
+
+    def set_coordinator(self, kind: str, key: str, node_id: int) -> None:
+        assert (kind, node_id) == ("group", 1)
+
+    def set_rebalance_delay_ms(self, delay_ms: int) -> None:
+        self.delay_ms = delay_ms
+
+
+class Groups:
+    """Sends requests of members of the group ``g``. The clock begins at 0, and each request takes no time."""
+
+    def __init__(self) -> None:
+        self.mock = Mock()
+        self.now_s = 0.0
+        self._groups = MockGroups(self.mock, clock=lambda: self.now_s)  # type: ignore[arg-type]
+
+    def join(self, member: str = "", *, as_: str = "", version: int = 5) -> str:
+        """Return the name of the group in the mock. The mock's response names the member ``as_``, if given."""
+        numbers = struct.pack(">ii", 10_000, 10_000)[: 8 if version >= 1 else 4]
+        sent = self._groups.request(_head(JOIN, version) + _string("g") + numbers + _string(member) + b"rest")
+        assert isinstance(sent, tuple)
+        request, read_response = sent
+        if as_:
+            response = struct.pack(">iihi", 7, 0, 0, 2) + b"".join(map(_string, ("range", as_, as_))) + b"rest"
+            response = response if version >= 2 else response[:4] + response[8:]
+            assert read_response(response) == response
+        assert request.endswith(numbers + _string(member) + b"rest")
+        return _group(request, JOIN, version)
+
+    def ask(self, api_key: int, member: str, *, version: int = 2) -> str | bytes:
+        """Return the name of the group in the mock, or the answer."""
+        generation = b"" if api_key == LEAVE else struct.pack(">i", 2)
+        sent = self._groups.request(_head(api_key, version) + _string("g") + generation + _string(member))
+        assert sent is not None
+        return sent if isinstance(sent, bytes) else _group(sent[0], api_key, version)
+
+
+def _string(text: str) -> bytes:
+    return struct.pack(">h", len(text)) + text.encode()
+
+
+def _head(api_key: int, version: int) -> bytes:
+    return struct.pack(">hhi", api_key, version, 7) + _string("client")
+
+
+def _group(request: bytes, api_key: int, version: int) -> str:
+    head = _head(api_key, version)
+    assert request.startswith(head)
+    (size,) = struct.unpack_from(">h", request, len(head))
+    return request[len(head) + 2 :][:size].decode()
+
+
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_members_that_join_together_are_in_one_group(groups: Groups, version: int) -> None:
+    names = [groups.join(as_=member, version=version) for member in ("a", "b")]
+    names += [groups.ask(SYNC, "a"), groups.ask(HEARTBEAT, "b")]  # type: ignore[list-item]
+
+    assert names == ["g (round 1)"] * 4
+    assert groups.mock.delay_ms == 500
+
+
+def test_a_member_that_joins_later_begins_a_round_for_all(groups: Groups) -> None:
+    groups.join(as_="a")
+    groups.now_s = 10
+
+    joined = groups.join(as_="b")
+    groups.now_s += 3
+    told = groups.ask(HEARTBEAT, "a")
+    joined_again = groups.join("a", as_="a")
+
+    assert (joined, joined_again) == ("g (round 2)", "g (round 2)")
+    assert groups.mock.delay_ms == 4_000
+    assert told == struct.pack(">iih", 7, 0, REBALANCE_IN_PROGRESS)
+    assert groups.ask(HEARTBEAT, "a") == "g (round 2)"
+
+
+def test_the_rest_joins_again_after_a_member_has_left(groups: Groups) -> None:
+    groups.join(as_="a")
+    groups.join(as_="b")
+
+    left = groups.ask(LEAVE, "b")
+    told = groups.ask(SYNC, "a")
+
+    assert left == "g (round 1)"
+    assert told == struct.pack(">iihi", 7, 0, REBALANCE_IN_PROGRESS, 0)
+    assert groups.join("a", as_="a") == "g (round 2)"
+    assert groups.mock.delay_ms == 500  # nobody else is waited for
+
+
+def test_a_group_that_all_have_left_begins_at_once(groups: Groups) -> None:
+    groups.join(as_="a")
+    groups.ask(LEAVE, "a")
+
+    assert groups.join(as_="b") == "g (round 2)"
+    assert groups.mock.delay_ms == 500
+
+
+def test_an_old_heartbeat_is_answered_without_a_throttle_time(groups: Groups) -> None:
+    groups.join(as_="a")
+    groups.now_s = 10
+    groups.join(as_="b")
+
+    assert groups.ask(HEARTBEAT, "a", version=0) == struct.pack(">ih", 7, REBALANCE_IN_PROGRESS)
+
+
+def test_the_mock_answers_members_that_it_does_not_know(groups: Groups) -> None:
+    assert groups.ask(HEARTBEAT, "unknown") == "g (round 0)"
+
+
+def test_other_requests_pass() -> None:
+    groups = MockGroups(Mock())  # type: ignore[arg-type]
+
+    assert groups.request(_head(8, 2) + _string("g")) is None
+
+
+def test_a_request_that_ends_too_early_is_an_error() -> None:
+    whole = _head(JOIN, 5) + _string("g") + struct.pack(">ii", 1, 1) + _string("member")
+    for size in range(len(whole)):
+        with pytest.raises((struct.error, ValueError)):
+            MockGroups(Mock()).request(whole[:size])  # type: ignore[arg-type]
