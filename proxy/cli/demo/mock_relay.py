@@ -3,6 +3,7 @@
 * No client can read the mock's response to ApiVersions v3 and later. The relay sends the mock a request of v0 instead,
   and converts the response to the version that the client has requested.
 * The mock responds to Produce with acks=0, but Apache Kafka does not. The relay drops the response.
+* The mock ends a transaction by a batch without a checksum, which most clients refuse to read. The relay adds it.
 * The mock refuses to commit an offset if the partition's leader has changed since its record was written, but Apache
   Kafka does not compare leader epochs. The relay removes them from the request.
 * The mock has no admin requests. ``mock_admin`` answers them. Responses have to come in the order of the requests, so
@@ -23,8 +24,10 @@ from io import SEEK_CUR, BytesIO
 from typing import Final, Protocol
 
 from aiokafka.protocol.types import CompactString, Int16, Int32, String, TaggedFields, UnsignedVarInt32
+from aiokafka.record.util import calc_crc32c
 
 _PRODUCE: Final = 0
+_FETCH: Final = 1
 _OFFSET_COMMIT: Final = 8
 _API_VERSIONS: Final = 18
 _NEWEST_API_VERSIONS: Final = 4  # Kafka 3.9; same layout as v3
@@ -32,6 +35,10 @@ _UNSUPPORTED_VERSION: Final = 35
 # Compact strings and tagged fields (KIP-482) begin here.
 _FLEXIBLE_API_VERSIONS: Final = 3
 _FLEXIBLE_PRODUCE: Final = 9
+# In a batch: int8 magic, uint32 crc, and int16 attributes, which say that it is transactional and a control batch.
+_WITHOUT_CHECKSUM: Final = struct.pack(">bIh", 2, 0, 0b110000)
+_BEFORE_MAGIC_BYTES: Final = 16
+_CONTROL_BATCH_BYTES: Final = 66  # the mock's, without the first two fields
 # Large enough for a batch in one read, small enough for a laptop.
 _STREAM_LIMIT_BYTES: Final = 1 << 20
 _MAX_FRAME_BYTES: Final = 104_857_600  # Kafka's socket.request.max.bytes
@@ -88,6 +95,8 @@ class Repairs:
         if answer is not None:
             self._repairs[correlation_id] = lambda _: answer
             return api_versions_request_v0(correlation_id)
+        if api_key == _FETCH:
+            self._repairs[correlation_id] = with_checksums
         if api_key == _OFFSET_COMMIT and api_version >= 6:
             return commit_without_epochs(frame)
         if api_key == _PRODUCE and produce_acks(frame) == 0:
@@ -150,6 +159,22 @@ def produce_acks(frame: bytes) -> int:
         String("utf-8").decode(fields)
     acks: int = Int16.decode(fields)
     return acks
+
+
+def with_checksums(frame: bytes) -> bytes:
+    """Return a Fetch response in which the control batches that have no checksum have one.
+
+    A batch consists of int64 base_offset, int32 length, int32 leader_epoch, int8 magic, uint32 crc, and the rest, over
+    which the crc is computed. The length does not include the first two fields.
+    """
+    repaired = bytearray(frame)
+    magic = frame.find(_WITHOUT_CHECKSUM, _BEFORE_MAGIC_BYTES)
+    while magic != -1:
+        if struct.unpack_from(">i", frame, magic - 8)[0] == _CONTROL_BATCH_BYTES:
+            rest = frame[magic + 5 : magic - 4 + _CONTROL_BATCH_BYTES]
+            struct.pack_into(">I", repaired, magic + 1, calc_crc32c(rest))
+        magic = frame.find(_WITHOUT_CHECKSUM, magic + 1)
+    return bytes(repaired)
 
 
 def commit_without_epochs(frame: bytes) -> bytes:

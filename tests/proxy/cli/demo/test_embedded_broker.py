@@ -93,8 +93,8 @@ async def test_versions_that_the_mock_encodes_wrongly_are_not_announced(bootstra
     answer = await _ask(bootstrap, mock_relay.api_versions_request_v0(1))
 
     newest = {api_key: maximum for api_key, _, maximum in struct.iter_unpack(">hhh", answer[10:])}
-    # The newest versions of Metadata, OffsetCommit, JoinGroup, Heartbeat, LeaveGroup and SyncGroup.
-    assert [newest[api_key] for api_key in (3, 8, 11, 12, 13, 14)] == [12, 7, 5, 3, 2, 3]
+    # The newest versions of Metadata, OffsetCommit, OffsetFetch, JoinGroup, Heartbeat, LeaveGroup and SyncGroup.
+    assert [newest[api_key] for api_key in (3, 8, 9, 11, 12, 13, 14)] == [12, 7, 5, 5, 3, 2, 3]
     # ConsumerGroupHeartbeat, telemetry and share groups.
     assert newest.keys().isdisjoint((68, 71, 72, 76, 78, 79))
 
@@ -218,6 +218,18 @@ def _read_until(consumer: confluent_kafka.Consumer, assigned: asyncio.Event, cou
             raise AssertionError("a record before an assignment")
     assert assigned.is_set()
     return _read(consumer, count)
+
+
+async def test_aiokafka_reads_a_committed_transaction(bootstrap: str) -> None:
+    async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="transaction") as producer:
+        for value in (b"first", b"second"):
+            async with producer.transaction():
+                await producer.send(CONSUMER_TOPIC, value, partition=0)
+
+    async with aiokafka.AIOKafkaConsumer(
+        CONSUMER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+    ) as consumer:
+        assert [(await asyncio.wait_for(consumer.getone(), 10)).value for _ in range(2)] == [b"first", b"second"]
 
 
 def _error(future: Future[None]) -> confluent_kafka.KafkaError:

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Final
 
 import pytest
+from aiokafka.record._crc32c import crc
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.serial import entity_reader, entity_writer
 
@@ -22,6 +23,7 @@ from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     commit_without_epochs,
     produce_acks,
     serve,
+    with_checksums,
 )
 
 CLIENT_ID = struct.pack(">h", 4) + b"test"
@@ -166,6 +168,32 @@ def test_an_independent_codec_reads_the_rewritten_api_versions() -> None:
         parsed, size = entity_reader(ApiVersionsResponse)(answer, 4)
         assert size == len(answer) - 4, count
         assert [each.max_version for each in parsed.api_keys] == list(range(count)), count
+
+
+def test_control_batches_without_a_checksum_get_one() -> None:
+    """The batch is one of the mock. Other bytes that look like its head stay as they are."""
+    rest = struct.pack(">h", 0x30) + bytes(range(55))
+    head = struct.pack(">qiib", 1, 66, 0, 2)
+    looks_alike = struct.pack(">qiibIh", 1, 67, 0, 2, 0, 0x30) + bytes(70)
+    batch = head + bytes(4) + rest
+    assert len(batch) == 12 + 66
+
+    answer = with_checksums(b"head" + batch + looks_alike + batch + b"end")
+
+    repaired = head + struct.pack(">I", crc(rest)) + rest
+    assert answer == b"head" + repaired + looks_alike + repaired + b"end"
+
+
+def test_only_fetch_responses_are_repaired() -> None:
+    repairs = Repairs()
+    for api_key in (1, 2):
+        repairs.request(struct.pack(">hhi", api_key, 4, api_key))
+    batch = struct.pack(">qiibIh", 1, 66, 0, 2, 0, 0x30) + bytes(55)
+
+    fetched, other = (repairs.response(struct.pack(">i", api_key) + batch) for api_key in (1, 2))
+
+    assert fetched != struct.pack(">i", 1) + batch
+    assert other == struct.pack(">i", 2) + batch
 
 
 def test_a_frame_that_ends_too_early_is_an_error() -> None:
