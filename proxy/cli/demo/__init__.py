@@ -12,7 +12,7 @@ The demo needs neither Java nor Docker. It runs these processes, all of which en
 * ``mock_cluster``     runs librdkafka's mock cluster in confluent-kafka's wheel, through ctypes
 * ``mock_relay``       relays connections to the mock cluster and corrects the mock's faulty responses
 * ``mock_admin``       answers the admin requests that the mock lacks, by ``mock_admin_layouts``
-* ``mock_groups``      shortens the rebalances of consumer groups
+* ``mock_groups``      repairs consumer groups, whose rebalances take long in the mock
 * ``embedded_broker``  is the broker's process, which runs the mock cluster and the relay, and fills a topic
 * ``processes``        runs child processes that end with the demo
 * ``clients``          runs the producer and the consumer

@@ -27,6 +27,7 @@ _ERROR_BYTES: Final = 512
 _VERSION_CAPS: Final[Mapping[int, int]] = {
     3: 12,  # Metadata
     8: 7,  # OffsetCommit
+    9: 5,  # OffsetFetch
     11: 5,  # JoinGroup
     12: 3,  # Heartbeat
     13: 2,  # LeaveGroup

@@ -1,9 +1,11 @@
-"""Shortens the rebalances of consumer groups in librdkafka's mock cluster.
+"""Repairs the consumer groups of librdkafka's mock cluster.
 
 When a member joins or leaves a group, the mock waits for the other members for the whole session timeout, by default 45
 seconds. It is fast only with the first members of a new group. Therefore each rebalance is a round, and each round a
 group of its own in the mock. When a round begins, the members of the last one are told to join again, by
 REBALANCE_IN_PROGRESS. Committed offsets stay with the name of the group.
+
+No client can read the mock's response to an OffsetFetch request for all topics, so it gets a request that names them.
 """
 
 from __future__ import annotations
@@ -15,16 +17,18 @@ from dataclasses import dataclass, field
 from io import BytesIO
 from typing import Final
 
-from aiokafka.protocol.types import Int16, Int32, String
+from aiokafka.protocol.types import Array, Int16, Int32, String
 
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
 
+_OFFSET_FETCH: Final = 9
 _JOIN_GROUP: Final = 11
 _HEARTBEAT: Final = 12
 _LEAVE_GROUP: Final = 13
 _SYNC_GROUP: Final = 14
 _REBALANCE_IN_PROGRESS: Final = struct.pack(">h", 27)
 _STRING: Final = String("utf-8")
+_TOPICS: Final = Array(("name", _STRING), ("partitions", Array(Int32)))
 # Members learn of a round by their next heartbeat, which they send every 3 seconds.
 _OTHERS_JOIN_MS: Final = 4_000
 _ALONE_MS: Final = 500
@@ -53,6 +57,8 @@ class MockGroups:
             struct.error, ValueError: The request ends too early.
         """
         api_key, version, correlation_id = struct.unpack_from(">hhi", frame)
+        if api_key == _OFFSET_FETCH:
+            return self._name_topics(frame), lambda response: response
         if api_key not in (_JOIN_GROUP, _HEARTBEAT, _LEAVE_GROUP, _SYNC_GROUP):
             return None
         fields = BytesIO(frame)
@@ -78,6 +84,17 @@ class MockGroups:
         request = frame[:start] + _STRING.encode(_round_name(name, group.round)) + frame[rest:]
         number = group.round
         return request, lambda response: self._joined(response, version, group, number, is_join=api_key == _JOIN_GROUP)
+
+    def _name_topics(self, frame: bytes) -> bytes:
+        """Return an OffsetFetch request in which null, which stands for all topics, is replaced by an array of them."""
+        fields = BytesIO(frame)
+        fields.seek(8)
+        for _ in ("client_id", "group_id"):
+            _STRING.decode(fields)
+        if Int32.decode(fields) != -1:
+            return frame
+        topics = [(topic, range(len(leaders))) for topic, leaders in self._mock.leaders.items()]
+        return frame[: fields.tell() - 4] + bytes(_TOPICS.encode(topics))
 
     def _join(self, name: str, group: _Group, member: str) -> None:
         if not group.is_over and self._clock() < group.ends_s:

@@ -1,8 +1,11 @@
 """Tests which group of the mock the requests of consumer groups go to, without a mock cluster."""
 
 import struct
+from typing import Final
 
 import pytest
+from kio.schema.offset_fetch.v5.request import OffsetFetchRequest
+from kio.serial import entity_reader
 
 from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
 
@@ -14,6 +17,7 @@ class Mock:
     """Remembers the delay of the latest rebalance."""
 
     delay_ms = 0
+    leaders: Final = {"first": [1, 1], "second": [1]}
 
     def set_coordinator(self, kind: str, key: str, node_id: int) -> None:
         assert (kind, node_id) == ("group", 1)
@@ -126,6 +130,27 @@ def test_an_old_heartbeat_is_answered_without_a_throttle_time(groups: Groups) ->
 
 def test_the_mock_answers_members_that_it_does_not_know(groups: Groups) -> None:
     assert groups.ask(HEARTBEAT, "unknown") == "g (round 0)"
+
+
+def test_an_independent_codec_reads_a_request_for_all_topics() -> None:
+    head = _head(9, 5)
+
+    sent = MockGroups(Mock()).request(head + _string("g") + struct.pack(">i", -1))  # type: ignore[arg-type]
+
+    assert isinstance(sent, tuple)
+    parsed, _ = entity_reader(OffsetFetchRequest)(sent[0], len(head))
+    assert parsed.topics is not None
+    assert parsed.group_id == "g"
+    assert [(each.name, each.partition_indexes) for each in parsed.topics] == [("first", (0, 1)), ("second", (0,))]
+
+
+def test_a_request_for_some_topics_passes() -> None:
+    request = _head(9, 5) + _string("g") + struct.pack(">i", 1) + _string("first") + struct.pack(">ii", 1, 0)
+
+    sent = MockGroups(Mock()).request(request)  # type: ignore[arg-type]
+
+    assert isinstance(sent, tuple)
+    assert sent[0] == request
 
 
 def test_other_requests_pass() -> None:
