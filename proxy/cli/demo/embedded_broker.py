@@ -30,11 +30,7 @@ async def _run(*, advertised: Sequence[str], ports: Sequence[int], records: tupl
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     topics = () if records is None else (PRODUCER_TOPIC, CONSUMER_TOPIC)
     with MockCluster(topics, brokers=len(advertised)) as mock:
-        admin, groups = MockAdmin(mock), MockGroups(mock)
-        servers = [
-            await mock_relay.serve(mock_port=mock_port, port=port, admin=admin, groups=groups)
-            for mock_port, port in zip(mock.ports, ports, strict=True)
-        ]
+        servers = await serve(mock, ports)
         own = ["{}:{}".format(*server.sockets[0].getsockname()) for server in servers]
         if records is not None:
             # The topic is filled before the proxy's address is advertised, because the proxy would charge these bytes.
@@ -47,6 +43,15 @@ async def _run(*, advertised: Sequence[str], ports: Sequence[int], records: tupl
         await stop.wait()
         for server in servers:
             server.close()
+
+
+async def serve(mock: MockCluster, ports: Sequence[int]) -> list[asyncio.Server]:
+    """Listen on a port for each broker of the mock cluster, in the order of their node ids."""
+    admin, groups = MockAdmin(mock), MockGroups(mock)
+    return [
+        await mock_relay.serve(mock_port=mock_port, port=port, admin=admin, groups=groups)
+        for mock_port, port in zip(mock.ports, ports, strict=True)
+    ]
 
 
 def _advertise(mock: MockCluster, addresses: Sequence[str]) -> None:

@@ -18,10 +18,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 
 from kafka_quota_proxy.proxy.cli.demo import mock_relay
-from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload
-from kafka_quota_proxy.proxy.cli.demo.mock_admin import MockAdmin
+from kafka_quota_proxy.proxy.cli.demo.embedded_broker import preload, serve
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import MockCluster
-from kafka_quota_proxy.proxy.cli.demo.mock_groups import MockGroups
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import CONSUMER_TOPIC, PRODUCER_TOPIC
 
@@ -35,8 +33,7 @@ with warnings.catch_warnings():
 async def broker(topics: Sequence[str] = (), *, brokers: int = 1) -> AsyncIterator[str]:
     """Run brokers in this process. Yields the address of the first."""
     with MockCluster(topics, brokers=brokers) as mock:
-        admin, groups = MockAdmin(mock), MockGroups(mock)
-        servers = [await mock_relay.serve(mock_port=port, admin=admin, groups=groups) for port in mock.ports]
+        servers = await serve(mock, [0] * brokers)
         for node_id, server in enumerate(servers, start=1):
             mock.advertise(node_id, *server.sockets[0].getsockname())
         yield "{}:{}".format(*servers[0].sockets[0].getsockname())

@@ -1,11 +1,13 @@
-"""Tests where librdkafka is found, and the error if it is missing."""
+"""Tests where librdkafka is found, the error if it is missing, and how fast the mock cluster obeys."""
 
 import importlib
+import time
 from pathlib import Path
 
 import pytest
 
 from kafka_quota_proxy.proxy.cli.demo.mock_cluster import (
+    MockCluster,
     bundled_library,
     library_in_maps,
     load_librdkafka,
@@ -57,6 +59,25 @@ def test_the_bundled_library_of_this_system_is_loaded() -> None:
     bundled = bundled_library(package)
 
     assert bundled == load_librdkafka()._name
+
+
+def test_an_idle_mock_creates_topics_and_moves_leaders_at_once() -> None:
+    """It would wait for up to a second for each, and the relay with it."""
+    with MockCluster(brokers=2) as mock:
+        began_s = time.monotonic()
+        for number in range(5):
+            time.sleep(0.05)
+            mock.create_topic(f"topic-{number}", [1])
+            time.sleep(0.05)
+            mock.set_leader(f"topic-{number}", 0, 2)
+
+        assert time.monotonic() - began_s < 3
+    assert mock.leaders == {f"topic-{number}": [2] for number in range(5)}
+
+
+def test_a_topic_that_exists_is_refused() -> None:
+    with MockCluster(["topic"]) as mock, pytest.raises(DemoError, match="refuses topic topic: error 36"):
+        mock.create_topic("topic", [1])
 
 
 def test_the_error_of_a_missing_package_has_the_command_that_installs_it() -> None:

@@ -20,7 +20,6 @@ from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     Repairs,
     api_versions_request_v0,
     api_versions_response,
-    commit_without_epochs,
     produce_acks,
     serve,
     with_checksums,
@@ -141,7 +140,7 @@ def test_an_independent_codec_reads_a_commit_without_epochs(version: int) -> Non
     head, body = struct.pack(">hhi", 8, version, 7) + CLIENT_ID, BytesIO()
     entity_writer(module.OffsetCommitRequest)(body, request)
 
-    changed = commit_without_epochs(head + body.getvalue())
+    changed = Repairs().request(head + body.getvalue())
 
     parsed, _ = entity_reader(module.OffsetCommitRequest)(changed, len(head))
     without = tuple(dataclasses.replace(each, committed_leader_epoch=-1) for each in partitions)
