@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from kafka_quota_proxy.testing.control import Control, ObservedResponses
-from kafka_quota_proxy.testing.ports import adjacent_ports, free_ports
+from kafka_quota_proxy.testing.ports import adjacent_ports
 
 Rule = Mapping[str, Any]
 
@@ -26,7 +26,11 @@ _GUARD: Final = "kafka_quota_proxy.proxy.cli.demo.guard"
 _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 _PROXY: Final = "kafka_quota_proxy.proxy"
 _BROKER_READY: Final = re.compile(r"ready on ")
-_PROXY_READY: Final = re.compile(r"listening on ")
+_PROXY_READY: Final = r"listening on \S+ \({name}\) "
+# Broker 1 leads all partitions at first. The others are there for moved leaders.
+_BROKERS: Final = 3
+# A cluster in front of which the proxy runs may have as many.
+_MOST_BROKERS: Final = 32
 _START_TIMEOUT_S: Final = 20.0
 _STOP_TIMEOUT_S: Final = 6.0
 # Another process may take a port between its choice and its use.
@@ -46,6 +50,7 @@ class ThrottlingProxy:
     Args:
         bootstrap_servers: The Kafka in front of which it runs, as ``HOST:PORT`` with commas between several. If it is
             None, an embedded broker is started: librdkafka's mock cluster, which creates each topic that is asked for.
+            It has three brokers. Broker 1 leads each new partition.
         quotas: The rules in force at the start, as in the section ``quotas`` of the configuration file.
 
     Attributes:
@@ -184,23 +189,27 @@ class ThrottlingProxy:
 
     def _start(self) -> None:
         directory = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kafka-throttle-")))
-        admin_port, broker_port = free_ports(2)
-        first, last = adjacent_ports()
-        listener: dict[str, Any] = {"name": "test", "bind": f"127.0.0.1:{first}"}
+        admin, first, *addresses = (f"127.0.0.1:{port}" for port in adjacent_ports(2 + _MOST_BROKERS))
+        binds, brokers = [first, *addresses[: _BROKERS - 1]], addresses[_BROKERS : 2 * _BROKERS]
+        listeners: list[dict[str, Any]]
         if self._upstream is None:
             if find_spec("confluent_kafka") is None:
                 raise StartError("the embedded broker needs an extra: pip install 'kafka-quota-proxy[testing]'")
-            listener["upstream"] = f"127.0.0.1:{broker_port}"
+            listeners = [
+                {"name": f"broker-{number}", "bind": bind, "upstream": broker}
+                for number, (bind, broker) in enumerate(zip(binds, brokers, strict=True), start=1)
+            ]
         else:
-            listener |= {"bootstrap_servers": self._upstream, "broker_ports": f"{first + 1}-{last}"}
+            ports = f"{_port(addresses[0])}-{_port(addresses[-1])}"
+            listeners = [{"name": "test", "bind": first, "bootstrap_servers": self._upstream, "broker_ports": ports}]
         file = directory / "proxy.yaml"
         # JSON is valid YAML.
         file.write_text(
             json.dumps(
                 {
-                    "listeners": [listener],
+                    "listeners": listeners,
                     "quotas": self._first_rules,
-                    "admin": {"bind": f"127.0.0.1:{admin_port}"},
+                    "admin": {"bind": admin},
                     "testing": True,
                     "drain_timeout": "100ms",
                 }
@@ -208,17 +217,22 @@ class ThrottlingProxy:
         )
         started = []
         if self._upstream is None:
-            words = ["-m", _BROKER, "--advertise", f"127.0.0.1:{first}", "--port", str(broker_port)]
+            words = ["-m", _BROKER, "--advertise", ",".join(binds), "--port", ",".join(map(_port, brokers))]
             started.append(self._stack.enter_context(_running("the embedded broker", words, directory, _BROKER_READY)))
         words = ["-m", _PROXY, "run", str(file)]
-        started.append(self._stack.enter_context(_running("the proxy", words, directory, _PROXY_READY)))
+        ready = re.compile(_PROXY_READY.format(name=listeners[-1]["name"]))
+        started.append(self._stack.enter_context(_running("the proxy", words, directory, ready)))
         for one in started:  # they start at the same time
             one.wait()
-        self.bootstrap_servers, self.admin = f"127.0.0.1:{first}", f"127.0.0.1:{admin_port}"
+        self.bootstrap_servers, self.admin = first, admin
         self._control = Control(self.admin)
         self._log = started[-1].log
         self._log_begin = 0
         self._use_first_rules()
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
 
 
 class _Child:

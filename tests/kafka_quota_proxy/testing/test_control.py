@@ -6,7 +6,7 @@ import pytest
 
 from kafka_quota_proxy.testing import ControlError, ObservedResponses, ThrottledResponse
 from kafka_quota_proxy.testing.control import Control
-from kafka_quota_proxy.testing.ports import free_ports
+from kafka_quota_proxy.testing.ports import adjacent_ports
 
 
 def response(number: int) -> ThrottledResponse:
@@ -43,7 +43,7 @@ def test_text_is_a_table_of_the_last_responses() -> None:
 
 
 def test_proxy_that_does_not_answer_is_named() -> None:
-    (port,) = free_ports(1)
+    (port,) = adjacent_ports(1)
 
     with pytest.raises(ControlError, match=f"does not answer at http://127.0.0.1:{port}/testing"):
         Control(f"127.0.0.1:{port}").reset()
