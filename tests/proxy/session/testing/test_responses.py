@@ -217,6 +217,6 @@ def test_fetch_loses_its_records_or_gets_an_error(version: int) -> None:
     # The second response has no records to lose.
     assert [fetched(whole), fetched(empty), fetched(whole), fetched(whole)] == [empty, empty, empty, whole]
     testing.add(Wanted(api_key=FETCH), Effects(300, 50, error_code=6), count=1)
-    assert fetched(whole) == failed
+    assert fetched(fetch_partitions(version, [("a", 0, RECORDS), ("b", 0, RECORDS)], throttle_time_ms=900)) == failed
     assert testing.orders == {}
     assert wire.muted_for_ms == 300
