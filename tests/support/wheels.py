@@ -1,6 +1,7 @@
-"""Builds the wheel of this checkout, and environments of Python in which tests install the wheel."""
+"""Builds the wheel and the sdist of this checkout, and environments of Python in which tests install them."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -11,10 +12,68 @@ REPOSITORY = Path(__file__).parents[2]
 
 def built_wheel(directory: Path) -> Path:
     """Build the wheel into a directory, and return its path."""
-    words = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(directory)]
-    subprocess.run(words, cwd=REPOSITORY, check=True, capture_output=True)
+    return _built("wheel", directory, "*.whl")
+
+
+def built_sdist(directory: Path) -> Path:
+    """Build the sdist into a directory, and return its path."""
+    return _built("sdist", directory, "*.tar.gz")
+
+
+def copied_checkout(directory: Path) -> Path:
+    """Copy what belongs to the repository into ``directory``, and return the path of the copy."""
+    unrelated = shutil.ignore_patterns(
+        ".*cache", ".venv", ".git", "__pycache__", "build", "dist", "site", ".hypothesis"
+    )
+    return shutil.copytree(REPOSITORY, directory / "checkout", symlinks=True, ignore=unrelated)
+
+
+def wheel_from(source: Path, directory: Path) -> Path:
+    """Let pip build the wheel that an installation of ``source`` installs, and return its path."""
+    words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", str(source)]
+    subprocess.run([*words, "--wheel-dir", str(directory)], check=True)
     (built,) = directory.glob("*.whl")
     return built
+
+
+def fresh_environment(directory: Path, minor: int, requirements: list[str]) -> Path | None:
+    """Create an environment of Python 3.``minor`` with the packages ``requirements`` and what these need.
+
+    Versions are those of constraints.txt. Return the path of the environment's interpreter, or None if this machine has
+    no such Python.
+    """
+    python = _interpreter(minor)
+    if python is None:
+        return None
+    subprocess.run([python, "-m", "venv", "--without-pip", str(directory)], check=True)
+    created = directory / "bin" / "python"
+    words = [*_pip(created), "install", "--quiet", "--only-binary=:all:"]
+    subprocess.run([*words, "--constraint", str(REPOSITORY / "constraints.txt"), *requirements], check=True)
+    return created
+
+
+def _built(target: str, directory: Path, pattern: str) -> Path:
+    words = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(directory)]
+    subprocess.run(words, cwd=REPOSITORY, check=True, capture_output=True)
+    (built,) = directory.glob(pattern)
+    return built
+
+
+def _pip(python: Path) -> list[str]:
+    return [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+
+
+def _interpreter(minor: int) -> str | None:
+    """Return the path of Python 3.``minor``: this one, one on the PATH, or one beside this one, as pyenv has them."""
+    if minor == sys.version_info.minor:
+        return sys.executable
+    name = f"python3.{minor}"
+    beside = Path(sys.base_prefix).parent.glob(f"3.{minor}.*/bin/{name}")
+    for found in (shutil.which(name), *map(str, beside)):
+        # pyenv has a command for each Python, which fails if that one is not chosen.
+        if found and subprocess.run([found, "-c", "import venv"], check=False, capture_output=True).returncode == 0:
+            return found
+    return None
 
 
 def bare_environment(directory: Path) -> Path:
@@ -30,8 +89,7 @@ def bare_environment(directory: Path) -> Path:
 
 def install(wheel: Path, python: Path) -> None:
     """Install a wheel into the environment of an interpreter."""
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
-    subprocess.run([*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)], check=True)
+    subprocess.run([*_pip(python), "install", "--quiet", "--no-index", "--no-deps", str(wheel)], check=True)
 
 
 def outside_checkout() -> dict[str, str]:
