@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +35,8 @@ COMPILED: Final = (
 )
 # These use what a compiled class does not have.
 INTERPRETED: Final = ("__init__.py", "kafka_rates.py")
-# System calls without Python's own overhead.
-IN_C: Final = ("proxy/server/native_sockets.pyx",)
+# System calls without Python's own overhead. They are those of Linux.
+IN_C: Final = ("proxy/server/native_sockets.pyx",) if sys.platform == "linux" else ()
 REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "cython==3.2.*", "setuptools>=77"]
 
 

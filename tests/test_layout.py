@@ -88,9 +88,8 @@ EXCEPTIONS = {
     },
     # Kafka's error codes and messages are tested where they are returned.
     "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
-    # These modules only call a Kafka, so they are tested with a real one.
+    # This module only calls a Kafka, so it is tested with a real one.
     "proxy/replication/cluster_reader.py": "tests/end_to_end/test_throttles_from_cluster.py",
-    "proxy/cli/run.py": "tests/end_to_end/test_reload.py",
     # Arguments are tested by command lines.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
     "pipeline/commands/execution.py": "tests/pipeline/test_main.py",

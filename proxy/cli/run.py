@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 # malloc.h: M_TRIM_THRESHOLD, M_MMAP_THRESHOLD and M_TOP_PAD.
 _MALLOC_PARAMETERS = ((-1, 64 * 1024 * 1024), (-3, 32 * 1024 * 1024), (-2, 4 * 1024 * 1024))
+# OPEN_MAX in macOS's sys/syslimits.h: the most open files that a process there may ask for, whatever its hard limit is.
+_MACOS_OPEN_MAX = 10_240
 # The interpreter's default is 5 ms. A scrape of the metrics runs in its own thread, and could block the event loop for
 # that long, again and again.
 _SWITCH_INTERVAL_S = 0.0005
@@ -96,10 +98,13 @@ async def _serve(path: Path, loaded: Loaded) -> None:
 
 
 def _raise_file_limit() -> None:
-    """Raise the process's soft limit on open files to its hard limit."""
+    """Raise the process's soft limit on open files to its hard limit, or as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    for limit in (hard, min(hard, _MACOS_OPEN_MAX)):
+        if soft < limit:
+            with contextlib.suppress(OSError, ValueError):
+                resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
+                return
 
 
 def _keep_freed_memory() -> None:

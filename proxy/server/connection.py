@@ -16,7 +16,7 @@ import asyncio
 import select
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolated
@@ -30,6 +30,8 @@ from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.server.broker_dialer import PendingDial
     from kafka_quota_proxy.proxy.server.route import Route
+
+_POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
 
 
 class ClientConnection:
@@ -83,7 +85,7 @@ class ClientConnection:
         # While the dial is queued, no request has reached the broker. So if every request expects a response, the
         # connection may end with the client's stream (POLLRDHUP). Otherwise the requests are still forwarded.
         is_useless = self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers
-        return client.get_extra_info("socket").fileno(), select.POLLRDHUP if is_useless else 0
+        return client.get_extra_info("socket").fileno(), _POLLRDHUP if is_useless else 0
 
     @isolated
     def held_bytes(self) -> int:

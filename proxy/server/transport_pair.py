@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.server.connection import ClientConnection
     from kafka_quota_proxy.proxy.server.relay import RelayPair
 
+# TCP_KEEPALIVE is the name of TCP_KEEPIDLE on macOS.
+_KEEPIDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", getattr(socket, "TCP_KEEPALIVE", 0))
 # A peer that vanishes silently (a crashed machine, a cut cable) is detected after 30 + 3 * 5 s.
-_KEEPALIVE: Final = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+_KEEPALIVE: Final = ((_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+_USER_TIMEOUT: Final[int] = getattr(socket, "TCP_USER_TIMEOUT", 0)  # Linux has it
 # How long a closed transport waits for a peer that does not read.
 _LINGER_MS: Final = 30_000
 
@@ -107,17 +110,21 @@ class TransportPair:
     def close(self, closing: ClosingTransports, kept_bytes: int, *, keeps_broker: bool) -> None:
         """Flush and close both transports, or only the client's if ``keeps_broker`` is True.
 
-        This call does not wait. A peer that reads nothing more is disconnected after ``_LINGER_MS``. Until the
-        remaining bytes are read, they count in ``closing``, with the ``kept_bytes`` of the session.
+        This call does not wait. A peer that reads nothing more is disconnected after ``_LINGER_MS``, and without Linux
+        also a peer that has not read everything by then. Until the remaining bytes are read, they count in ``closing``,
+        with the ``kept_bytes`` of the session.
         """
         for transport in (self.client, self.broker):
             if transport is not None and not transport.is_closing():
-                with suppress(OSError):
-                    sock = transport.get_extra_info("socket")
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _LINGER_MS)
+                if _USER_TIMEOUT:
+                    with suppress(OSError):
+                        sock = transport.get_extra_info("socket")
+                        sock.setsockopt(socket.IPPROTO_TCP, _USER_TIMEOUT, _LINGER_MS)
                 if transport is not self.broker or not keeps_broker:
                     closing.close(transport, kept_bytes=kept_bytes)
                     kept_bytes = 0
+                    if not _USER_TIMEOUT and transport.get_write_buffer_size():
+                        asyncio.get_running_loop().call_later(_LINGER_MS / 1_000, transport.abort)
 
 
 def write(transport: asyncio.Transport, pieces: list[bytes]) -> None:
@@ -139,9 +146,10 @@ def cause_of_loss(side: str, error: Exception | None) -> str:
 
 def _keep_alive(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+    with suppress(OSError):  # macOS refuses options of a connection that the peer has just ended
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def _set_reading(transport: asyncio.Transport, reads: bool) -> None:

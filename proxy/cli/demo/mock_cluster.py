@@ -193,7 +193,10 @@ def load_librdkafka() -> ctypes.CDLL:
     package = Path(str(module.__file__)).parent
     # The loaded library is tried first, because a confluent-kafka built from source uses a library of the system, which
     # no glob would find.
-    maps = _MAPS.read_text() if _MAPS.exists() else ""
+    try:
+        maps = _MAPS.read_text()
+    except OSError:  # Linux has it
+        maps = ""
     path = library_in_maps(maps) or bundled_library(package)
     if path is None:
         raise DemoError(f"no librdkafka next to confluent-kafka in {package}: reinstall it")

@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.transport_pair import TransportPair
 from tests.support.builds import interpreted_only
 from tests.support.frames import (
     fetch_request,
@@ -565,8 +566,12 @@ async def test_responses_before_the_broker_closed_reach_the_client() -> None:
 
 
 @interpreted_only
+@pytest.mark.parametrize("user_timeout", [getattr(socket, "TCP_USER_TIMEOUT", 0), 0], ids=["as built", "without Linux"])
 @on_uvloop
-async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_never_reads_does_not_keep_a_closed_connection(
+    user_timeout: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_pair_module, "_USER_TIMEOUT", user_timeout)
     monkeypatch.setattr(transport_pair_module, "_LINGER_MS", 500)
     response = fetch_response(size_bytes=20 * MIB)
     async with (
@@ -659,3 +664,13 @@ async def test_a_client_or_broker_that_vanishes_is_found_by_keepalive() -> None:
             assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
             options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
             assert [sock.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [30, 5, 3]
+
+
+def test_connection_that_has_ended_needs_no_keepalive() -> None:
+    ended = socket.socket()
+    ended.close()  # any option is refused from now on
+
+    transports = TransportPair()
+    transports.connect_client(asyncio.Transport({"socket": ended}))
+
+    assert transports.client is not None
