@@ -1,6 +1,7 @@
 """Tests the command line as a whole."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
 
-COMMANDS = ["run", "demo", "check", "explain"]
+COMMANDS = ["run", "demo", "check", "explain", "quotas", "rebalance"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -18,7 +19,7 @@ def test_the_help_of_each_command_has_an_example(command: str, capsys: pytest.Ca
         main([command, "--help"])
 
     assert ended.value.code == 0
-    assert f"example: kafka-quota-proxy {command}" in capsys.readouterr().out
+    assert re.search(rf"^examples?: kafka-quota-proxy {command} ", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +28,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    assert all(f"\n    {command} " in shown for command in COMMANDS)
+    assert all(re.search(rf"^    {command}\s", shown, re.MULTILINE) for command in COMMANDS)
     assert "example: " in shown
 
 
