@@ -109,6 +109,8 @@ class Server:
         self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
         if has_new_rules or self.testing is not None:  # each test that resets the proxy expects its own warnings
             self._unlimited_log.begin()
+            for quotas in self.brokers.quotas:
+                quotas.newly_unlimited = {}  # these were seen under the earlier rules
 
     def stop(self) -> None:
         """Start to drain all connections, after which ``run`` returns. A second call closes those that are left."""

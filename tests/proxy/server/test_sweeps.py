@@ -186,6 +186,20 @@ async def test_misspelt_client_id_is_logged_at_once_for_tests(caplog: pytest.Log
 
 
 @on_uvloop
+async def test_client_of_a_test_is_not_logged_in_the_next_one(caplog: pytest.LogCaptureFixture) -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(replace(config_to(broker, MY_APP), testing=True)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, client_id="myapp"))
+        server.apply(server.rules.file)  # as after POST /testing/reset
+        await asyncio.sleep(0.3)
+
+    assert not_limited(caplog) == []
+
+
+@on_uvloop
 async def test_reload_that_changes_rules_has_misspelt_client_ids_logged_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
