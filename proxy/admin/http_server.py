@@ -1,4 +1,4 @@
-"""Answers the requests to the admin port: ``/metrics``, ``/livez``, ``/readyz``, ``/callqueue`` and ``/quotas``.
+"""Answers the requests to the admin port: health, ``/metrics``, ``/clients``, ``/callqueue`` and ``/quotas``.
 
 Only ``/quotas`` can change the state of the proxy, and ``/testing`` if the file has ``testing: true``.
 ``admin.metrics_bind`` configures a second address, which serves only metrics and probes.
@@ -19,6 +19,7 @@ from wsgiref.types import StartResponse, WSGIEnvironment
 
 from kafka_quota_proxy.config.model import Admin
 from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS, MAX_TEST_REQUESTS, AdminPort
+from kafka_quota_proxy.proxy.admin.clients.api import ClientsApi
 from kafka_quota_proxy.proxy.admin.metrics.exposition import CONTENT_TYPE, write
 from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
@@ -35,7 +36,7 @@ _GZIP: Final = zlib.MAX_WBITS | 16
 _QUOTAS: Final = "/quotas"
 _PROBES: Final = ("/livez", "/readyz")
 _OPEN: Final = ("/metrics", *_PROBES)
-_PATHS: Final = (*_OPEN, "/callqueue", _QUOTAS)
+_PATHS: Final = (*_OPEN, "/clients", "/callqueue", _QUOTAS)
 _MISDIRECTED: Final = (
     "this Host header does not name the admin port: use an IP address or localhost, or list the name in admin.hosts\n"
 )
@@ -138,6 +139,7 @@ class _Application:
         self._quotas_api = quotas_api
         self._testing_api = testing_api
         self._server = server
+        self._clients_api = ClientsApi(server)
         self._registry = registry
         self._health = health
         self._hosts = hosts
@@ -173,6 +175,8 @@ class _Application:
                 return self._metrics(is_zipped="gzip" in environ.get("HTTP_ACCEPT_ENCODING", ""))
             case "/livez":
                 return _text("200 OK", "alive\n")
+            case "/clients":
+                return self._clients_api.get(environ)
             case "/callqueue":
                 return self._call_queue(environ)
             case _:

@@ -238,23 +238,22 @@ class RuleTable:
 
         ``user`` is ``ANONYMOUS`` without authentication, and never empty. ``client_id`` may be empty.
         """
-        tags = Tags(*self.tags(user=user, client_id=client_id))
+        return self.resolve_tags(Tags(*self.tags(user=user, client_id=client_id)))
+
+    def resolve_tags(self, tags: Tags) -> Resolution:
+        """Return the rule and the limit that apply to the bucket with these tags.
+
+        Source: ``DefaultQuotaCallback.quotaLimit``.
+        """
         for level in self._levels_of(tags):
-            rule = self._rules.get(level.entity(user, client_id))
+            rule = self._rules.get(level.entity(*tags))
             if rule is not None:
                 return Resolution(tags, rule, level, self.kind.limit_of(rule))
         return Resolution(tags, None, None, None)
 
     def limit_of_tags(self, *, user: str, client_id: str) -> float | None:
-        """Return the limit of the bucket with these tags, or None if it has no limit.
-
-        Source: ``DefaultQuotaCallback.quotaLimit``.
-        """
-        for level in self._levels_of(Tags(user, client_id)):
-            rule = self._rules.get(level.entity(user, client_id))
-            if rule is not None:
-                return self.kind.limit_of(rule)
-        return None
+        """Return the limit of the bucket with these tags, or None if it has no limit."""
+        return self.resolve_tags(Tags(user, client_id)).limit
 
     def explain(self, *, user: str, client_id: str) -> tuple[Candidate, ...]:
         """Return the rule at each of Kafka's eight levels for a client, and why it does or does not apply."""

@@ -9,6 +9,7 @@ from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
+from kafka_quota_proxy.proxy.quota.throttle_history import ThrottleHistory
 
 
 class UsageTotals(NamedTuple):
@@ -47,6 +48,7 @@ class ThrottleTotals:
         average_ms: The mean throttle time, Kafka's metric ``throttle-time``.
         shadow: The state that the bucket would have if its limit, which is only observed, were enforced. It is None
             until the usage first exceeds the limit.
+        history: When clients were throttled. It is None until a request is throttled.
     """
 
     requests: int = 0
@@ -55,16 +57,15 @@ class ThrottleTotals:
     observed_time_ms: int = 0
     average_ms: Average = field(default_factory=Average)
     shadow: ShadowBucket | None = None
-    _counted_until_ms: int = 0  # the end of the waits that are in time_ms
+    history: ThrottleHistory | None = None
 
     def count(self, wait_ms: int, *, now_ms: int) -> None:
         """Count one throttled request. Where several waits overlap, ``time_ms`` counts the time once."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
-        until_ms = now_ms + wait_ms
-        if until_ms > self._counted_until_ms:
-            self.time_ms += until_ms - max(now_ms, self._counted_until_ms)
-            self._counted_until_ms = until_ms
+        if self.history is None:
+            self.history = ThrottleHistory(now_ms=now_ms)
+        self.time_ms += self.history.record(wait_ms, now_ms=now_ms)
 
     def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
         """Count the waits of requests that enforcement would have throttled, each up to ``max_wait_ms``."""
@@ -149,6 +150,9 @@ class EntityUsage:
         self.logged = self.logged.plus(other.logged)
         other._set_usage(NO_USAGE, 0)  # noqa: SLF001 - same class
         other.logged = NO_USAGE
+        own, theirs = self.throttling.history, other.throttling.history
+        if theirs is not None and (own is None or own.until_ms < theirs.until_ms):
+            self.throttling.history = theirs  # the histories are not merged, because they are over in a minute
         self.last_record_ms = max(self.last_record_ms, other.last_record_ms)
 
     def _set_usage(self, usage: UsageTotals, used_s: float) -> None:

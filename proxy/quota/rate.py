@@ -146,11 +146,12 @@ class Rate:
             del slots[following : following + _SLOT_LENGTH]
         total = more
         oldest_ms = now_ms
-        for at in range(0, len(slots), _SLOT_LENGTH):
-            value, start_ms, last_event_ms = slots[at : at + _SLOT_LENGTH]
+        numbers = iter(slots)
+        for value, start_ms, last_event_ms in zip(numbers, numbers, numbers, strict=True):
             if now_ms - last_event_ms < self._span_ms:
                 total += value
-                oldest_ms = min(oldest_ms, start_ms)
+                if start_ms < oldest_ms:
+                    oldest_ms = start_ms
         return total / (self._elapsed_ms(now_ms - oldest_ms) / 1000)
 
     def peek_sum(self, *, now_ms: int) -> int:

@@ -229,8 +229,9 @@ class BrokerCluster:
 
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
         """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with a node id or None."""
-        node_ids = {upstream.address: node_id for node_id, upstream in self.brokers.items()}
-        for node_id, upstream in self.brokers.items():
+        brokers = tuple(self.brokers.items())  # copied in one step, because the admin port reads it in another thread
+        node_ids = {upstream.address: node_id for node_id, upstream in brokers}
+        for node_id, upstream in brokers:
             yield node_id, upstream.quotas
         for server in self.servers:
             yield node_ids.get(server.address), server.quotas

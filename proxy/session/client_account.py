@@ -256,6 +256,18 @@ class ClientAccount:
         if held_ms:
             self.mute(held_ms, now_ms=now_ms)
 
+    @property
+    def buckets(self) -> list[Bucket]:
+        """The buckets that the client's requests were charged to last, one for each kind of quota it has used."""
+        held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._request_buckets or ()))
+        return [bucket for bucket in held if bucket is not None]
+
+    @property
+    def client_id(self) -> str | None:
+        """The client-id of the last request. It is None before the first request, or if it is very long."""
+        client_id = self._client_id  # Read only once, because the admin port reads this in another thread.
+        return None if client_id is None else client_id.decode("utf-8", "backslashreplace")
+
     def holds(self, bucket: Bucket) -> bool:
         """Return whether ``bucket`` is the one that is now charged for the client's Produce requests or fetches."""
         return bucket is self._produce_bucket or bucket is self._fetch_bucket
@@ -294,8 +306,7 @@ class ClientAccount:
         self._set_aside()
 
     def _set_aside(self) -> None:
-        held = (self._produce_bucket, self._fetch_bucket, self._mutation_bucket, *(self._request_buckets or ()))
-        self.stale_buckets += [bucket for bucket in held if bucket is not None]
+        self.stale_buckets += self.buckets
         self._produce_bucket = self._fetch_bucket = self._mutation_bucket = self._request_buckets = None
 
     def _look_up(self, kind: QuotaKind, client_id: bytes, now_ms: int) -> Bucket:

@@ -1,0 +1,172 @@
+"""Describes an active bucket and its clients as a row, which is an object of the JSON of ``/clients``."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from time import monotonic_ns
+from typing import Any, Final, NamedTuple
+
+from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.proxy.admin.clients.active import (
+    ActiveBucket,
+    Connections,
+    active_buckets,
+    connections_of,
+    pause,
+)
+from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
+from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
+from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.server.connection import ClientConnection
+from kafka_quota_proxy.proxy.server.server import Server
+
+# A row has at most so many of its clients' addresses.
+MAX_ADDRESSES: Final = 20
+_ROWS: Final = 20  # rows between two pauses
+
+Row = dict[str, Any]
+
+
+class ClientPage(NamedTuple):
+    """The rows that a query has found. They are made while the caller iterates over them."""
+
+    time: str
+    rows: Iterator[Row]
+    total: int  # how many rows there would be without the query's limit
+
+
+class _Moment(NamedTuple):
+    """One moment, as two clocks show it. Buckets use the clock that never jumps, and people the other one."""
+
+    now_ms: int
+    wall_ms: int
+
+    def iso(self, at_ms: int) -> str:
+        at = datetime.fromtimestamp((self.wall_ms - self.now_ms + at_ms) / 1_000, UTC)
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class ClientTable:
+    """Reads the clients of a proxy as rows. Call it in a thread, while the event loop serves clients."""
+
+    def __init__(self, server: Server, *, wall_ms: Callable[[], int] = unix_ms) -> None:
+        self._server = server
+        self._wall_ms = wall_ms
+
+    def read(self, query: ClientQuery, *, rest: Rest = pause) -> ClientPage:
+        """Return the rows that ``query`` asks for. Calls ``rest`` after every few rows to let the event loop run."""
+        moment = _Moment(monotonic_ns() // 1_000_000, self._wall_ms())
+        found = list(active_buckets(self._server, now_ms=moment.now_ms, kind=query.kind, rest=rest))
+        if query.user is not None or query.client_id is not None:
+            connections = self._connections(found, rest)
+            found = [
+                one for one in paced(found, rest, every=100) if _matches(query, one, connections.get(one.bucket, ()))
+            ]
+            chosen = query.first(found, rest)
+        else:
+            chosen = query.first(found, rest)
+            connections = self._connections(chosen, rest)
+        total = len(found)
+        return ClientPage(moment.iso(moment.now_ms), self._rows(query, found, chosen, connections, moment, rest), total)
+
+    def _connections(self, found: list[ActiveBucket], rest: Rest) -> Connections:
+        return connections_of(self._server, {one.bucket for one in found}, rest=rest)
+
+    def _rows(
+        self,
+        query: ClientQuery,
+        found: list[ActiveBucket],
+        chosen: list[ActiveBucket],
+        connections: Connections,
+        moment: _Moment,
+        rest: Rest,
+    ) -> Iterator[Row]:
+        default = self._server.config.enforcement.value
+        for one in paced(chosen, rest, every=_ROWS):
+            clients = connections.get(one.bucket, ())
+            row = _row(one, clients, moment, default)
+            if query.details:
+                row |= _details(one, row, clients, moment)
+            yield row
+        for rows in (chosen, found):
+            # They are freed one by one, because many at once would hold the interpreter for several ms.
+            for _ in paced(range(len(rows)), rest, every=500):
+                rows.pop()
+
+
+def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment, enforcement: str) -> Row:
+    bucket, limit, utilisation = one.bucket, one.limit, one.utilisation
+    history = bucket.throttling.history if one.is_throttled else None
+    states = [client.state for client in clients]
+    if bucket.enforcement is not None:
+        enforcement = bucket.enforcement.value
+    elif clients:
+        enforcement = clients[0].listener.policy.enforcement.value
+    return {
+        "kind": bucket.kind.label,
+        "user": bucket.tags.user or _only({state.account.principal for state in states}),
+        "client_id": bucket.tags.client_id or _only({state.account.client_id for state in states}),
+        "addresses": sorted({state.peer_host for state in states})[:MAX_ADDRESSES],
+        "connections": len(clients),
+        "listener": ", ".join(sorted({client.listener.name for client in clients})) or None,
+        "broker": one.broker,
+        "rate": round(one.rate, 3),
+        "limit": limit,
+        "utilisation": None if utilisation is None else round(utilisation, 4),
+        "rule": None if one.rule is None else _rule(one.rule),
+        "level": None if one.level is None else one.level.number,
+        "shaping": None if limit is None else bucket.shaping.value,
+        "enforcement": None if limit is None else enforcement,
+        "throttled": one.is_throttled,
+        "throttled_since": None if history is None else moment.iso(history.since_ms),
+        "throttled_for_ms": 0 if history is None else moment.now_ms - history.since_ms,
+        "throttle_seconds_last_minute": round(one.throttle_ms / 1_000, 3),
+    }
+
+
+def _details(one: ActiveBucket, row: Row, clients: Sequence[ClientConnection], moment: _Moment) -> Row:
+    """Return the rule of each of Kafka's levels, why it applies or not, and the last throttles, the newest first."""
+    tags, history = one.bucket.tags, one.bucket.throttling.history
+    account = clients[0].state.account if clients else None
+    user = row["user"] or (account.principal if account else "")
+    client_id = row["client_id"] or (account.client_id if account else "") or ""
+    candidates = one.manager.table.explain(user=tags.user or user, client_id=tags.client_id or client_id)
+    return {
+        "rules": [
+            {
+                "level": candidate.level.number,
+                "says": candidate.level.says,
+                "rule": _rule(candidate.rule),
+                "limit": one.bucket.kind.limit_of(candidate.rule),
+                "wins": candidate.wins,
+                "reason": candidate.reason,
+            }
+            for candidate in candidates
+            if candidate.rule is not None
+        ],
+        "last_throttles": [
+            {"time": moment.iso(throttle.at_ms), "throttle_time_ms": throttle.wait_ms}
+            for throttle in (() if history is None else history.last())
+        ],
+    }
+
+
+def _matches(query: ClientQuery, one: ActiveBucket, clients: Sequence[ClientConnection]) -> bool:
+    """Return whether the names of a bucket, or those of one of its clients where clients share it, are as wanted."""
+    user, client_id = one.bucket.tags
+
+    def is_wanted(named_user: str | None, named_client_id: str | None) -> bool:
+        return query.user in (None, user or named_user) and query.client_id in (None, client_id or named_client_id)
+
+    if (user and client_id) or not clients:
+        return is_wanted(user, client_id)
+    return any(is_wanted(client.state.account.principal, client.state.account.client_id) for client in clients)
+
+
+def _only(names: set[str | None]) -> str | None:
+    """Return the name that all clients of a bucket have, or None if they have several or it is not known."""
+    return names.pop() if len(names) == 1 else None
+
+
+def _rule(rule: QuotaRule) -> Row:
+    names = ("user", rule.user), ("client-id", rule.client_id)
+    return {key: None if name is None else str(name) for key, name in names} | {"source": rule.source}

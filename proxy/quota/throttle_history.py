@@ -1,0 +1,110 @@
+"""Remembers when the clients of one bucket were throttled: since when, how much of the last minute, and how often.
+
+A client at its limit is throttled again and again, with short pauses in which it sends. Throttles with such pauses
+between them are one stretch, so that the client counts as throttled all along.
+"""
+
+from array import array
+from typing import Final, NamedTuple
+
+# A stretch ends if no throttle begins within this time after the end of the one before.
+LONGEST_PAUSE_MS: Final = 1_000
+MINUTE_MS: Final = 60_000
+_LAST: Final = 8  # how many throttles are remembered one by one
+# The throttle time of the last minute is kept in slots. The minute begins within a slot, of which a part counts.
+_SLOT_MS: Final = 2_000
+_SLOTS: Final = MINUTE_MS // _SLOT_MS + 1
+
+
+class Throttle(NamedTuple):
+    """One throttled response: when it was sent, and for how long its client had to wait."""
+
+    at_ms: int
+    wait_ms: int
+
+
+class ThrottleHistory:
+    """Remembers the throttles of one bucket, in about 500 bytes. A bucket has no history until it is throttled.
+
+    Only the event loop's thread may call ``record``. Any thread may call the other methods, which change nothing.
+
+    Args:
+        now_ms: The time of the first throttle, which is recorded next.
+
+    Attributes:
+        since_ms: When the current stretch of throttles began, or the last stretch if that is over.
+        until_ms: The end of the latest throttle time.
+    """
+
+    __slots__ = ("_count", "_last", "_slot", "_slots", "_summed_ms", "since_ms", "until_ms")
+
+    def __init__(self, *, now_ms: int) -> None:
+        self.since_ms = now_ms
+        self.until_ms = now_ms
+        self._summed_ms = now_ms  # the slots contain the throttle time before this time
+        self._slot = now_ms // _SLOT_MS  # the number of the newest slot, counted from time 0
+        self._slots = array("H", [0] * _SLOTS)
+        self._last = array("q", [0] * (2 * _LAST))  # a ring of times, each followed by its wait
+        self._count = 0
+
+    def record(self, wait_ms: int, *, now_ms: int) -> int:
+        """Remember a throttle. Return by how many ms it lengthens the throttle time, in which overlaps count once.
+
+        The times of calls must not go backwards.
+        """
+        at = 2 * (self._count % _LAST)
+        self._last[at] = now_ms
+        self._last[at + 1] = wait_ms
+        self._count += 1
+        before_ms = self.until_ms
+        if now_ms > before_ms + LONGEST_PAUSE_MS:
+            self.since_ms = now_ms
+        self._sum_up(now_ms)
+        until_ms = now_ms + wait_ms
+        if until_ms <= before_ms:
+            return 0
+        self.until_ms = until_ms
+        return until_ms - max(now_ms, before_ms)
+
+    def is_throttled(self, *, now_ms: int) -> bool:
+        """Return whether the stretch goes on: a throttle time runs, or has ended less than the longest pause ago."""
+        return now_ms <= self.until_ms + LONGEST_PAUSE_MS
+
+    def last_minute_ms(self, *, now_ms: int) -> int:
+        """Return for how many ms of the last minute a throttle time was running."""
+        slots, newest, since_ms = self._slots[:], self._slot, now_ms - MINUTE_MS
+        running_ms = max(0, min(now_ms, self.until_ms) - max(self._summed_ms, since_ms))
+        first = since_ms // _SLOT_MS
+        if newest < first:
+            return running_ms
+        # Most slots count, so it is faster to subtract those that do not.
+        total_ms = sum(slots)
+        for slot in range(newest - _SLOTS + 1, first):
+            total_ms -= slots[slot % _SLOTS]
+        if first > newest - _SLOTS:
+            total_ms -= slots[first % _SLOTS] * (since_ms - first * _SLOT_MS) // _SLOT_MS
+        return min(MINUTE_MS, total_ms + running_ms)
+
+    def last(self) -> list[Throttle]:
+        """Return the last throttles, the newest first."""
+        ring, count = self._last[:], self._count
+        places = [2 * (number % _LAST) for number in range(count - 1, max(-1, count - 1 - _LAST), -1)]
+        return [Throttle(ring[at], ring[at + 1]) for at in places]
+
+    def _sum_up(self, now_ms: int) -> None:
+        """Add the throttle time before ``now_ms`` that is not in the slots yet."""
+        end_ms = min(now_ms, self.until_ms)
+        from_ms = max(self._summed_ms, now_ms - MINUTE_MS)
+        while from_ms < end_ms:
+            slot = from_ms // _SLOT_MS
+            self._begin_slot(slot)
+            to_ms = min(end_ms, (slot + 1) * _SLOT_MS)
+            self._slots[slot % _SLOTS] += to_ms - from_ms
+            from_ms = to_ms
+        self._begin_slot(now_ms // _SLOT_MS)
+        self._summed_ms = now_ms
+
+    def _begin_slot(self, slot: int) -> None:
+        for number in range(max(self._slot, slot - _SLOTS) + 1, slot + 1):
+            self._slots[number % _SLOTS] = 0
+        self._slot = slot

@@ -1,0 +1,165 @@
+"""Tests the answers to ``/clients``, and how long many clients take."""
+
+import asyncio
+import gc
+import json
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kafka_quota_proxy.config.model import DEFAULT, Admin, QuotaRule
+from kafka_quota_proxy.proxy.admin.clients.active import pause
+from kafka_quota_proxy.proxy.admin.clients.api import written
+from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
+from kafka_quota_proxy.proxy.admin.clients.rows import ClientPage, ClientTable
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.cli import run
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.quota_page import LOOPBACK, Answer, Page
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import on_uvloop
+from tests.support.throttled_clients import connect, server_with
+
+RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0, source="p.yaml:7")
+HOSTILE = '</script><script>alert("x")</script>\x1b[2J\n\u2028é'
+
+
+async def ask(
+    server: Server, path: str, *, method: str = "GET", host: str = "localhost", has_metrics_bind: bool = False
+) -> Answer:
+    admin = Admin(bind=LOOPBACK, metrics_bind=LOOPBACK if has_metrics_bind else None)
+    with AdminServer(admin, server, Reloads()) as running:
+        port = running.metrics_port if has_metrics_bind else running.port
+        assert port is not None
+        return await asyncio.to_thread(Page(server, port).ask, method, path, b"", {"Host": host})
+
+
+@on_uvloop
+async def test_rows_are_json_with_a_time_and_a_total() -> None:
+    server = server_with(RULE)
+    now_ms = time.monotonic_ns() // 1_000_000
+    for name in ("etl", HOSTILE):
+        connect(server, name, now_ms=now_ms).charge(1, now_ms=now_ms)
+
+    answer = await ask(server, "/clients?sort=client_id&limit=1")
+    both = await ask(server, "/clients?sort=client_id")
+
+    assert answer.status == 200
+    assert answer.headers["Content-Type"] == "application/json"
+    assert list(answer.json) == ["time", "clients", "total"]
+    assert (answer.json["total"], len(answer.json["clients"])) == (2, 1)
+    assert [row["client_id"] for row in both.json["clients"]] == [HOSTILE, "etl"]
+    assert both.body.isascii()
+
+
+@on_uvloop
+async def test_without_clients_the_list_is_empty() -> None:
+    answer = await ask(server_with(RULE), "/clients")
+
+    assert (answer.json["clients"], answer.json["total"]) == ([], 0)
+
+
+@on_uvloop
+async def test_access_is_as_for_the_other_paths() -> None:
+    server = server_with(RULE)
+
+    assert (await ask(server, "/clients", host="evil.example")).status == 421
+    assert (await ask(server, "/clients", has_metrics_bind=True)).status == 404
+    refused = await ask(server, "/clients", method="POST")
+    assert (refused.status, refused.headers["Allow"]) == (405, "GET")
+    wrong = await ask(server, "/clients?sort=name")
+    assert (wrong.status, wrong.body[:24]) == (400, b"sort must be one of thro")
+
+
+def test_pieces_are_one_json_object() -> None:
+    rows = [{"number": number} for number in range(45)]
+
+    pieces = list(written(ClientPage("t", iter(rows), 45)))
+
+    assert json.loads(b"".join(pieces)) == {"time": "t", "clients": rows, "total": 45}
+    assert len(pieces) > 3
+
+
+CLIENTS = 10_000
+# Five times as long as on an idle core, because other programs share the cores and their caches.
+MOST_CPU_S = 0.5
+# The event loop waits at most this long for the interpreter (its switch interval), and as long as one step in C takes.
+MOST_SLICE_S = 0.005
+MOST_STALL_S = 0.010
+
+
+@contextmanager
+def interpreter_as_in_run() -> Iterator[None]:
+    interval_s, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(run._SWITCH_INTERVAL_S)
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 50)
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+    sys.setswitchinterval(interval_s)
+
+
+def many_clients() -> Server:
+    server = server_with(RULE)
+    now_ms = time.monotonic_ns() // 1_000_000
+    for number in range(CLIENTS):
+        bucket = connect(server, f"client-{number}", now_ms=now_ms, address=f"10.0.{number >> 8}.{number & 255}")
+        for age_s in range(12, 0, -1):
+            bucket.charge(1_000 + number, now_ms=now_ms - age_s * 1_000)
+        if number % 2:
+            bucket.throttled(500 + number % 700, now_ms=now_ms)
+    return server
+
+
+@on_uvloop
+async def test_10_000_clients_are_read_in_short_slices() -> None:
+    table = ClientTable(many_clients())
+    slices_s: list[float] = []
+    last_s = 0.0
+
+    def rest() -> None:
+        nonlocal last_s
+        now_s = time.thread_time()
+        slices_s.append(now_s - last_s)
+        last_s = now_s
+
+    with interpreter_as_in_run():
+        last_s = began_s = time.thread_time()
+        body = b"".join(written(table.read(ClientQuery(), rest=rest)))
+        cpu_s = time.thread_time() - began_s
+
+    assert json.loads(body)["total"] == CLIENTS
+    assert cpu_s < MOST_CPU_S
+    assert sorted(slices_s)[len(slices_s) * 99 // 100] < MOST_SLICE_S
+
+
+async def longest_stall_s(until: asyncio.Task[bytes]) -> float:
+    """Return the longest delay of a timer of the event loop before ``until`` was done."""
+    worst_s, last_s = 0.0, time.perf_counter()
+    while not until.done():
+        await asyncio.sleep(0.001)
+        now_s = time.perf_counter()
+        worst_s, last_s = max(worst_s, now_s - last_s - 0.001), now_s
+    return worst_s
+
+
+@on_uvloop
+async def test_the_event_loop_runs_while_10_000_clients_are_read() -> None:
+    table = ClientTable(many_clients())
+
+    def read() -> bytes:
+        return b"".join(written(table.read(ClientQuery(), rest=pause)))
+
+    stalls_s: list[float] = []
+    with interpreter_as_in_run():
+        for _ in range(8):  # another program may have the cores for a moment
+            reading = asyncio.ensure_future(asyncio.to_thread(read))
+            stalls_s.append(await longest_stall_s(reading))
+            assert json.loads(reading.result())["total"] == CLIENTS
+            if stalls_s[-1] < MOST_STALL_S:
+                break
+
+    assert min(stalls_s) < MOST_STALL_S

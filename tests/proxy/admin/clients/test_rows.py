@@ -1,0 +1,143 @@
+"""Tests the rows of ``/clients``."""
+
+from time import monotonic_ns
+from typing import Any
+
+from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, Listener, QuotaRule, Shaping
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
+from kafka_quota_proxy.proxy.admin.clients.rows import ClientTable
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.throttled_clients import LISTENER, connect, server_with
+
+ETL = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, shaping=Shaping.PACED, source="proxy.yaml:7")
+WALL_MS = 1_795_363_200_000  # 2026-11-22T16:00:00Z
+
+
+def now() -> int:
+    return monotonic_ns() // 1_000_000
+
+
+def rows(server: Server, **query: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - as ClientQuery's
+    page = ClientTable(server, wall_ms=lambda: WALL_MS).read(ClientQuery(**query), rest=lambda: None)
+    assert page.time == "2026-11-22T16:00:00.000Z"
+    found = list(page.rows)
+    assert page.total >= len(found)
+    return found
+
+
+async def test_a_row_says_who_is_throttled_by_which_rule_and_since_when() -> None:
+    server = server_with(ETL, QuotaRule(client_id=DEFAULT, producer_byte_rate=9.0, source="proxy.yaml:8"))
+    now_ms = now() - 10_000
+    for address in ("10.0.0.6", "10.0.0.5", "10.0.0.5"):
+        bucket = connect(server, "etl", now_ms=now_ms, address=address)
+    for after_ms in range(0, 10_000, 500):
+        wait_ms = bucket.charge(1_000, now_ms=now_ms + after_ms)
+        bucket.throttled(min(wait_ms, 400), now_ms=now_ms + after_ms)
+
+    (row,) = rows(server)
+
+    # The test takes some ms, so the times are not exact.
+    assert 10_000 <= row.pop("throttled_for_ms") < 10_500
+    assert "2026-11-22T15:59:49.5" < row.pop("throttled_since") <= "2026-11-22T15:59:50.000Z"
+    assert 7.5 <= row.pop("throttle_seconds_last_minute") <= 8.0
+    assert 1_900 <= row.pop("rate") <= 2_100
+    assert 1.9 <= row.pop("utilisation") <= 2.1
+    assert row == {
+        "kind": "produce",
+        "user": "ANONYMOUS",
+        "client_id": "etl",
+        "addresses": ["10.0.0.5", "10.0.0.6"],
+        "connections": 3,
+        "listener": "clients",
+        "broker": 1,
+        "limit": 1_000.0,
+        "rule": {"user": None, "client-id": "etl", "source": "proxy.yaml:7"},
+        "level": 7,
+        "shaping": "paced",
+        "enforcement": "respond",
+        "throttled": True,
+    }
+
+
+async def test_a_row_without_a_limit_has_no_rule() -> None:
+    server = server_with(ETL)
+    now_ms = now()
+    connect(server, "free", now_ms=now_ms, user="alice", kind=QuotaKind.FETCH).charge(5_000, now_ms=now_ms)
+
+    (row,) = rows(server)
+
+    assert (row["user"], row["client_id"], row["kind"]) == ("alice", "free", "fetch")
+    empty = ("limit", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
+    assert [row[key] for key in empty] == [None] * len(empty)
+    assert (row["throttled"], row["throttled_for_ms"], row["throttle_seconds_last_minute"]) == (False, 0, 0.0)
+
+
+async def test_clients_that_share_a_bucket_share_a_row_and_each_finds_it() -> None:
+    inner = Listener(
+        name="inner",
+        bind=Address(host="127.0.0.1", port=0),
+        upstream=LISTENER.upstream,
+        enforcement=Enforcement.DELAY,
+    )
+    server = server_with(QuotaRule(user=DEFAULT, producer_byte_rate=5.0), ETL, listeners=(LISTENER, inner))
+    now_ms = now()
+    connect(server, "one", now_ms=now_ms, user="alice").charge(1, now_ms=now_ms)
+    connect(server, "two", now_ms=now_ms, user="alice", listener=1)
+    connect(server, "one", now_ms=now_ms, user="bob", listener=1).charge(1, now_ms=now_ms)
+
+    alice, bob = rows(server, sort="user")
+
+    assert (alice["user"], alice["client_id"], alice["connections"]) == ("alice", None, 2)
+    assert (alice["listener"], alice["rule"]["user"]) == ("clients, inner", "<default>")
+    assert (bob["user"], bob["client_id"], bob["listener"], bob["enforcement"]) == ("bob", "one", "inner", "delay")
+    assert rows(server, client_id="two") == [alice | {"rate": rows(server, client_id="two")[0]["rate"]}]
+    assert [row["user"] for row in rows(server, client_id="one", sort="user")] == ["alice", "bob"]
+    assert rows(server, user="bob", client_id="two") == []
+
+
+async def test_a_limit_leaves_rows_out_and_the_total_counts_them() -> None:
+    server = server_with()
+    now_ms = now()
+    for number in range(30):
+        connect(server, f"client-{number}", now_ms=now_ms).charge(1 + number, now_ms=now_ms)
+
+    page = ClientTable(server).read(ClientQuery(limit=2, sort="rate"))
+
+    assert [row["client_id"] for row in page.rows] == ["client-29", "client-28"]
+    assert page.total == 30
+
+
+async def test_a_row_has_at_most_20_addresses() -> None:
+    server = server_with(ETL)
+    now_ms = now()
+    for number in range(30):
+        connect(server, "etl", now_ms=now_ms, address=f"10.0.0.{number + 10}").charge(1, now_ms=now_ms)
+
+    (row,) = rows(server)
+
+    assert (row["connections"], len(row["addresses"]), row["addresses"][0]) == (30, 20, "10.0.0.10")
+
+
+async def test_details_have_the_rules_that_lost_and_the_last_throttles() -> None:
+    server = server_with(
+        QuotaRule(user="alice", client_id="etl", producer_byte_rate=7.0, source="p.yaml:1"),
+        QuotaRule(user=DEFAULT, producer_byte_rate=8.0, source="p.yaml:2"),
+        ETL,
+    )
+    now_ms = now()
+    bucket = connect(server, "etl", now_ms=now_ms, user="alice")
+    bucket.charge(1, now_ms=now_ms)
+    for wait_ms in (5, 6):
+        bucket.throttled(wait_ms, now_ms=now_ms)
+
+    (row,) = rows(server, details=True)
+
+    assert [(one["level"], one["wins"], one["limit"], one["reason"]) for one in row["rules"]] == [
+        (1, True, 7.0, "the most specific rule that applies"),
+        (6, False, 8.0, "level 1 (user, client-id) is more specific"),
+        (7, False, 1_000.0, "level 1 (user, client-id) is more specific"),
+    ]
+    assert row["rules"][1]["rule"] == {"user": "<default>", "client-id": None, "source": "p.yaml:2"}
+    assert [one["throttle_time_ms"] for one in row["last_throttles"]] == [6, 5]
+    assert row["last_throttles"][0]["time"] <= "2026-11-22T16:00:00.000Z"

@@ -1,0 +1,85 @@
+"""Tests when a client counts as throttled, and that the throttle time of the last minute is the one that passed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kafka_quota_proxy.proxy.quota.throttle_history import LONGEST_PAUSE_MS, MINUTE_MS, Throttle, ThrottleHistory
+
+NOW_MS = 86_400_123
+
+
+def history(*throttles: tuple[int, int]) -> ThrottleHistory:
+    """Return the history of throttles, given as pairs of a time after NOW_MS and a wait."""
+    one = ThrottleHistory(now_ms=NOW_MS + throttles[0][0])
+    for after_ms, wait_ms in throttles:
+        one.record(wait_ms, now_ms=NOW_MS + after_ms)
+    return one
+
+
+def test_short_pauses_do_not_end_a_stretch() -> None:
+    one = history((0, 300), (310, 300), (620 + LONGEST_PAUSE_MS - 10, 300))
+
+    assert one.since_ms == NOW_MS
+    assert one.is_throttled(now_ms=one.until_ms + LONGEST_PAUSE_MS)
+    assert not one.is_throttled(now_ms=one.until_ms + LONGEST_PAUSE_MS + 1)
+
+
+def test_a_longer_pause_begins_a_new_stretch() -> None:
+    one = history((0, 300), (301 + LONGEST_PAUSE_MS, 300))
+
+    assert one.since_ms == NOW_MS + 301 + LONGEST_PAUSE_MS
+
+
+def test_waits_that_overlap_count_once() -> None:
+    one = ThrottleHistory(now_ms=NOW_MS)
+
+    assert [one.record(wait_ms, now_ms=NOW_MS + at_ms) for at_ms, wait_ms in ((0, 100), (50, 100), (60, 20))] == [
+        100,
+        50,
+        0,
+    ]
+
+
+def test_only_the_time_that_has_passed_counts() -> None:
+    one = history((0, 25_000))
+
+    assert one.last_minute_ms(now_ms=NOW_MS + 700) == 700
+    assert one.last_minute_ms(now_ms=NOW_MS + 30_000) == 25_000
+
+
+@given(
+    throttles=st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 90_000)), min_size=1, max_size=40),
+    after_ms=st.integers(0, 150_000),
+)
+def test_the_last_minute_is_exact_but_for_the_slot_in_which_it_begins(
+    throttles: list[tuple[int, int]], after_ms: int
+) -> None:
+    now_ms, waits = NOW_MS, list[tuple[int, int]]()
+    one = ThrottleHistory(now_ms=NOW_MS)
+    for pause_ms, wait_ms in throttles:
+        now_ms += pause_ms
+        one.record(wait_ms, now_ms=now_ms)
+        waits.append((now_ms, now_ms + wait_ms))
+    now_ms += after_ms
+
+    exact_ms, counted_until_ms = 0, now_ms - MINUTE_MS
+    for begin_ms, end_ms in waits:
+        counted_from_ms = max(begin_ms, counted_until_ms)
+        counted_until_ms = max(counted_until_ms, min(end_ms, now_ms))
+        exact_ms += max(0, counted_until_ms - counted_from_ms)
+
+    assert one.last_minute_ms(now_ms=now_ms) == pytest.approx(exact_ms, abs=2_000)
+
+
+def test_a_minute_of_throttling_is_a_whole_minute() -> None:
+    one = history(*((at_ms, 100) for at_ms in range(0, 120_000, 100)))
+
+    assert one.last_minute_ms(now_ms=NOW_MS + 120_000) == MINUTE_MS
+
+
+def test_the_last_throttles_are_kept_the_newest_first() -> None:
+    one = history(*((number * 10, number) for number in range(20)))
+
+    assert one.last() == [Throttle(NOW_MS + number * 10, number) for number in range(19, 11, -1)]
+    assert history((5, 7)).last() == [Throttle(NOW_MS + 5, 7)]
