@@ -42,10 +42,13 @@ _COMMANDS: Final = {
     "check": _Command(
         "show every fault of a configuration file",
         "example: kafka-quota-proxy check config.yaml\n"
-        "         kafka-quota-proxy check --strict - < config.yaml\n\n"
+        "         kafka-quota-proxy check --strict --json config.yaml\n"
+        "         ssh broker1 cat /etc/kafka-quota-proxy/proxy.yaml | kafka-quota-proxy check -\n\n"
         "Each finding is one line: FILE:LINE: KEY: what is wrong and what would be right. Warnings do not fail,\n"
         'unless with --strict. With --json: {"file", "valid", "findings": [{"severity", "file", "line", "key",\n'
-        '"message"}]}, severity error or warning. CONFIG - is standard input.',
+        '"message"}]}, severity error or warning. CONFIG - is standard input; relative paths in it start from the\n'
+        "working directory.\n\n"
+        "Exit status: 0 the file can be used; 2 it cannot.",
     ),
     "explain": _Command(
         "show which quota applies to a client, its priority in a fair call queue, and why",

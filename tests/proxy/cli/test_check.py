@@ -232,6 +232,24 @@ def test_standard_input_is_checked(
     assert capsys.readouterr() == ("<stdin>: valid, 1 listener, 0 quotas, and 1 of quotas.d\n", "")
 
 
+def test_relative_paths_in_standard_input_start_from_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"{VALID}{STORE}admin: {{bind: 127.0.0.1:9308, quotas_token_file: quotas.token}}\n"
+    type_in(text, monkeypatch)
+
+    assert main(["check", "-"]) == 2
+    assert capsys.readouterr().err.startswith("<stdin>:4: admin.quotas_token_file: quotas.token cannot be read: ")
+
+    (tmp_path / "quotas.token").write_text("0123456789abcdef\n")
+    (tmp_path / "quotas.token").chmod(0o640)
+    type_in(text, monkeypatch)
+
+    assert main(["check", "-"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_faults_of_standard_input_have_their_lines(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
