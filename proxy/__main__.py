@@ -28,6 +28,13 @@ class _Command(NamedTuple):
     example: str  # what --help shows at its end
 
 
+_FIRST_STEPS: Final = """\
+example: kafka-quota-proxy demo                         watch the proxy throttle two clients; needs no Kafka
+         kafka-quota-proxy init                         write kafka-quota-proxy.yaml
+         kafka-quota-proxy run kafka-quota-proxy.yaml   and give clients bootstrap.servers=127.0.0.1:9192
+
+COMMAND --help explains each command."""
+
 _COMMANDS: Final = {
     "run": _Command(
         "run the proxy",
@@ -38,6 +45,13 @@ _COMMANDS: Final = {
     "demo": _Command(
         "show a producer and a consumer being held at their quotas, or your own application (--serve)",
         "example: kafka-quota-proxy demo --produce-rate 10MiB --fetch-rate 5MiB --seconds 15",
+    ),
+    "init": _Command(
+        "write a starter configuration file",
+        "example: kafka-quota-proxy init\n"
+        "         kafka-quota-proxy init proxy.yaml --bootstrap-servers broker1:9092,broker2:9092\n"
+        "         kafka-quota-proxy init - | less\n\n"
+        "With it the proxy listens on 127.0.0.1:9192 and limits the client.id my-app. Nothing changes in the cluster.",
     ),
     "check": _Command(
         "show every fault of a configuration file",
@@ -118,7 +132,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
         description="Kafka quotas, enforced in front of any broker.",
-        epilog="example: kafka-quota-proxy demo\n\nCOMMAND --help explains each command.",
+        epilog=_FIRST_STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"{_PROGRAM} {description()}")

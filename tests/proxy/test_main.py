@@ -10,7 +10,7 @@ import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
 
-COMMANDS = ["run", "demo", "check", "explain", "quotas", "rebalance"]
+COMMANDS = ["run", "demo", "init", "check", "explain", "quotas", "rebalance"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -19,7 +19,7 @@ def test_the_help_of_each_command_has_an_example(command: str, capsys: pytest.Ca
         main([command, "--help"])
 
     assert ended.value.code == 0
-    assert re.search(rf"^examples?: kafka-quota-proxy {command} ", capsys.readouterr().out, re.MULTILINE)
+    assert re.search(rf"^examples?: kafka-quota-proxy {command}\b", capsys.readouterr().out, re.MULTILINE)
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
