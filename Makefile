@@ -10,7 +10,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool clean
+.PHONY: help demo test test-units test-proofs test-kafka compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool tools clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -18,9 +18,9 @@ help: ## list these targets
 demo: .venv/demo.installed ## show a throttled producer and consumer (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: test-units test-proofs ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
+test: test-units test-proofs ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven, promtool, zsh, fish and systemd)
 
-test-units: java promtool .venv/dev.installed
+test-units: java promtool tools .venv/dev.installed
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
 
 test-proofs: java .venv/dev.installed
@@ -37,7 +37,7 @@ build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config pro
 	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
 	@touch $@
 
-test-compiled: compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
+test-compiled: compiled tools ## run the unit tests, the simulation and the fuzzers with the compiled modules
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
@@ -94,6 +94,10 @@ java:
 # For the tests of deploy/.
 promtool:
 	@tests/ensure_promtool.sh
+
+# For the tests of completion scripts and of deploy/'s unit file.
+tools:
+	@tests/ensure_tools.sh
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 14) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12 or 3.13 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'

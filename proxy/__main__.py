@@ -21,6 +21,7 @@ _PROGRAM: Final = "kafka-quota-proxy"
 _BROKEN_PIPE: Final = 141
 # The commands that are folders of several modules.
 _IN_FOLDERS: Final = ("demo", "quotas")
+_COMPLETION: Final = "completion"
 
 
 class _Command(NamedTuple):
@@ -88,6 +89,14 @@ _COMMANDS: Final = {
         "--throttle takes them.\n\n"
         "Exit status: 0 done, or it will be; 1 it never ends, was cancelled, or no broker answers; 2 wrong usage.",
     ),
+    _COMPLETION: _Command(
+        "print a script that lets bash, zsh or fish complete commands, options and files",
+        "example: kafka-quota-proxy completion bash > ~/.local/share/bash-completion/completions/kafka-quota-proxy\n"
+        '         kafka-quota-proxy completion zsh > "${fpath[1]}/_kafka-quota-proxy"\n'
+        "         kafka-quota-proxy completion fish > ~/.config/fish/completions/kafka-quota-proxy.fish\n\n"
+        "Then open a new shell. The first line needs the package bash-completion; without it, put this line into\n"
+        "~/.bashrc: source <(kafka-quota-proxy completion bash)",
+    ),
 }
 
 
@@ -127,7 +136,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
     """Return the parser for the whole command line.
 
     Only the command ``chosen`` gets its own arguments. The other commands get only their help texts, so that their
-    modules need not be imported.
+    modules need not be imported. ``completion`` needs the arguments of all commands.
     """
     parser = argparse.ArgumentParser(
         prog=_PROGRAM,
@@ -145,8 +154,9 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
             epilog=command.example,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name == chosen:
+        if name == chosen or chosen == _COMPLETION:
             _module(name).add_arguments(subparser)
+    parser.set_defaults(program=parser)
     return parser
 
 
