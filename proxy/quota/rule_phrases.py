@@ -1,11 +1,45 @@
-"""Describes in words why a rule does not apply now, or when its limits will change."""
+"""Describes a rule in words: its entity, level and limit, why it does not apply now, and when its limits will change.
 
-from collections.abc import Iterator
+The command ``explain`` and the log of throttled clients use the same words.
+"""
+
+from collections.abc import Iterator, Mapping
 
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
 from kafka_quota_proxy.config.ramp import next_step_ms, step_of
 from kafka_quota_proxy.config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
 from kafka_quota_proxy.config.term_values import written_instant
+from kafka_quota_proxy.config.units import UNLIMITED
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, Level
+
+
+def rule_entity(rule: QuotaRule | IpRule) -> Mapping[str, str]:
+    """Return the entity of a rule as a mapping, with Kafka's entity types (such as ``client-id``) as keys."""
+    names = {"ip": rule.ip} if isinstance(rule, IpRule) else {"user": rule.user, "client-id": rule.client_id}
+    return {key: str(name) for key, name in names.items() if name is not None}
+
+
+def entity_words(rule: QuotaRule | IpRule) -> str:
+    """Return the entity of a rule in words, such as ``user alice, client-id etl``."""
+    return ", ".join(f"{key} {name}" for key, name in rule_entity(rule).items())
+
+
+def rule_words(rule: QuotaRule | IpRule) -> str:
+    """Return the entity of a rule in words, and the rule's source, such as ``client-id etl (proxy.yaml:7)``."""
+    return f"{entity_words(rule)} ({rule.source})"
+
+
+def level_words(level: Level) -> str:
+    """Return the number of a level and the entities that its rules have, such as ``7 of 8: client-id``."""
+    return f"{level.number} of {len(LEVELS)}: {level.says}"
+
+
+def limit_words(key: str, limit: float | None) -> str:
+    """Return a limit or a rate with its unit. ``key`` is that of the quota, such as ``producer_byte_rate``."""
+    if limit is None or limit >= UNLIMITED:
+        return "unlimited"
+    return KIND_OF_KEY[key].spec.unit.described(limit)
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.cli.explanation.model import Explanation, IpVerdict, OtherRule, Verdict, entity
+from kafka_quota_proxy.proxy.cli.explanation.model import Explanation, IpVerdict, OtherRule, Verdict
+from kafka_quota_proxy.proxy.quota.rule_phrases import rule_entity
 
 
 def as_json(
@@ -42,7 +43,7 @@ def _fields(found: Explanation, verdict: Verdict) -> dict[str, object] | None:
         return None if found.is_exempt else _only_at_other_times(not_now)
     return {
         "limit": _number(verdict.limit),
-        "rule": entity(verdict.rule),
+        "rule": rule_entity(verdict.rule),
         "level": verdict.level.number,
         "source": verdict.rule.source,
         **({"times": list(verdict.times)} if verdict.times else {}),
@@ -70,7 +71,7 @@ def _ip_fields(found: IpVerdict | None) -> dict[str, object] | None:
         return _only_at_other_times(not_now)
     return {
         "limit": _number(found.rule.connection_creation_rate),
-        "rule": entity(found.rule),
+        "rule": rule_entity(found.rule),
         "source": found.rule.source,
         **({"times": list(found.times)} if found.times else {}),
         "bucket": {"ip": found.ip},
@@ -86,7 +87,7 @@ def _only_at_other_times(not_now: list[dict[str, object]]) -> dict[str, object] 
 def _other_rules(key: str, others: Iterable[OtherRule]) -> list[dict[str, object]]:
     return [
         {
-            "rule": entity(other.rule),
+            "rule": rule_entity(other.rule),
             "limit": _number(other.rule.limits.get(key)),
             **({"level": other.level.number} if other.level else {}),
             "source": other.rule.source,

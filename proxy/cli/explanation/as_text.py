@@ -3,20 +3,20 @@
 The text may have hints on how to see rules and priorities that ``explain`` has not read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from kafka_quota_proxy.config.model import Enforcement, ProxyConfig, QuotasFromBroker
-from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE, KIND_OF_KEY
-from kafka_quota_proxy.config.units import UNLIMITED, described_size
+from kafka_quota_proxy.config.quota_kinds import CONNECTION_CREATION_RATE
+from kafka_quota_proxy.config.units import described_size
 from kafka_quota_proxy.proxy.cli.explanation.model import (
     AtListener,
     Explanation,
     IpVerdict,
     OtherRule,
     Verdict,
-    entity,
 )
 from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.rule_phrases import entity_words, level_words, limit_words, rule_words
 
 
 def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[str]:
@@ -48,10 +48,10 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
         if verdict.why:
             yield f"  why          {verdict.why}"
     else:
-        yield f"{verdict.key}: {_amount(verdict.key, verdict.limit)}"
-        yield f"  rule         {_words(entity(verdict.rule))} ({verdict.rule.source})"
+        yield f"{verdict.key}: {limit_words(verdict.key, verdict.limit)}"
+        yield f"  rule         {rule_words(verdict.rule)}"
         yield from (f"  time         {words}" for words in verdict.times)
-        yield f"  level        {verdict.level.number} of 8: {verdict.level.says}"
+        yield f"  level        {level_words(verdict.level)}"
         yield f"  bucket       {_sharing(verdict.bucket)}"
         yield from _listener_lines(verdict)
     yield from _other_lines("lost", verdict.key, verdict.lost)
@@ -61,7 +61,7 @@ def _verdict_lines(verdict: Verdict) -> Iterator[str]:
 def _other_lines(heading: str, key: str, others: Iterable[OtherRule]) -> Iterator[str]:
     for other in others:
         rule, level = other.rule, f"level {other.level.number}: " if other.level else ""
-        yield f"  {heading:<12} {_words(entity(rule))}, {_amount(key, rule.limits.get(key))} ({rule.source})"
+        yield f"  {heading:<12} {entity_words(rule)}, {limit_words(key, rule.limits.get(key))} ({rule.source})"
         yield f"               {level}{other.reason}"
 
 
@@ -86,8 +86,8 @@ def _ip_lines(found: IpVerdict) -> Iterator[str]:
     if rule is None:
         yield f"{key} of {found.ip}: not limited"
     else:
-        yield f"{key} of {found.ip}: {_amount(key, rule.connection_creation_rate)}"
-        yield f"  rule         ip {rule.ip} ({rule.source})"
+        yield f"{key} of {found.ip}: {limit_words(key, rule.connection_creation_rate)}"
+        yield f"  rule         {rule_words(rule)}"
         yield from (f"  time         {words}" for words in found.times)
         yield f"  bucket       {found.ip}; all connections from this address to a broker, for any user"
     yield from _other_lines("lost", key, found.lost)
@@ -100,16 +100,6 @@ def _sharing(bucket: Tags) -> str:
     if bucket.user:
         return f"user {bucket.user}; shared by its client-ids at a broker, except those with a rule of their own"
     return f"client-id {bucket.client_id}; shared by all users at a broker, except those with a rule of their own"
-
-
-def _words(entity: Mapping[str, str]) -> str:
-    return ", ".join(f"{key} {name}" for key, name in entity.items())
-
-
-def _amount(key: str, limit: float | None) -> str:
-    if limit is None or limit >= UNLIMITED:
-        return "unlimited"
-    return KIND_OF_KEY[key].spec.unit.described(limit)
 
 
 def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:

@@ -77,9 +77,3 @@ class Explanation:
     is_exempt: bool
     verdicts: tuple[Verdict, ...]
     of_ip: IpVerdict | None  # None if no address was given
-
-
-def entity(rule: QuotaRule | IpRule) -> Mapping[str, str]:
-    """Return the entity of a rule as a mapping, with Kafka's entity types (such as ``client-id``) as keys."""
-    names = {"ip": rule.ip} if isinstance(rule, IpRule) else {"user": rule.user, "client-id": rule.client_id}
-    return {key: str(name) for key, name in names.items() if name is not None}
