@@ -27,7 +27,7 @@ def entity_words(rule: QuotaRule | IpRule) -> str:
 
 def rule_words(rule: QuotaRule | IpRule) -> str:
     """Return the entity of a rule in words, and the rule's source, such as ``client-id etl (proxy.yaml:7)``."""
-    return f"{entity_words(rule)} ({rule.source})"
+    return f"{entity_words(rule)} ({rule.source})" if rule.source else entity_words(rule)
 
 
 def level_words(level: Level) -> str:

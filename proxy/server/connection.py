@@ -100,7 +100,7 @@ class ClientConnection:
         self.transports.connect_client(transport)
         self.listener.connections[self] = None
         if self.counted is not None and self.counted.source is not None:
-            self.state.peer_host = self.counted.source[0]
+            self.state.account.peer_host = self.counted.source[0]
         self.time_checks.start(monotonic_ns() // 1_000_000)
 
     def data_received(self, data: bytes) -> None:

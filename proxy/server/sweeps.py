@@ -15,12 +15,14 @@ from kafka_quota_proxy.config.principals import UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.background.isolation import alone, attempt
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, largest_holders
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
 from kafka_quota_proxy.proxy.server.unlimited_log import UnlimitedLog
+from kafka_quota_proxy.proxy.session.counters import RecentThrottles
 
 log = logging.getLogger(__name__)
 
@@ -69,10 +71,8 @@ class Sweeps:
         while True:
             await asyncio.sleep(_SWEEP_EVERY_S)
             now_ms = monotonic_ns() // 1_000_000
+            self._log_throttled(now_ms)
             for listener in self._listeners:
-                throttled = listener.counters.newly_throttled
-                listener.counters.newly_throttled = {}
-                attempt(self._throttle_log.write, throttled, now_ms=now_ms)
                 attempt(_log_unknown_users, listener)
                 attempt(_abort_lost_clients, listener)
                 if listener.priorities is not None:
@@ -80,6 +80,13 @@ class Sweeps:
                 for checks in listener.timer_wheel.take(now_ms=now_ms):
                     checks.check(now_ms)
             attempt(self._bound_buffers)
+
+    def _log_throttled(self, now_ms: int) -> None:
+        newly_throttled: list[Mapping[Bucket, RecentThrottles]] = []
+        for listener in self._listeners:
+            newly_throttled.append(listener.counters.newly_throttled)
+            listener.counters.newly_throttled = {}
+        attempt(self._throttle_log.write, newly_throttled, now_ms=now_ms)
 
     def _bound_buffers(self) -> None:
         """If the process uses at least ``max_buffered`` memory, close the connections that hold the most.

@@ -1,64 +1,314 @@
-"""Logs throttled clients with their rule and rate: at WARNING first, then at INFO at most once a minute.
+"""Logs when a client begins to be throttled, when this ends, and meanwhile every five minutes that it goes on.
 
-A client that was not logged for two minutes is logged at WARNING again.
+A period of throttling begins with the first throttle. It ends when the last wait has been over for 30 seconds, or for
+the length of all windows over which rates are measured if that is longer. So a client that sends in bursts, and waits
+in between, has one long period.
+
+A client is the user, the client-id, or both, that a quota applies to. With several brokers, each has a bucket for the
+client, but the log has one period.
+
+The first period of a client begins with a warning. All other lines have the level INFO.
 """
 
 import logging
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.entity import Level, Tags
+from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
+from kafka_quota_proxy.proxy.quota.rule_phrases import level_words, limit_words, rule_entity, rule_words
+from kafka_quota_proxy.proxy.session.counters import MAX_HOSTS, RecentThrottles
 
 log = logging.getLogger(__name__)
 
-_AGAIN_AFTER_MS: Final = 60_000
-# How many buckets are remembered. A flood of client names must not fill the log, nor keep evicted buckets in memory.
+_QUIET_MS: Final = 30_000
+_REMIND_EVERY_MS: Final = 300_000
+# A client whose last period ended longer ago than this is logged at WARNING again.
+_FORGET_AFTER_MS: Final = 3_600_000
+# Bounds the clients that are remembered. A flood of client names must fill neither the log nor the memory.
 _MAX_REMEMBERED: Final = 1_000
+_MINUTE_MS: Final = 60_000
+_MOST_LINES_A_MINUTE: Final = 60
+# Reminders leave the other half of the lines to clients that begin or end to be throttled.
+_KEPT_FROM_REMINDERS: Final = _MOST_LINES_A_MINUTE // 2
+
+_Client = tuple[QuotaKind, Tags]
+
+
+class _Event(Enum):
+    """What a line of the log reports. The name is in the JSON form of the line."""
+
+    BEGAN = "throttle_began"
+    CONTINUES = "throttle_continues"
+    ENDED = "throttle_ended"
+
+
+# The beginning of the message: of a client that was throttled, and of one whose limit is only observed.
+_HEADINGS: Final = {
+    _Event.BEGAN: ("throttled", "over its quota, observed only"),
+    _Event.CONTINUES: ("still throttled", "still over its quota, observed only"),
+    _Event.ENDED: ("no longer throttled", "within its quota again, observed only"),
+}
+
+
+class _OverLimit(NamedTuple):
+    """A client over its limit at one broker. The rate and the limit are in the unit of the limit."""
+
+    bucket: Bucket
+    rule: QuotaRule
+    level: Level
+    rate: float
+    limit: float
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class _Period:
+    """A period in which a client was throttled.
+
+    Attributes:
+        began_ms: The time of the first throttle.
+        first_level: The log level of the first line.
+        worst: The client at the broker at which it was the most over its limit when it was last throttled.
+        until_ms: The end of the last wait.
+        seen_ms: When throttles were last added.
+        logged_ms: When the last line was logged, or None if there was none.
+        peak_rate: The highest rate at one broker so far.
+        hosts: The addresses of the throttled clients, up to ``MAX_HOSTS`` of them.
+        throttled: What was counted in this period. There is one bucket for each broker.
+    """
+
+    began_ms: int
+    first_level: int
+    worst: _OverLimit
+    until_ms: int = 0
+    seen_ms: int = -1
+    logged_ms: int | None = None
+    peak_rate: float = 0.0
+    hosts: dict[str, None] = field(default_factory=dict)
+    throttled: dict[Bucket, UsageTotals] = field(default_factory=dict)
+
+    def add(self, over: _OverLimit, recent: RecentThrottles, *, now_ms: int) -> None:
+        """Add the recent throttles at one broker."""
+        worst = self.worst
+        if self.seen_ms != now_ms or over.rate / over.limit > worst.rate / worst.limit:
+            self.worst = over
+        self.seen_ms = now_ms
+        self.peak_rate = max(self.peak_rate, over.rate)
+        self.until_ms = max(self.until_ms, recent.until_ms)
+        for host in recent.hosts:
+            if host and len(self.hosts) < MAX_HOSTS:
+                self.hosts[host] = None
+        bucket = over.bucket
+        # A bucket that another one has taken over counts from 0 again.
+        gained = UsageTotals(*(max(0, count) for count in bucket.usage.minus(recent.usage_before)))
+        self.throttled[bucket] = self.throttled.get(bucket, NO_USAGE).plus(gained)
+
+    def is_over(self, now_ms: int) -> bool:
+        """Return whether the last wait has been over for so long that the period has ended."""
+        rate = self.worst.bucket.rate
+        return now_ms - self.until_ms >= max(_QUIET_MS, rate.samples * rate.sample_ms)
 
 
 class ThrottleLog:
-    """Logs each throttled bucket at most once a minute. A bucket holds the usage of one client under one quota."""
+    """Logs the periods in which clients are throttled."""
 
     def __init__(self) -> None:
-        self._logged_ms: dict[Bucket, int] = {}
+        self._periods: dict[_Client, _Period] = {}
+        self._ended_ms: dict[_Client, int] = {}  # the ends of earlier periods, in their order
+        self._minute_began_ms: int | None = None
+        self._lines_left = _MOST_LINES_A_MINUTE
+        self._most_unnamed = 0  # the most throttled clients at a time that no line has named
 
-    def write(self, throttled: Iterable[Bucket], *, now_ms: int) -> None:
-        """Log the clients in ``throttled``, which are given by their buckets, unless logged within the last minute."""
-        skipped = 0
-        for bucket in throttled:
-            if now_ms - self._logged_ms.get(bucket, -_AGAIN_AFTER_MS) < _AGAIN_AFTER_MS:
-                continue
-            if bucket not in self._logged_ms and len(self._logged_ms) >= _MAX_REMEMBERED:
-                skipped += 1
-                continue
-            level = logging.INFO if bucket in self._logged_ms else logging.WARNING
-            self._logged_ms[bucket] = now_ms
-            log.log(level, "%s", describe(bucket, now_ms=now_ms))
-        if skipped:
+    def write(self, throttled: Iterable[Mapping[Bucket, RecentThrottles]], *, now_ms: int) -> None:
+        """Log which clients began to be throttled, and which no longer are. Call this once a second.
+
+        ``throttled`` has ``Counters.newly_throttled`` of each listener.
+        """
+        self._begin_minute(now_ms)
+        left_out: set[_Client] = set()
+        for newly_throttled in throttled:
+            for bucket, recent in newly_throttled.items():
+                over = _over_limit(bucket, now_ms)
+                if over is None:
+                    continue
+                client = (bucket.kind, bucket.tags)
+                period = self._period(client, over, recent.began_ms)
+                if period is None:
+                    left_out.add(client)
+                else:
+                    period.add(over, recent, now_ms=now_ms)
+        self._log_ended(now_ms)
+        unnamed = self._log_throttled(now_ms)
+        self._most_unnamed = max(self._most_unnamed, len(left_out) + unnamed)
+
+    def _begin_minute(self, now_ms: int) -> None:
+        """At the beginning of a minute, allow more lines, and log how many clients the last minute did not name."""
+        if self._minute_began_ms is not None and now_ms - self._minute_began_ms < _MINUTE_MS:
+            return
+        self._minute_began_ms, self._lines_left = now_ms, _MOST_LINES_A_MINUTE
+        most, self._most_unnamed = self._most_unnamed, 0
+        if most:
             log.warning(
-                "%d more are over their quotas; not logged, since %d were logged recently",
-                skipped,
-                _MAX_REMEMBERED,
+                "throttled: up to %d more clients at a time; not named, because the log has at most %d lines a minute "
+                "about throttled clients, and remembers %d of them",
+                most, _MOST_LINES_A_MINUTE, _MAX_REMEMBERED,
+                extra={"event": "throttles_not_logged", "clients": most},
+            )  # fmt: skip
+
+    def _period(self, client: _Client, over: _OverLimit, began_ms: int) -> _Period | None:
+        """Return the current period of a client, or a new one. Return None if too many clients are remembered."""
+        period = self._periods.get(client)
+        if period is None and len(self._periods) < _MAX_REMEMBERED:
+            ended_ms = self._ended_ms.pop(client, None)
+            is_known = ended_ms is not None and began_ms - ended_ms < _FORGET_AFTER_MS
+            period = self._periods[client] = _Period(began_ms, logging.INFO if is_known else logging.WARNING, over)
+        return period
+
+    def _log_ended(self, now_ms: int) -> None:
+        for client, period in list(self._periods.items()):
+            if not period.is_over(now_ms):
+                continue
+            if period.logged_ms is not None:
+                if self._lines_left <= 0:
+                    continue  # its line follows in one of the next minutes
+                self._log(_Event.ENDED, client, period, now_ms)
+                self._ended_ms[client] = period.until_ms
+                if len(self._ended_ms) > _MAX_REMEMBERED:
+                    del self._ended_ms[next(iter(self._ended_ms))]
+            del self._periods[client]
+
+    def _log_throttled(self, now_ms: int) -> int:
+        """Log the clients that began to be throttled, then reminders. Return how many throttled clients are unnamed."""
+        unnamed = 0
+        due: list[tuple[_Client, _Period]] = []
+        for client, period in self._periods.items():
+            if period.seen_ms != now_ms:
+                continue
+            if period.logged_ms is not None:
+                if now_ms - period.logged_ms >= _REMIND_EVERY_MS:
+                    due.append((client, period))
+            elif self._lines_left > 0:
+                self._log(_Event.BEGAN, client, period, now_ms)
+            else:
+                unnamed += 1
+        for client, period in due:
+            if self._lines_left > _KEPT_FROM_REMINDERS:
+                self._log(_Event.CONTINUES, client, period, now_ms)
+        return unnamed
+
+    def _log(self, event: _Event, client: _Client, period: _Period, now_ms: int) -> None:
+        self._lines_left -= 1
+        period.logged_ms = now_ms
+        level = period.first_level if event is _Event.BEGAN else logging.INFO
+        line = _Line.of(event, client, period, now_ms)
+        log.log(level, "%s", line.message(), extra=line.fields())
+
+
+class _Line(NamedTuple):
+    """A line about a period, in words and as fields. Rates and the limit are in the unit of the limit.
+
+    Each broker throttles a client by itself. ``throttle_time_ms`` is the time at the broker at which the client waited
+    longest, or would have waited longest if the limit is only observed. ``requests`` is the sum of all brokers.
+    """
+
+    event: _Event
+    kind: QuotaKind
+    tags: Tags
+    hosts: tuple[str, ...]
+    over: _OverLimit
+    rate: float
+    peak_rate: float
+    is_enforced: bool
+    duration_ms: int
+    requests: int
+    throttle_time_ms: int
+
+    @classmethod
+    def of(cls, event: _Event, client: _Client, period: _Period, now_ms: int) -> "_Line":
+        """Return the line about what happened to a client until now."""
+        totals = period.throttled.values()
+        counts = [(one.throttled_requests, one.throttle_time_ms) for one in totals]
+        is_enforced = any(requests for requests, _ in counts)
+        if not is_enforced:
+            counts = [(one.observed_throttled_requests, one.observed_throttle_time_ms) for one in totals]
+        kind, tags = client
+        return cls(
+            event,
+            kind,
+            tags,
+            tuple(period.hosts),
+            period.worst,
+            period.worst.bucket.rate.peek(now_ms=now_ms) / kind.per_unit,
+            period.peak_rate,
+            is_enforced,
+            (period.until_ms if event is _Event.ENDED else max(now_ms, period.until_ms)) - period.began_ms,
+            sum(requests for requests, _ in counts),
+            max(time_ms for _, time_ms in counts),
+        )
+
+    def fields(self) -> dict[str, object]:
+        """Return the fields of the line's JSON form."""
+        rule = self.over.rule
+        fields: dict[str, object] = {
+            "event": self.event.value,
+            "kind": self.kind.label,
+            "user": self.tags.user,
+            "client_id": self.tags.client_id,
+            "addresses": list(self.hosts),
+            "rate": round(self.rate, 3),
+            "limit": self.over.limit,
+            "rule": {"user": None, "client-id": None, **rule_entity(rule), "source": rule.source},
+            "rule_level": self.over.level.number,
+            "is_enforced": self.is_enforced,
+        }
+        if self.event is not _Event.BEGAN:
+            fields |= {
+                "peak_rate": round(self.peak_rate, 3),
+                "throttled_requests": self.requests,
+                "throttle_time_ms": self.throttle_time_ms,
+                "duration_ms": self.duration_ms,
+            }
+        return fields
+
+    def message(self) -> str:
+        """Return the line in the words of the command ``explain``."""
+        names = (("user", self.tags.user), ("client-id", self.tags.client_id))
+        name = " ".join(f"{key}={name!r}" for key, name in names if name)
+        key, limit = self.kind.key, limit_words(self.kind.key, self.over.limit)
+        rule = rule_words(self.over.rule)
+        parts = [f"{_HEADINGS[self.event][not self.is_enforced]}: {name}{self._addresses()}"]
+        if self.event is not _Event.BEGAN:
+            time, duration = f"{self.throttle_time_ms / 1_000:,.1f} s", f"{self.duration_ms / 1_000:,.1f} s"
+            parts.append(
+                f"throttled for {time} of {duration}, {self.requests} requests"
+                if self.is_enforced
+                else f"{self.requests} requests in {duration} would have been throttled for {time}"
             )
-        # A bucket that returns after two quiet minutes is logged at WARNING again.
-        for bucket in [
-            known for known, logged_ms in self._logged_ms.items() if now_ms - logged_ms > 2 * _AGAIN_AFTER_MS
-        ]:
-            del self._logged_ms[bucket]
+            parts.append(f"peak {_rate_words(key, self.peak_rate)}")
+        parts.append(f"{key}: {_rate_words(key, self.rate)}, limit {limit}")
+        parts.append(f"rule {rule if rule.isprintable() else repr(rule)}, level {level_words(self.over.level)}")
+        return "; ".join(parts)
+
+    def _addresses(self) -> str:
+        if not self.hosts:
+            return ""
+        more = len(self.hosts) - 1
+        at_least = "at least " if len(self.hosts) == MAX_HOSTS else ""
+        return f" from {self.hosts[0]}" + (f" and {at_least}{more} more" if more else "")
 
 
-def describe(bucket: Bucket, *, now_ms: int) -> str:
-    """Return one line about a throttled bucket: the client, its rate, the rule, and how long it was throttled."""
-    rule = bucket.rule
-    where = (
-        f"{rule.source or 'a rule'} (level {bucket.level.number}, {bucket.level.says})"
-        if rule and bucket.level
-        else "?"
-    )
-    waits = bucket.throttling.time_ms or bucket.throttling.observed_time_ms
-    done = "throttled" if bucket.throttling.requests else "over its quota, observed only"
-    return (
-        f"{done}: {bucket.kind.label} of user={bucket.tags.user!r} client-id={bucket.tags.client_id!r}: "
-        f"{bucket.rate.peek(now_ms=now_ms):,.0f} B/s against {bucket.limit:,.0f} B/s, by {where}; "
-        f"throttled for {waits / 1_000:,.1f} s in all"
-    )
+def _over_limit(bucket: Bucket, now_ms: int) -> _OverLimit | None:
+    """Return the client of a throttled bucket, or None if the rule was removed since the client was throttled."""
+    rule, level, per_unit = bucket.rule, bucket.level, bucket.kind.per_unit
+    if rule is None or level is None:
+        return None
+    return _OverLimit(bucket, rule, level, bucket.rate.peek(now_ms=now_ms) / per_unit, bucket.limit / per_unit)
+
+
+def _rate_words(key: str, rate: float) -> str:
+    return limit_words(key, round(rate, 2))

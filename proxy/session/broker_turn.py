@@ -75,7 +75,8 @@ class BrokerTurn:
         if self.queued is None:
             return None
         name = bounded(client_id.decode("utf-8", "backslashreplace"))
-        return self.queued.line.identity(self._state.account.principal, name, self._state.peer_host)
+        account = self._state.account
+        return self.queued.line.identity(account.principal, name, account.peer_host)
 
     def has_come(self, charge: RequestCharge, size_bytes: int, now_ms: int) -> bool:
         """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.

@@ -84,6 +84,7 @@ class ClientAccount:
     Attributes:
         context: What this connection shares with others.
         principal: The user that the client has logged in as.
+        peer_host: The client's address.
         muted_until_ms: The time until which no request of the client is forwarded.
         held_mute_ms: For how long the client will be muted from the time at which it reads its responses again. Until
             then, no request is forwarded. 0 if there is no such time.
@@ -96,6 +97,7 @@ class ClientAccount:
 
     context: ConnectionContext
     principal: str = ANONYMOUS
+    peer_host: str = ""
     muted_until_ms: int = 0
     held_mute_ms: int = 0
     broker_began_ms: int = 0
@@ -205,8 +207,8 @@ class ClientAccount:
             The throttle time in milliseconds, or 0 if the bucket is only observed.
         """
         enforcement = self.enforcement(bucket)
-        self.context.counters.throttled(bucket)
         if enforcement is Enforcement.OBSERVE:
+            self.context.counters.throttled(bucket, self.peer_host, 0, now_ms=now_ms)
             took_ms = now_ms - self.broker_began_ms if bucket.holders <= 1 else 0  # other connections do not wait
             bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return 0
@@ -215,6 +217,7 @@ class ClientAccount:
             # The throttle time includes the time that the requests of other clients in the line will take.
             wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
+        self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
         bucket.throttled(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND or not has_answer:
             self.mute(wait_ms, now_ms=now_ms)
@@ -226,8 +229,8 @@ class ClientAccount:
         The throttle time is at least 1 ms, so that the client can see that the fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
+        self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
         bucket.throttled(wait_ms, now_ms=now_ms)
-        self.context.counters.throttled(bucket)
         if self.enforcement(bucket) is Enforcement.RESPOND:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms

@@ -5,14 +5,35 @@ from typing import Final
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 
 # A client may send any api_key, so the number of unknown APIs that are counted one by one is bounded.
 _MAX_UNKNOWN: Final = 64
 OTHER: Final = -1
+# Bounds what is kept until the log takes it. A flood of client names must not fill the memory.
+MAX_NEWLY_THROTTLED: Final = 10_000
+MAX_HOSTS: Final = 16
 # Results of logins.
 ACCEPTED: Final = "accepted"
 UNKNOWN_USER: Final = "unknown"  # accepted, but the proxy cannot read the user's name
 FAILED: Final = "failed"
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class RecentThrottles:
+    """The throttles of one bucket since the log last took such throttles.
+
+    Attributes:
+        usage_before: The usage of the bucket before the first of these throttles was counted.
+        began_ms: The time of the first throttle.
+        until_ms: The end of the last wait.
+        hosts: The addresses of the throttled clients, up to ``MAX_HOSTS`` of them.
+    """
+
+    usage_before: UsageTotals
+    began_ms: int
+    until_ms: int = 0
+    hosts: dict[str, None] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -27,7 +48,8 @@ class Counters:
         logins: The number of logins by mechanism and result.
         observed_connections: The number of connections that exceeded a limit on open connections, but were accepted
             because the limit is only observed.
-        newly_throttled: The buckets that went over their limits since the log last reported such buckets.
+        newly_throttled: The buckets that went over their limits since the log last took them, up to
+            ``MAX_NEWLY_THROTTLED`` of them.
         newly_unknown: SASL mechanisms in which the broker accepted a login whose user name the proxy could not read.
             The log reports each mechanism once, and removes it from this set.
     """
@@ -38,7 +60,7 @@ class Counters:
     disconnects: dict[str, int] = field(default_factory=dict)
     logins: dict[tuple[str, str], int] = field(default_factory=dict)
     observed_connections: int = 0
-    newly_throttled: dict[Bucket, None] = field(default_factory=dict)
+    newly_throttled: dict[Bucket, RecentThrottles] = field(default_factory=dict)
     newly_unknown: set[str] = field(default_factory=set)
 
     def frame(self, api_key: int, api_version: int) -> None:
@@ -65,6 +87,16 @@ class Counters:
         if result == UNKNOWN_USER and not seen:
             self.newly_unknown.add(mechanism)
 
-    def throttled(self, bucket: Bucket) -> None:
-        """Note for the log that a bucket is over its limit."""
-        self.newly_throttled[bucket] = None
+    def throttled(self, bucket: Bucket, host: str, wait_ms: int, *, now_ms: int) -> None:
+        """Note for the log that a bucket is over its limit, so that the client at ``host`` waits ``wait_ms``.
+
+        Call this before the bucket counts the throttle. ``wait_ms`` is 0 if the limit is only observed.
+        """
+        recent = self.newly_throttled.get(bucket)
+        if recent is None:
+            if len(self.newly_throttled) >= MAX_NEWLY_THROTTLED:
+                return
+            recent = self.newly_throttled[bucket] = RecentThrottles(bucket.usage, now_ms)
+        recent.until_ms = max(recent.until_ms, now_ms + wait_ms)
+        if len(recent.hosts) < MAX_HOSTS:
+            recent.hosts[host] = None

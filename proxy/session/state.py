@@ -24,7 +24,6 @@ class SessionState:
     Attributes:
         context: What all connections of the listener to this broker share.
         owner: The connection. It is woken when a waiting request may be forwarded, and then calls ``Session.resume``.
-        peer_host: The client's address.
         to_broker: Bytes to write to the broker.
         to_client: Bytes to write to the client.
         in_flight: The requests that were forwarded and have no response yet, the oldest first.
@@ -47,7 +46,7 @@ class SessionState:
     __slots__ = (
         "account", "answered", "broker_turn", "bucket_turn", "context", "delayed_until_ms", "drops_answered",
         "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "now_ns", "owner",
-        "peer_host", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
+        "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
     )  # fmt: skip
 
     account: ClientAccount
@@ -59,7 +58,6 @@ class SessionState:
     def __init__(self, context: ConnectionContext, owner: Waiter | None) -> None:
         self.context = context
         self.owner = owner
-        self.peer_host = ""
         self.to_broker: list[bytes] = []
         self.to_client: list[bytes] = []
         self.in_flight: list[PendingRequest] = []  # faster than a deque while it is short

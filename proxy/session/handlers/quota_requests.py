@@ -112,7 +112,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         frame = data[position:frame_end]
         if is_admin:
             client_id = head.client_id.decode("utf-8", "replace")
-            origin = Origin(principal, client_id, state.peer_host, administration.listener)
+            origin = Origin(principal, client_id, state.account.peer_host, administration.listener)
             ticket = administration.handler.submit(frame, origin, state.owner)
             if ticket is not None:
                 self._await(ticket, _Request(head, charge))

@@ -82,7 +82,7 @@ def administered(
     enforcement: Enforcement = Enforcement.RESPOND,
 ) -> tuple[Wire, SlowHandler]:
     wire, handler = Wire(*rules, enforcement=enforcement), SlowHandler()
-    wire.session.state.peer_host = "10.0.0.1"
+    wire.session.account.peer_host = "10.0.0.1"
     administration = Administration(admins, forwards, handler, "clients")
     wire.listening.policy = wire.listening.policy._replace(administration=administration)
     return wire, handler

@@ -1,89 +1,321 @@
-"""Tests the log lines about throttled clients, and how often they are logged."""
+"""Tests when the log reports that clients begin to be throttled and no longer are, and what it says of them."""
 
+import json
 import logging
+from collections import Counter
+from typing import Any
 
 import pytest
 
-from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog, describe
+from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
+from kafka_quota_proxy.proxy.session.counters import Counters
 
+RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, source="proxy.yaml:7")
+HOST = "10.0.0.5"
+SECOND_MS = 1_000
 MINUTE_MS = 60_000
+HOUR_MS = 3_600_000
+
+pytestmark = pytest.mark.usefixtures("_all_levels")
 
 
-def throttled_bucket(*, client_id: str = "etl", is_enforced: bool = True) -> Bucket:
-    """Return a bucket with a quota of 500 B/s that was charged 6,300 bytes at once, and throttled."""
-    rule = QuotaRule(client_id=client_id, producer_byte_rate=500.0, source="proxy.yaml:7")
-    bucket = ClientQuotaManager(QuotaKind.PRODUCE, [rule]).bucket(user="ANONYMOUS", client_id=client_id, now_ms=0)
-    wait_ms = bucket.charge(6_300, now_ms=0)
-    if is_enforced:
-        bucket.throttled(wait_ms, now_ms=0)
-    else:
-        bucket.observe(wait_ms, took_ms=0, now_ms=0)
-    return bucket
+@pytest.fixture
+def _all_levels(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
 
 
-def levels(caplog: pytest.LogCaptureFixture) -> list[int]:
-    return [record.levelno for record in caplog.records]
+class World:
+    """Throttled clients of one listener, and the log that is written each second."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture, *, kafka: KafkaSettings | None = None) -> None:
+        self.now_ms = 0
+        self.lines_of_minute: Counter[int] = Counter()
+        self.caplog = caplog
+        self._kafka = kafka
+        self._counters = Counters()
+        self._log = ThrottleLog()
+        self._manager = self.broker(RULE)
+
+    def broker(self, *rules: QuotaRule, kind: QuotaKind = QuotaKind.PRODUCE) -> ClientQuotaManager:
+        return ClientQuotaManager(kind, rules, kafka=self._kafka)
+
+    def charge(self, amount: int, *, client_id: str = "etl", manager: ClientQuotaManager | None = None) -> int:
+        """Charge the client, and return for how long it has to wait."""
+        return self._bucket(client_id, manager).charge(amount, now_ms=self.now_ms)
+
+    def throttle(
+        self,
+        wait_ms: int = 1_000,
+        *,
+        client_id: str = "etl",
+        host: str = HOST,
+        manager: ClientQuotaManager | None = None,
+        is_observed: bool = False,
+    ) -> None:
+        """Throttle the client as a session does."""
+        bucket = self._bucket(client_id, manager)
+        self._counters.throttled(bucket, host, 0 if is_observed else wait_ms, now_ms=self.now_ms)
+        if is_observed:
+            bucket.observe(wait_ms, took_ms=0, now_ms=self.now_ms)
+        else:
+            bucket.throttled(wait_ms, now_ms=self.now_ms)
+
+    def _bucket(self, client_id: str, manager: ClientQuotaManager | None) -> Bucket:
+        used = self._manager if manager is None else manager
+        return used.bucket(user="ANONYMOUS", client_id=client_id, now_ms=self.now_ms)
+
+    def sweep(self) -> None:
+        """Write the log at the end of the current second."""
+        newly_throttled, self._counters.newly_throttled = self._counters.newly_throttled, {}
+        before = len(self.caplog.records)
+        self._log.write([newly_throttled], now_ms=self.now_ms)
+        self.lines_of_minute[self.now_ms // MINUTE_MS] += len(self.caplog.records) - before
+
+    def wait(self, time_ms: int) -> None:
+        """Let time pass, with a sweep each second."""
+        for _ in range(time_ms // SECOND_MS):
+            self.sweep()
+            self.now_ms += SECOND_MS
+        self.sweep()
+
+    def events(self) -> list[tuple[str, str]]:
+        """Return the log level and the event of each line."""
+        return [(record.levelname, vars(record)["event"]) for record in self.caplog.records]
+
+    def fields(self) -> dict[str, Any]:
+        """Return the last line in its JSON form, without the fields that each line has."""
+        line: dict[str, Any] = json.loads(JsonFormatter().format(self.caplog.records[-1]))
+        return {key: line[key] for key in line if key not in ("time", "logger", "level", "message")}
+
+    def message(self) -> str:
+        return self.caplog.messages[-1]
 
 
-def test_the_line_names_client_rate_limit_rule_and_wait() -> None:
-    line = describe(throttled_bucket(), now_ms=0)
+@pytest.fixture
+def world(caplog: pytest.LogCaptureFixture) -> World:
+    return World(caplog)
 
-    # 6,300 B in a window of 10 s; (630 - 500) / 500 * 10 s = 2.6 s
-    assert line == (
-        "throttled: produce of user='' client-id='etl': 630 B/s against 500 B/s, "
-        "by proxy.yaml:7 (level 7, client-id); throttled for 2.6 s in all"
+
+BEGAN = "throttle_began"
+CONTINUES = "throttle_continues"
+ENDED = "throttle_ended"
+
+
+def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) -> None:
+    world.charge(63_000)
+    world.throttle(2_600)
+    world.sweep()
+
+    # 63,000 B in a window of 10 s
+    assert world.message() == (
+        "throttled: client-id='etl' from 10.0.0.5; producer_byte_rate: 6300 bytes (6.152 KiB) per second, limit 500 "
+        "bytes per second; rule client-id <default> (proxy.yaml:7), level 8 of 8: default client-id"
+    )
+    assert world.fields() == {
+        "event": BEGAN,
+        "kind": "produce",
+        "user": "",
+        "client_id": "etl",
+        "addresses": [HOST],
+        "rate": 6_300.0,
+        "limit": 500.0,
+        "rule": {"user": None, "client-id": "<default>", "source": "proxy.yaml:7"},
+        "rule_level": 8,
+        "is_enforced": True,
+    }
+
+
+def test_end_tells_how_long_and_how_often_the_client_was_throttled(world: World) -> None:
+    world.charge(63_000)
+    world.throttle(2_000)
+    world.wait(10_000)
+    world.throttle(3_000)
+    world.throttle(4_000)
+    world.wait(33_000)
+    assert world.events() == [("WARNING", BEGAN)]
+    world.wait(1_000)
+
+    assert world.events() == [("WARNING", BEGAN), ("INFO", ENDED)]
+    assert world.message().startswith(
+        "no longer throttled: client-id='etl' from 10.0.0.5; throttled for 6.0 s of 14.0 s, 3 requests; "
+        "peak 6300 bytes (6.152 KiB) per second; producer_byte_rate: 0 bytes per second, limit 500 bytes per second; "
+    )
+    fields = world.fields()
+    numbers = ("rate", "peak_rate", "throttled_requests", "throttle_time_ms", "duration_ms")
+    assert [fields[name] for name in numbers] == [0.0, 6_300.0, 3, 6_000, 14_000]
+
+
+def test_bursts_and_waits_of_a_sampled_quota_are_one_period(world: World) -> None:
+    waits = 0
+    while world.now_ms < 240_000:
+        wait_ms = world.charge(1_000)
+        if wait_ms > 0:
+            world.throttle(wait_ms)
+            waits += 1
+        world.wait(max(wait_ms // SECOND_MS, 1) * SECOND_MS)
+    world.wait(60_000)
+
+    assert waits > 20
+    assert [event for _, event in world.events()] == [BEGAN, ENDED]
+
+
+def test_pause_shorter_than_long_windows_does_not_end_a_period(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(caplog, kafka=KafkaSettings(quota_window_num=10, quota_window_size_seconds=10))
+    world.throttle(0)
+    world.wait(99_000)
+    assert [event for _, event in world.events()] == [BEGAN]
+
+    world.wait(1_000)
+
+    assert [event for _, event in world.events()] == [BEGAN, ENDED]
+
+
+def test_long_period_is_logged_again_every_five_minutes(world: World) -> None:
+    for _ in range(11):
+        world.throttle(10_000)
+        world.wait(MINUTE_MS // 2)
+        world.throttle(2_000)
+        world.wait(MINUTE_MS // 2)
+
+    assert world.events() == [("WARNING", BEGAN), ("INFO", CONTINUES), ("INFO", CONTINUES)]
+    assert world.message().startswith("still throttled: client-id='etl' from 10.0.0.5; throttled for ")
+
+
+def test_only_the_first_period_within_an_hour_begins_with_a_warning(world: World) -> None:
+    world.throttle(1_000)
+    world.wait(HOUR_MS // 2)
+    world.throttle(1_000)
+    world.wait(HOUR_MS + MINUTE_MS)
+    world.throttle(1_000)
+    world.sweep()
+
+    assert [level for level, event in world.events() if event == BEGAN] == ["WARNING", "INFO", "WARNING"]
+
+
+def test_many_addresses_are_counted_up_to_a_bound(world: World) -> None:
+    for number in range(4):
+        world.throttle(client_id="few", host=f"10.0.0.{number}")
+    for number in range(100):
+        world.throttle(client_id="many", host=f"10.0.0.{number}")
+    world.sweep()
+    assert "'many' from 10.0.0.0 and at least 15 more; " in world.message()
+    assert len(world.fields()["addresses"]) == 16
+
+    world.throttle(client_id="few", host="10.0.0.4")
+    world.throttle(client_id="few", host="10.0.0.0")
+    world.wait(40_000)
+
+    assert any(
+        "no longer throttled: client-id='few' from 10.0.0.0 and 4 more; " in line for line in world.caplog.messages
     )
 
 
-def test_log_line_marks_observed_throttling() -> None:
-    assert describe(throttled_bucket(is_enforced=False), now_ms=0).startswith("over its quota, observed only: ")
+def test_client_at_several_brokers_has_one_period_with_the_longest_wait(world: World) -> None:
+    one, other = world.broker(RULE), world.broker(RULE)
+    world.charge(10_000, manager=one)
+    world.charge(90_000, manager=other)
+    world.throttle(5_000, manager=one)
+    world.throttle(2_000, manager=other)
+    world.sweep()
+    assert world.fields()["rate"] == 9_000.0
+    world.wait(40_000)
+
+    assert [event for _, event in world.events()] == [BEGAN, ENDED]
+    assert (world.fields()["throttled_requests"], world.fields()["throttle_time_ms"]) == (2, 5_000)
 
 
-def test_a_client_id_with_a_line_feed_stays_on_its_line() -> None:
-    assert "\n" not in describe(throttled_bucket(client_id="a\nb"), now_ms=0)
+def test_each_kind_of_quota_has_its_own_period_and_unit(world: World) -> None:
+    rule = QuotaRule(client_id="etl", request_percentage=1.0, source="proxy.yaml:9")
+    requests = world.broker(rule, kind=QuotaKind.REQUEST)
+    world.charge(1_000_000_000, manager=requests)
+    world.throttle()
+    world.throttle(manager=requests)
+    world.sweep()
+
+    assert [event for _, event in world.events()] == [BEGAN, BEGAN]
+    assert (world.fields()["kind"], world.fields()["rate"]) == ("request", 10.0)
+    assert "request_percentage: 10 % of a thread's time, limit 1 % of a thread's time; " in world.message()
 
 
-def test_first_throttle_is_a_warning_and_later_ones_are_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    log, bucket = ThrottleLog(), throttled_bucket()
+def test_limit_that_is_only_observed_is_marked(world: World) -> None:
+    world.charge(6_300)
+    world.throttle(2_600, is_observed=True)
+    world.wait(30_000)
 
-    for now_ms in (0, 1_000, MINUTE_MS - 1, MINUTE_MS, MINUTE_MS + 1, 2 * MINUTE_MS):
-        log.write([bucket], now_ms=now_ms)
-
-    assert levels(caplog) == [logging.WARNING, logging.INFO, logging.INFO]
-
-
-def test_each_bucket_has_its_own_minute(caplog: pytest.LogCaptureFixture) -> None:
-    log = ThrottleLog()
-
-    log.write([throttled_bucket(client_id="etl")], now_ms=0)
-    log.write([throttled_bucket(client_id="reports")], now_ms=1)
-
-    assert levels(caplog) == [logging.WARNING, logging.WARNING]
+    assert [line.partition(":")[0] for line in world.caplog.messages] == [
+        "over its quota, observed only",
+        "within its quota again, observed only",
+    ]
+    assert "; 1 requests in 0.0 s would have been throttled for 2.6 s; " in world.message()
+    assert world.fields()["is_enforced"] is False
 
 
-def test_a_bucket_that_was_quiet_for_over_two_minutes_is_a_warning_again(caplog: pytest.LogCaptureFixture) -> None:
-    log, bucket = ThrottleLog(), throttled_bucket()
+def test_hostile_names_stay_on_their_line(caplog: pytest.LogCaptureFixture) -> None:
+    world = World(caplog)
+    name = "a\nb\x1b[2J\u202e\ud800"
+    world.throttle(
+        client_id=name, manager=world.broker(QuotaRule(client_id=name, producer_byte_rate=1.0, source="f:1"))
+    )
+    world.sweep()
 
-    log.write([bucket], now_ms=0)
-    log.write([], now_ms=2 * MINUTE_MS + 1)
-    log.write([bucket], now_ms=2 * MINUTE_MS + 2)
-
-    assert levels(caplog) == [logging.WARNING, logging.WARNING]
+    assert world.message().isprintable()
+    assert world.fields()["client_id"] == name
 
 
-def test_many_names_fill_neither_the_log_nor_the_memory(caplog: pytest.LogCaptureFixture) -> None:
-    log = ThrottleLog()
-    flood = [throttled_bucket(client_id=str(number)) for number in range(1_500)]
+def test_rule_that_was_removed_in_the_same_second_is_not_logged(world: World) -> None:
+    manager = world.broker(QuotaRule(user="ANONYMOUS", client_id="etl", producer_byte_rate=500.0, source="f:1"))
+    world.throttle(manager=manager)
+    manager.table.update([])
+    manager.rules_changed(None)
+    manager.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
+    world.sweep()
 
-    log.write(flood, now_ms=0)
-    log.write(flood, now_ms=1)
+    assert world.events() == []
 
-    lines = [record.getMessage() for record in caplog.records]
-    assert len(lines) == 1_002
-    assert lines[1_000] == "500 more are over their quotas; not logged, since 1000 were logged recently"
-    assert len(log._logged_ms) == 1_000
+
+def test_flood_of_names_fills_neither_the_log_nor_the_memory(world: World) -> None:
+    for _ in range(59):
+        for number in range(1_500):
+            world.throttle(1_000, client_id=str(number))
+        world.wait(SECOND_MS)
+    assert Counter(event for _, event in world.events()) == {BEGAN: 60}
+    assert len(world._log._periods) == 1_000
+
+    world.wait(3 * MINUTE_MS)
+
+    assert Counter(event for _, event in world.events()) == {BEGAN: 60, "throttles_not_logged": 1, ENDED: 60}
+    assert len(world._log._periods) == 0
+    (summary,) = (record for record in world.caplog.records if vars(record)["event"] == "throttles_not_logged")
+    assert vars(summary)["clients"] == 1_440
+    assert summary.getMessage().startswith("throttled: up to 1440 more clients at a time; not named, ")
+
+
+def test_ends_are_spread_over_minutes(world: World) -> None:
+    for minute in range(3):
+        for number in range(60):
+            world.throttle(200_000 - minute * MINUTE_MS, client_id=f"{minute} {number}")
+        world.wait(MINUTE_MS)
+    world.wait(4 * MINUTE_MS)
+
+    assert Counter(event for _, event in world.events()) == {BEGAN: 180, ENDED: 180}
+    assert max(world.lines_of_minute.values()) == 60
+
+
+def test_reminders_leave_lines_to_others(world: World) -> None:
+    for minute in range(2):
+        for number in range(60):
+            world.throttle(1_000_000, client_id=f"{minute} {number}")
+        world.wait(MINUTE_MS)
+    world.wait(5 * MINUTE_MS)
+    for minute in range(2):
+        for number in range(60):
+            world.throttle(1_000, client_id=f"{minute} {number}")
+    world.throttle(client_id="new")
+    world.sweep()
+
+    assert Counter(event for _, event in world.events()) == {BEGAN: 121, CONTINUES: 29}

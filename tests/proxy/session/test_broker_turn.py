@@ -232,7 +232,7 @@ def test_handshakes_do_not_wait() -> None:
 def test_identity_is_the_user_or_for_anonymous_the_address() -> None:
     crowd = Crowd(slots=10)
     first, second, third = crowd.wires
-    first.session.state.peer_host, second.session.state.peer_host = "10.0.0.1", "10.0.0.2"
+    first.session.account.peer_host, second.session.account.peer_host = "10.0.0.1", "10.0.0.2"
     third.session.account.log_in("alice")
     for wire in crowd.wires:
         wire.client(produce_request(1))

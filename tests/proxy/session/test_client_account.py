@@ -84,6 +84,37 @@ def test_enforcement_of_rule_and_listener(
     assert list(wire.listening.counters.newly_throttled) == [bucket]
 
 
+@pytest.mark.parametrize("enforcement", Enforcement)
+def test_log_gets_each_throttle_with_the_address_and_the_usage_before_it(enforcement: Enforcement) -> None:
+    wire = Wire(A_RULE, enforcement=enforcement)
+    account = wire.session.account
+    account.peer_host = "10.0.0.5"
+    bucket = account.fetch_bucket(b"etl", wire.now_ms)
+    waited_ms = 0 if enforcement is Enforcement.OBSERVE else 2_000
+
+    account.throttle(bucket, 2_000, now_ms=wire.now_ms)
+    account.throttle(bucket, 1_000, now_ms=wire.now_ms)
+    (recent,) = wire.listening.counters.newly_throttled.values()
+
+    assert (recent.began_ms, recent.until_ms - wire.now_ms, list(recent.hosts)) == (
+        wire.now_ms, waited_ms, ["10.0.0.5"],
+    )  # fmt: skip
+    gained = bucket.usage.minus(recent.usage_before)
+    assert gained.throttled_requests + gained.observed_throttled_requests == 2
+
+
+def test_log_gets_a_fetch_that_is_put_off_with_the_usage_before_it() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    bucket = account.fetch_bucket(b"etl", wire.now_ms)
+
+    account.put_off(bucket, 2_000, now_ms=wire.now_ms)
+    (recent,) = wire.listening.counters.newly_throttled.values()
+
+    assert recent.until_ms == wire.now_ms + 2_000
+    assert bucket.usage.minus(recent.usage_before).throttle_time_ms == 2_000
+
+
 def test_a_longer_mute_stays() -> None:
     wire = Wire(A_RULE)
 

@@ -1,7 +1,17 @@
 """Tests the counters of a listener, and that clients cannot create labels without bound."""
 
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.session.counters import ACCEPTED, OTHER, UNKNOWN_USER, Counters
+from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+from kafka_quota_proxy.proxy.session.counters import (
+    ACCEPTED,
+    MAX_HOSTS,
+    MAX_NEWLY_THROTTLED,
+    OTHER,
+    UNKNOWN_USER,
+    Counters,
+)
 
 
 def test_there_is_a_counter_of_frames_for_every_known_api() -> None:
@@ -63,3 +73,19 @@ def test_mechanism_that_hides_its_users_is_remembered_once() -> None:
 
     assert counters.newly_unknown == set()
     assert counters.logins == {("PLAIN", "accepted"): 1, ("GSSAPI", "unknown"): 2}
+
+
+def test_throttled_clients_and_their_addresses_are_bounded() -> None:
+    counters = Counters()
+    manager = ClientQuotaManager(QuotaKind.PRODUCE, [QuotaRule(client_id=DEFAULT, producer_byte_rate=1.0)])
+    buckets = [
+        manager.bucket(user="ANONYMOUS", client_id=str(number), now_ms=0) for number in range(MAX_NEWLY_THROTTLED + 5)
+    ]
+
+    for bucket in buckets:
+        counters.throttled(bucket, "10.0.0.1", 1_000, now_ms=0)
+    for number in range(100):
+        counters.throttled(buckets[0], f"10.0.0.{number}", 1_000, now_ms=0)
+
+    assert list(counters.newly_throttled) == buckets[:-5]
+    assert len(counters.newly_throttled[buckets[0]].hosts) == MAX_HOSTS

@@ -1,0 +1,91 @@
+"""The log of a running proxy reports when a client begins to be throttled, and when this ends, with a real Kafka."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any, Final
+
+import confluent_kafka
+import pytest
+
+from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.kafka import Kafka
+from tests.end_to_end.support.processes import wait_until
+from tests.end_to_end.support.proxy import Proxy
+
+_RULES: Final = [{"client-id": "etl", "producer_byte_rate": 100_000}]
+_SENT_BYTES: Final = 10_000
+_WITHIN_S: Final = 60.0
+
+
+def produce(proxy: Proxy, topic: str, count: int) -> None:
+    """Send records of 10 kB, each in a request of its own."""
+    settings = {"bootstrap.servers": proxy.address(), "client.id": "etl", "linger.ms": 0}
+    producer = confluent_kafka.Producer(settings)
+    for _ in range(count):
+        producer.produce(topic, b"x" * _SENT_BYTES)
+        assert producer.flush(30) == 0
+
+
+def explained(proxy: Proxy) -> str:
+    """Return what ``explain`` prints of the client."""
+    command = [sys.executable, "-m", "proxy", "explain", str(proxy.file), "--client-id", "etl"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.proof
+def test_text_names_rule_level_and_limit_as_explain_does(kafka_4: Kafka) -> None:
+    topic = create_topic(kafka_4)
+    with Proxy({"quotas": _RULES, "shaping": "paced"}, kafka_4) as proxy:
+        produce(proxy, topic, 15)
+        wait_until(lambda: " throttled: " in proxy.log, timeout_s=_WITHIN_S, what="the log names the client")
+        (line,) = [one for one in proxy.log.splitlines() if " throttled: " in one]
+        words = explained(proxy)
+
+    found = re.fullmatch(
+        r"\S+ WARNING server\.throttle_log throttled: client-id='etl' from 127\.0\.0\.1; producer_byte_rate: .* per "
+        r"second, limit (.*); rule (.*), level (.*)",
+        line,
+    )
+    assert found is not None, line
+    limit, rule, level = found.groups()
+    assert f"producer_byte_rate: {limit}\n" in words
+    assert f"  rule         {rule}\n" in words
+    assert f"  level        {level}\n" in words
+
+
+def test_json_has_fields_for_the_beginning_and_the_end(kafka_4: Kafka) -> None:
+    topic = create_topic(kafka_4)
+    with Proxy({"quotas": _RULES, "shaping": "paced", "log": {"format": "json"}}, kafka_4) as proxy:
+        produce(proxy, topic, 60)
+
+        def events() -> list[dict[str, Any]]:
+            records = [json.loads(line) for line in proxy.log.splitlines() if line.startswith("{")]
+            return [one for one in records if one["logger"] == "server.throttle_log"]
+
+        wait_until(lambda: len(events()) == 2, timeout_s=_WITHIN_S, what="the log reports the end")
+        began, ended = events()
+
+    common = {
+        "kind": "produce",
+        "user": "",
+        "client_id": "etl",
+        "addresses": ["127.0.0.1"],
+        "limit": 100_000.0,
+        "rule_level": 7,
+        "is_enforced": True,
+    }
+    assert common | {"event": "throttle_began", "level": "warning"} == {
+        key: began[key] for key in (*common, "event", "level")
+    }
+    assert common | {"event": "throttle_ended", "level": "info"} == {
+        key: ended[key] for key in (*common, "event", "level")
+    }
+    assert began["rule"] == ended["rule"]
+    assert (began["rule"]["user"], began["rule"]["client-id"]) == (None, "etl")
+    # 60 requests of 10 kB at 100 kB/s take 6 s, less the burst of one second.
+    assert 4_000 < ended["throttle_time_ms"] <= ended["duration_ms"] < 12_000
+    assert 40 <= ended["throttled_requests"] <= 60
