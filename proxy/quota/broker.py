@@ -221,6 +221,15 @@ class BrokerQuotas:
         """Undo one ``hold`` of ``bucket``. Each connection that called ``hold`` must call this once."""
         self._managers[bucket.kind].release(bucket, now_ms=now_ms)
 
+    def throttled(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> None:
+        """Count a throttled request, for its bucket and for the rule that limits the bucket.
+
+        The response tells the client to wait ``wait_ms``.
+        """
+        added_ms = bucket.throttled(wait_ms, now_ms=now_ms)
+        if bucket.rule is not None:
+            self.rules.throttle_times[bucket.kind].add(bucket.rule, added_ms)
+
     def expire(self, *, now_ms: int) -> None:
         """Remove the buckets and the IP addresses that had no traffic for an hour."""
         for _ in self.expire_slices(now_ms=now_ms):

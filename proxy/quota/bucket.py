@@ -196,12 +196,14 @@ class Bucket(ReservedUsage):
             return
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
-    def throttled(self, wait_ms: int, *, now_ms: int) -> None:
-        """Add to the throttling metrics a request whose response tells the client to wait ``wait_ms``."""
+    def throttled(self, wait_ms: int, *, now_ms: int) -> int:
+        """Count a request whose response tells the client to wait ``wait_ms``.
+
+        Return by how many ms the throttle time of the bucket grows. Time in which clients already wait counts once.
+        """
         if self.absorbed_by is not None:
-            self.absorbed_by.throttled(wait_ms, now_ms=now_ms)
-            return
-        self.throttling.count(wait_ms, now_ms=now_ms)
+            return self.absorbed_by.throttled(wait_ms, now_ms=now_ms)
+        return self.throttling.count(wait_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
         """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.

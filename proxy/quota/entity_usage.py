@@ -59,13 +59,15 @@ class ThrottleTotals:
     shadow: ShadowBucket | None = None
     history: ThrottleHistory | None = None
 
-    def count(self, wait_ms: int, *, now_ms: int) -> None:
-        """Count one throttled request. Where several waits overlap, ``time_ms`` counts the time once."""
+    def count(self, wait_ms: int, *, now_ms: int) -> int:
+        """Count one throttled request, and return by how much ``time_ms`` grows. It counts overlapping waits once."""
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         if self.history is None:
             self.history = ThrottleHistory(now_ms=now_ms)
-        self.time_ms += self.history.record(wait_ms, now_ms=now_ms)
+        added_ms = self.history.record(wait_ms, now_ms=now_ms)
+        self.time_ms += added_ms
+        return added_ms
 
     def count_observed(self, waits_ms: list[int], *, max_wait_ms: int) -> None:
         """Count the waits of requests that enforcement would have throttled, each up to ``max_wait_ms``."""

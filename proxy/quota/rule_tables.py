@@ -1,7 +1,7 @@
 """Contains the rules of all kinds of quota, which all brokers of a proxy share.
 
-The usage is counted at each broker separately (``quota.broker``). After a change of rules, every broker must apply the
-change before anything is charged.
+The usage is counted at each broker separately (``quota.broker``), except for how long each rule throttles. After a
+change of rules, every broker must apply the change before anything is charged.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.address_limits import AddressLimits
 from kafka_quota_proxy.proxy.quota.entity import Entity, RuleTable, Tags
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_throttle_times import RuleThrottleTimes
 
 _OF_STATIC_DEFAULTS: Final[Entity] = (None, DEFAULT)
 
@@ -36,6 +37,7 @@ class RuleTables:
 
     def __init__(self, config: ProxyConfig) -> None:
         self.tables: Final = {kind: RuleTable(kind, rules_of_kind(config, kind)) for kind in BUCKET_KINDS}
+        self.throttle_times: Final = {kind: RuleThrottleTimes() for kind in BUCKET_KINDS}
         self.connections: Final = RuleTable(QuotaKind.CONNECTIONS, config.quotas)
         self.addresses: Final = AddressLimits(config.ip_quotas)
 

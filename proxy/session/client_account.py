@@ -218,7 +218,7 @@ class ClientAccount:
             wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
         self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
-        bucket.throttled(wait_ms, now_ms=now_ms)
+        self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND or not has_answer:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
@@ -230,7 +230,7 @@ class ClientAccount:
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
         self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
-        bucket.throttled(wait_ms, now_ms=now_ms)
+        self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
         if self.enforcement(bucket) is Enforcement.RESPOND:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms

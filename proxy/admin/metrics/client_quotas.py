@@ -1,16 +1,26 @@
 """Reads the metrics of client quotas: the limits, and the usage of each entity (a user, a client-id, or both)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final
 
 from kafka_quota_proxy.config.model import EntityName
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.admin.metrics.buckets import OTHER, Names, Row, read
-from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, Rest, labels, paced
+from kafka_quota_proxy.proxy.admin.metrics.exposition import (
+    PROXY,
+    Family,
+    Metric,
+    Namespace,
+    Rest,
+    labels,
+    paced,
+    summed,
+)
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
+from kafka_quota_proxy.proxy.quota.rule_throttle_times import RuleThrottleTimes
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 
 # For each counter: its name, its help text, and a function that reads the value.
@@ -49,6 +59,7 @@ class ClientQuotaMetrics:
         """
         # The first broker is enough, because all brokers have the same rules.
         yield _limits(manager for one in quotas[:1] for manager in one.managers)
+        yield _throttle_times(quotas[0].rules.throttle_times if quotas else {}, rest)
         own: dict[QuotaKind, list[Row]] = {}
         other: dict[QuotaKind, UsageTotals | None] = {}
         managers_of = {kind: [one.manager(kind) for one in quotas] for kind in BUCKET_KINDS}
@@ -78,6 +89,21 @@ def _limits(managers: Iterable[ClientQuotaManager]) -> Family:
     ]
     help_ = "The current limit of each rule, per second: bytes, per cent of a thread's time, requests or partitions."
     return PROXY.gauge("quota_limit", help_, samples)
+
+
+def _throttle_times(times_of: Mapping[QuotaKind, RuleThrottleTimes], rest: Rest) -> Family:
+    samples: list[tuple[str, float]] = []
+    for kind, times in times_of.items():
+        for (user, client_id), time_ms in paced(times.by_entity.copy().items(), rest):
+            text = labels(kind=kind.label, user=_entity(user), client_id=_entity(client_id))
+            samples.append((text, time_ms / 1_000))
+        if times.other_ms:
+            text = labels(kind=kind.label, user=OTHER.user, client_id=OTHER.client_id)
+            samples.append((text, times.other_ms / 1_000))
+    help_ = (
+        "Throttle time that each rule caused, over all clients and brokers; rules that never throttled are left out."
+    )
+    return PROXY.counter("rule_throttle_seconds", help_, summed(samples))
 
 
 def _is_in_use(kind: QuotaKind, managers: Sequence[ClientQuotaManager]) -> bool:

@@ -82,6 +82,18 @@ def test_enforcement_of_rule_and_listener(
     assert account.throttle(bucket, 2_000, now_ms=wire.now_ms, has_answer=has_answer) == told_ms
     assert wire.muted_for_ms == muted_ms
     assert list(wire.listening.counters.newly_throttled) == [bucket]
+    assert wire.listening.quotas.rules.throttle_times[bucket.kind].by_entity == (
+        {(None, DEFAULT): told_ms} if told_ms else {}
+    )
+
+
+def test_a_fetch_that_is_put_off_counts_as_throttled_by_the_rule() -> None:
+    wire = Wire(A_RULE)
+    account = wire.session.account
+    bucket = account.fetch_bucket(b"etl", wire.now_ms)
+
+    assert account.put_off(bucket, 300, now_ms=wire.now_ms) == 300
+    assert wire.listening.quotas.rules.throttle_times[bucket.kind].by_entity == {(None, DEFAULT): 300}
 
 
 @pytest.mark.parametrize("enforcement", Enforcement)

@@ -126,6 +126,24 @@ def test_limits_follow_a_reload() -> None:
     assert value(scrape(families), "kafka_quota_proxy_quota_limit", **ETL) == 5_000.0
 
 
+def test_each_rule_that_throttled_has_its_throttle_time_and_names_that_collide_are_summed() -> None:
+    rules = (
+        QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=1_000.0),
+        QuotaRule(user="other", client_id="other", consumer_byte_rate=1_000.0),
+        QuotaRule(client_id="idle", producer_byte_rate=1_000.0),
+    )
+    server = Server(config(*rules))
+    times = server.rules.tables.throttle_times
+    times[QuotaKind.PRODUCE].add(rules[0], 1_500)
+    times[QuotaKind.FETCH].add(rules[1], 250)
+    times[QuotaKind.FETCH].other_ms = 500
+
+    assert scrape_of(server)["kafka_quota_proxy_rule_throttle_seconds_total"] == [
+        ({"kind": "produce", "user": "<default>", "client_id": "<default>"}, 1.5),
+        ({"kind": "fetch", "user": "other", "client_id": "other"}, 0.75),
+    ]
+
+
 def test_utilisation_is_the_rate_over_the_limit_of_limited_buckets() -> None:
     server = Server(config(LIMIT))
     for client_id in ("etl", "unlimited"):
