@@ -68,19 +68,21 @@ def exposed() -> set[str]:
 
 def test_the_metrics_page_lists_exactly_the_exposed_metrics() -> None:
     text = (REPOSITORY / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
-    tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith("| `kafka_"))
+    tables = "".join(line for line in text.splitlines(keepends=True) if line.startswith(("| `kafka_", "| `process_")))
 
-    listed = set(re.findall(r"`(kafka_\w+)\{?", tables))
+    listed = set(re.findall(r"`((?:kafka|process)_\w+)\{?", tables))
 
     assert listed == {name.removesuffix("_bucket") for name in exposed()}
 
 
 def test_alerts_query_exposed_metrics() -> None:
     rules = yaml.safe_load((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))["groups"][0]["rules"]
-    queried = {name for rule in rules for name in re.findall(r"kafka_quota_proxy_\w+", rule["expr"])}
+    queried = {
+        name for rule in rules for name in re.findall(r"[\w:]*(?:kafka_quota_proxy|process)_[\w:]+", rule["expr"])
+    }
 
     assert len(queried) >= 5
-    assert queried <= exposed()
+    assert queried <= exposed() | {rule["record"] for rule in rules if "record" in rule}
 
 
 def test_alerts_query_results_that_quota_changes_count() -> None:

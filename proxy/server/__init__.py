@@ -6,5 +6,6 @@ connection, transport_pair, route     one client's connection; its transports to
 broker, broker_registry, broker_queue one broker: its quotas, the addresses at which it is reached, its fair call queue
 broker_dialer, cluster_query          connections that the proxy opens
 sweeps, shutdown                      periodic work, and the stop
+loop_lag                              measures how late the event loop is
 config_reloader                       reads the configuration file again when it changes
 """

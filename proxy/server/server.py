@@ -25,6 +25,7 @@ from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.loop_lag import LoopLag
 from kafka_quota_proxy.proxy.server.relay import Relay
 from kafka_quota_proxy.proxy.server.relay_sockets import HAS_EPOLL, make_sockets
 from kafka_quota_proxy.proxy.server.replication_limits import ReplicationLimits
@@ -85,6 +86,7 @@ class Server:
             self.brokers.connect(state, self._tls_context(listener.upstream_tls) if listener.upstream_tls else None)
         self._unlimited_log = UnlimitedLog(self.rules.tables, is_for_tests=config.testing)
         self._sweeps = Sweeps(self.listeners, lambda: self.config, lambda: self.brokers.quotas, self._unlimited_log)
+        self.loop_lag = LoopLag()
         self.is_listening = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -214,6 +216,7 @@ class Server:
     def _start_background(self, companion: Work | None) -> list[asyncio.Task[None]]:
         source = self.config.upstream_bind
         started = [
+            self._keep_up(self.loop_lag.measure),
             self._keep_up(self._sweeps.sweep),
             self._keep_up(self._sweeps.log_unlimited),
             self._keep_up(self._sweeps.expire_buckets),

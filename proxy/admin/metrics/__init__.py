@@ -3,6 +3,7 @@
 exposition      writes Prometheus' text format, line by line
 registry        collects every metric of the proxy, in a fixed order
 listeners, connections, fair_queue, replication, quota_sources, usage_log, client_quotas    the metrics of each subject
+resources       what the process uses
 buckets         reads the usage of each entity (a user, a client-id, or both), and limits how many have time series
 
 A scrape runs in a thread, without locks, while the event loop changes the numbers. Before the thread iterates over a

@@ -24,6 +24,7 @@ from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
     quota_topic_metrics,
 )
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
+from kafka_quota_proxy.proxy.admin.metrics.resources import resource_metrics
 from kafka_quota_proxy.proxy.admin.metrics.usage_log import usage_log_metrics
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -41,6 +42,7 @@ class MetricRegistry:
         server, brokers = self._server, self._server.brokers
         listeners, replication = list(server.listeners), server.replication
         yield from process_metrics(self._reloads)
+        yield from resource_metrics(server.loop_lag)
         yield from listener_metrics(listeners, now_ms)
         yield latency_metric(listeners)
         yield from certificate_metrics(server)
