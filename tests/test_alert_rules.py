@@ -1,4 +1,4 @@
-"""The rules of deploy/alerts.yaml fire on floods only, in promtool with series of a real proxy.
+"""The rules of deploy/alerts.yaml fire when they should, in promtool. Series of floods are those of a real proxy.
 
 ``tests/end_to_end/support/flood_recording.py`` recorded the series.
 """
@@ -9,6 +9,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 import yaml
 
 from tests.support.promtool import promtool
@@ -95,6 +96,56 @@ def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> No
         "promql_expr_test": expected,
     }
     file = tmp_path / "faults.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
+
+    promtool("test", "rules", file)
+
+
+_CPU: Final = 'process_cpu_seconds_total{instance="proxy:9102",job="kafka-quota-proxy"}'
+_LAG: Final = 'kafka_quota_proxy_event_loop_lag_seconds_bucket{instance="proxy:9102",job="kafka-quota-proxy",le="%s"}'
+
+
+@pytest.mark.parametrize(
+    ("cpu_per_minute", "late_per_minute", "alerts"),
+    [
+        (45, 0, []),
+        (60, 0, ["KafkaQuotaProxyCoreFull"]),
+        (60, 60, ["KafkaQuotaProxyCoreFull"]),
+        (15, 60, ["KafkaQuotaProxyLate"]),
+        (15, 1, []),  # one late timer of 240 is no 99th percentile
+    ],
+)
+def test_a_full_core_and_a_core_that_others_use_fire_an_alert_each(
+    tmp_path: Path, cpu_per_minute: int, late_per_minute: int, alerts: list[str]
+) -> None:
+    on_time = 240 - late_per_minute
+    lag = {"0.05": on_time, "0.1": 240, "+Inf": 240}
+    series = [{"series": _CPU, "values": f"0+{cpu_per_minute}x40"}]
+    series += [{"series": _LAG % bound, "values": f"0+{count}x40"} for bound, count in lag.items()]
+    # Another program at the same Prometheus uses a whole core, too.
+    series.append({"series": 'process_cpu_seconds_total{instance="web:80",job="web"}', "values": "0+60x40"})
+    utilisation = {
+        "expr": "instance:kafka_quota_proxy_core_utilisation:rate5m",
+        "eval_time": "30m",
+        "exp_samples": [
+            {
+                "labels": 'instance:kafka_quota_proxy_core_utilisation:rate5m{instance="proxy:9102",'
+                'job="kafka-quota-proxy"}',
+                "value": cpu_per_minute / 60,
+            }
+        ],
+    }
+    firing = [{"labels": f'{{alertname="{alert}"}}', "value": 1} for alert in alerts]
+    test = {
+        "interval": "1m",
+        "input_series": series,
+        "promql_expr_test": [
+            utilisation,
+            {"expr": _FIRING, "eval_time": "5m", "exp_samples": []},
+            {"expr": _FIRING, "eval_time": "30m", "exp_samples": firing},
+        ],
+    }
+    file = tmp_path / "core.yaml"
     file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
     promtool("test", "rules", file)
