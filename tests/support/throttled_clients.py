@@ -38,7 +38,7 @@ def connect(
     assert isinstance(route, Route)
     connection = ClientConnection(route)
     state.connections[connection] = None
-    connection.state.peer_host = address
+    connection.state.account.peer_host = address
     account = connection.state.account
     account.log_in(user)
     find = account.produce_bucket if kind is QuotaKind.PRODUCE else account.fetch_bucket

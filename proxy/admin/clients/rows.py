@@ -105,7 +105,7 @@ def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment
         "kind": bucket.kind.label,
         "user": bucket.tags.user or _only({state.account.principal for state in states}),
         "client_id": bucket.tags.client_id or _only({state.account.client_id for state in states}),
-        "addresses": sorted({state.peer_host for state in states})[:MAX_ADDRESSES],
+        "addresses": sorted({state.account.peer_host for state in states})[:MAX_ADDRESSES],
         "connections": len(clients),
         "listener": ", ".join(sorted({client.listener.name for client in clients})) or None,
         "broker": one.broker,

@@ -64,7 +64,7 @@ async def test_connections_are_those_of_the_wanted_buckets() -> None:
     found = connections_of(server, {etl}, rest=lambda: None)
 
     assert list(found) == [etl]
-    assert [one.state.peer_host for one in found[etl]] == ["10.0.0.1", "10.0.0.2"]
+    assert [one.state.account.peer_host for one in found[etl]] == ["10.0.0.1", "10.0.0.2"]
 
 
 async def test_reading_pauses_after_every_few_objects() -> None:
