@@ -22,8 +22,8 @@ COPY --from=wheels /wheels /wheels
 RUN pip install --no-cache-dir --no-index /wheels/*.whl && rm -r /wheels
 USER 10001
 WORKDIR /etc/kafka-quota-proxy
-# The port is that of `admin.bind`; change it here if the configuration has another.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 \
-    CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:9308/livez', timeout=2)"]
+# Asks the address that the file names. With another file than proxy.yaml, override it: docker run --health-cmd.
+HEALTHCHECK --interval=30s --timeout=5s --start-period=5s --retries=2 \
+    CMD ["kafka-quota-proxy", "healthcheck", "proxy.yaml"]
 ENTRYPOINT ["kafka-quota-proxy"]
 CMD ["run", "proxy.yaml"]

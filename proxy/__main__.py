@@ -89,6 +89,13 @@ _COMMANDS: Final = {
         "--throttle takes them.\n\n"
         "Exit status: 0 done, or it will be; 1 it never ends, was cancelled, or no broker answers; 2 wrong usage.",
     ),
+    "healthcheck": _Command(
+        "ask a running proxy whether it is alive, as in a Dockerfile",
+        "example: kafka-quota-proxy healthcheck config.yaml\n"
+        "         kafka-quota-proxy healthcheck --ready config.yaml\n\n"
+        "Asks the address of admin.bind. If the file has no section admin, connects to the first listener.\n\n"
+        "Exit status: 0 healthy; 1 not healthy; 2 wrong usage.",
+    ),
     _COMPLETION: _Command(
         "print a script that lets bash, zsh or fish complete commands, options and files",
         "example: kafka-quota-proxy completion bash > ~/.local/share/bash-completion/completions/kafka-quota-proxy\n"

@@ -2,16 +2,19 @@
 
 import asyncio
 import http.client
+import json
 import re
 import shlex
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+import pytest
 import yaml
 
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED
@@ -170,6 +173,27 @@ def test_dockerfile_copies_and_installs_everything_the_proxy_imports() -> None:
     extras = re.findall(r"pip (?:install|wheel).*\[(.*?)\]", text)
     assert extras == ["usage-topic"], "another extra would bring test tools into the image"
     assert re.search(r"^USER (?!0|root)", text, re.MULTILINE), "must not run as root"
+
+
+async def test_dockerfile_checks_the_health_of_the_file_that_it_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", "")
+    (checked,) = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", text, re.MULTILINE)
+    (run,) = re.findall(r"^CMD (\[.*\])$", text, re.MULTILINE)
+    program, command, file = json.loads(checked)
+    monkeypatch.chdir(tmp_path)
+    config = load_bytes(_CONFIG + b"admin: {bind: '127.0.0.1:0'}", file=file).config
+    assert config.admin is not None
+
+    with AdminServer(config.admin, Server(config), FirstStart()) as running:
+        (tmp_path / file).write_text(f"admin: {{bind: '127.0.0.1:{running.port}'}}\n")
+        healthy = await asyncio.to_thread(main, [command, file])
+    stopped = await asyncio.to_thread(main, [command, file])
+
+    assert (healthy, stopped) == (0, 1)
+    assert f'ENTRYPOINT ["{program}"]' in text
+    assert json.loads(run) == ["run", file]
 
 
 def test_constraints_pin_exact_versions() -> None:

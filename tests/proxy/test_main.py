@@ -10,7 +10,7 @@ import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
 
-COMMANDS = ["run", "demo", "init", "check", "explain", "quotas", "rebalance", "completion"]
+COMMANDS = ["run", "demo", "init", "check", "explain", "quotas", "rebalance", "healthcheck", "completion"]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
