@@ -3,8 +3,10 @@
 import asyncio
 import http.client
 import json
+import os
 import re
 import shlex
+import subprocess
 from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -20,6 +22,7 @@ from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.pages import block
 
 _CONFIG = b"""
 listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092", inter_broker: true}]
@@ -161,6 +164,61 @@ def test_stop_timeouts_exceed_the_drain_time() -> None:
     assert in_pod.drain_timeout_ms < broker_stays_s * 1_000
     assert broker_stays_s + 30 < pod["terminationGracePeriodSeconds"]
     assert load_bytes(_CONFIG, file="proxy.yaml").config.drain_timeout_ms < unit_s * 1_000
+
+
+UNIT = DEPLOY / "kafka-quota-proxy.service"
+PROGRAM_IN_UNIT = "/opt/kafka-quota-proxy/bin/kafka-quota-proxy"
+PAGE = "how-to/run-in-production.md"
+
+
+def analyze(action: str, unit: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run an action of systemd-analyze with a unit file. Messages about other units are left out."""
+    command = ["systemd-analyze", action, *options, str(unit)]
+    environment = os.environ | {"SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0"}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+
+
+def test_systemd_knows_every_line_of_the_unit(tmp_path: Path) -> None:
+    program = tmp_path / "kafka-quota-proxy"
+    program.touch(mode=0o755)
+    override = block(PAGE, "ini", holding="LoadCredential=").text
+    text = UNIT.read_text(encoding="utf-8").replace(PROGRAM_IN_UNIT, str(program))
+    unit, wrong = tmp_path / UNIT.name, tmp_path / "wrong.service"
+    unit.write_text(f"{text}{override}")
+    wrong.write_text(f"{text}{override}NoSuchKey=yes\n")
+
+    verified = analyze("verify", unit, "--recursive-errors=no", "--man=no")
+
+    assert (verified.returncode, verified.stdout + verified.stderr) == (0, "")
+    assert "NoSuchKey" in analyze("verify", wrong, "--recursive-errors=no", "--man=no").stderr
+
+
+def test_the_unit_has_little_access() -> None:
+    """Systemd rates a unit from 0 to 10. Up to 2.0 it calls the exposure OK."""
+    rated = analyze("security", UNIT, "--offline=true", "--threshold=20", "--no-pager")
+
+    assert rated.returncode == 0, rated.stdout + rated.stderr
+
+
+def test_credentials_on_the_page_are_those_of_its_configuration() -> None:
+    loaded = re.findall(r"^LoadCredential=([\w.]+):/", block(PAGE, "ini", holding="LoadCredential=").text, re.MULTILINE)
+    configuration = block(PAGE, "yaml", holding="/run/credentials").text
+    used = re.findall(rf"/run/credentials/{re.escape(UNIT.name)}/([\w.]+)", configuration)
+    config = load_bytes(configuration.encode(), file="proxy.yaml").config
+    state = re.findall(r"^StateDirectory=(.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+
+    assert len(loaded) == configuration.count("/run/credentials/")
+    assert sorted(loaded) == sorted(used)
+    assert config.store is not None
+    assert str(config.store.directory).startswith(f"/var/lib/{state[0]}/")
+
+
+def test_the_unit_runs_the_commands_and_the_file_of_the_page() -> None:
+    page = block(PAGE, "sh", holding="systemctl enable").text
+    started = re.findall(r"^Exec\w+=(/opt.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
+    (file,) = re.findall(rf"^{PROGRAM_IN_UNIT} init (.*)$", page, re.MULTILINE)
+
+    assert started == [f"{PROGRAM_IN_UNIT} check {file}", f"{PROGRAM_IN_UNIT} run {file}"]
 
 
 def test_dockerfile_copies_and_installs_everything_the_proxy_imports() -> None:
