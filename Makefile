@@ -18,15 +18,15 @@ help: ## list these targets
 demo: .venv/demo.installed ## show a throttled producer and consumer (options: make demo ARGS="--shaping sampled")
 	$(BIN)/kafka-quota-proxy demo $(ARGS)
 
-test: test-units test-proofs ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven, promtool, zsh, fish and systemd)
+test: test-units test-proofs ## run the tests in ten minutes: all units, and a short proof of each capability with a real Kafka (needs Java 17, Maven and promtool)
 
-test-units: java promtool tools .venv/dev.installed
+test-units: java promtool .venv/dev.installed
 	$(BIN)/pytest -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
 
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
 
-test-kafka: java .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
+test-kafka: java tools .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
 	$(BIN)/pytest -m kafka $(ARGS)
 
 compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
@@ -37,7 +37,7 @@ build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config pro
 	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
 	@touch $@
 
-test-compiled: compiled tools ## run the unit tests, the simulation and the fuzzers with the compiled modules
+test-compiled: compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each

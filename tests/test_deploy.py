@@ -178,6 +178,7 @@ def analyze(action: str, unit: Path, *options: str) -> subprocess.CompletedProce
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
+@pytest.mark.kafka
 def test_systemd_knows_every_line_of_the_unit(tmp_path: Path) -> None:
     program = tmp_path / "kafka-quota-proxy"
     program.touch(mode=0o755)
@@ -193,6 +194,7 @@ def test_systemd_knows_every_line_of_the_unit(tmp_path: Path) -> None:
     assert "NoSuchKey" in analyze("verify", wrong, "--recursive-errors=no", "--man=no").stderr
 
 
+@pytest.mark.kafka
 def test_the_unit_has_little_access() -> None:
     """Systemd rates a unit from 0 to 10. Up to 2.0 it calls the exposure OK."""
     rated = analyze("security", UNIT, "--offline=true", "--threshold=20", "--no-pager")

@@ -27,7 +27,7 @@ def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("name", ["bash", *(pytest.param(name, marks=pytest.mark.kafka) for name in ("zsh", "fish"))])
 def test_the_tab_key_completes_commands_options_choices_and_files(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
