@@ -11,6 +11,7 @@ from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -114,6 +115,13 @@ def test_kubernetes_configuration_is_valid_and_binds_the_listed_ports() -> None:
     assert ports == {"clients": listener.bind.port, "metrics": admin.metrics_bind.port}
     assert f"CLIENTS://{listener.upstream}," in broker["KAFKA_LISTENERS"]
     assert f":{listener.bind.port}," in broker["KAFKA_ADVERTISED_LISTENERS"]
+
+
+def test_kubernetes_objects_follow_the_schemas() -> None:
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
+
+    for document in documents:
+        kubernetes_validate.validate(document, "1.37", strict=True)
 
 
 async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
