@@ -23,7 +23,8 @@ from kafka_quota_proxy.proxy.server.config_reloader import needs_restart
 from tests.support.helm import BUILD_TIMEOUT_S, helm
 from tests.support.pages import REPOSITORY, block
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
+# The first run builds Helm, which takes minutes.
+pytestmark = [pytest.mark.long, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 
 CHART: Final = REPOSITORY / "deploy" / "helm" / "kafka-quota-proxy"
 DOCKERFILE: Final = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
