@@ -20,7 +20,9 @@ _PROGRAM: Final = "kafka-quota-proxy"
 # A shell gives this exit status, 128 + 13, to a program that SIGPIPE has ended. No command returns it itself.
 _BROKEN_PIPE: Final = 141
 # The commands that are folders of several modules.
-_IN_FOLDERS: Final = ("demo", "quotas")
+_IN_FOLDERS: Final = ("demo", "quotas", "top")
+# The commands that need the packages of the extra ``demo``.
+_IN_EXTRA: Final = ("demo", "top")
 _COMPLETION: Final = "completion"
 
 
@@ -71,6 +73,16 @@ _COMMANDS: Final = {
         "         kafka-quota-proxy explain config.yaml --user alice --url http://127.0.0.1:9308\n\n"
         "With --json: an object for each kind of quota, or null if nothing limits it. With --url also:\n"
         "fair_call_queue, an object for each listener that has one.",
+    ),
+    "top": _Command(
+        "show the clients of a running proxy: who is throttled now, by which rule, and since when",
+        "example: kafka-quota-proxy top --url http://127.0.0.1:9308 --sort utilisation\n"
+        "         kafka-quota-proxy top --once --json | jq '.clients[] | select(.throttled) | .client_id'\n\n"
+        "Each line is a quota in use: the rate, the limit and how much of it is used, for how long its clients have\n"
+        "been throttled by now, which part of the last minute that was, and the file and line of the rule. Clients\n"
+        "that share a quota share a line.\n\n"
+        "Keys: s order, k kind, / filter, p pause, arrows and Enter details of one client, q quit.\n"
+        "Where the output is no terminal, the table is printed once.",
     ),
     "quotas": _Command(
         "show and change the quotas of a running proxy: describe, alter, delete, export, import",
@@ -174,7 +186,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _install_hint(command: str | None) -> str:
-    package = f"{_PROGRAM}[demo]" if command == "demo" else _PROGRAM
+    package = f"{_PROGRAM}[demo]" if command in _IN_EXTRA else _PROGRAM
     return f"install it with: pip install '{package}'"
 
 

@@ -1,4 +1,4 @@
-"""The HTTP client with which the commands ``quotas`` and ``explain`` send requests to a running proxy's admin port."""
+"""The HTTP client with which commands such as ``quotas`` send requests to a running proxy's admin port."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +22,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 
 # Longer than the time within which the proxy itself answers a change.
 _TIMEOUT_S: Final = 35.0
+DEFAULT_URL: Final = "http://127.0.0.1:9308"
 _QUOTAS: Final = "/quotas"
 _MAX_MESSAGE_BYTES: Final = 500
 _WRONG_PORT: Final = "is it the admin port of a kafka-quota-proxy?"
@@ -62,13 +63,14 @@ class Answer(NamedTuple):
 class AdminClient:
     """Sends requests to the admin port at ``url``, which has the form ``http://HOST:PORT``.
 
-    Only ``change`` needs the ``token``. After a failed ``change``, the changes may or may not have been made.
+    Each wait for the proxy takes at most ``timeout_s``. Only ``change`` needs the ``token``. After a failed ``change``,
+    the changes may or may not have been made.
 
     Raises:
         AdminPortError: ``url`` is malformed, or a request failed.
     """
 
-    def __init__(self, url: str, *, token: str = "") -> None:
+    def __init__(self, url: str, *, token: str = "", timeout_s: float = _TIMEOUT_S) -> None:
         try:
             address = urlsplit(url)
             self._port = address.port or 80
@@ -76,7 +78,7 @@ class AdminClient:
             raise AdminPortError(f"--url {url}: {error}") from error
         if address.scheme != "http" or not address.hostname:
             raise AdminPortError(f"--url {url}: must be http://HOST:PORT, as admin.bind of the proxy says")
-        self._url, self._host, self._token = url, address.hostname, token
+        self._url, self._host, self._token, self._timeout_s = url, address.hostname, token, timeout_s
 
     def rules(self, names: Mapping[str, EntityName]) -> list[ListedRule]:
         """Return the rules of all entities that match ``names``, or all rules if ``names`` is empty.
@@ -113,6 +115,12 @@ class AdminClient:
         queues: Queues = self._parse(lambda: json.loads(body))
         return queues
 
+    def clients(self, query: Mapping[str, str]) -> dict[str, Any]:
+        """Return the active clients, with their limits and throttles. ``query`` has the parameters of ``/clients``."""
+        _, body = self._request("GET", f"/clients?{urlencode(query)}")
+        page: dict[str, Any] = self._parse(lambda: json.loads(body))
+        return page
+
     def _parse(self, parse: Callable[[], _T]) -> _T:
         try:
             return parse()
@@ -123,7 +131,7 @@ class AdminClient:
         self, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = MappingProxyType({})
     ) -> tuple[HTTPResponse, bytes]:
         try:
-            with closing(HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)) as connection:
+            with closing(HTTPConnection(self._host, self._port, timeout=self._timeout_s)) as connection:
                 connection.request(method, path, body, headers)
                 response = connection.getresponse()
                 content = response.read()

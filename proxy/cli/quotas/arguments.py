@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.quota_kinds import parse_limit
 from kafka_quota_proxy.config.terms import TERMS, read_terms
 from kafka_quota_proxy.config.token_file import read_token
-from kafka_quota_proxy.proxy.cli.admin_client import AdminClient
+from kafka_quota_proxy.proxy.cli.admin_client import DEFAULT_URL, AdminClient
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_entity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     CLIENT_ID,
@@ -24,7 +24,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     keys_of,
 )
 
-_URL: Final = "http://127.0.0.1:9308"
 _TOKEN_FILE: Final = "KAFKA_QUOTA_PROXY_TOKEN_FILE"  # noqa: S105 - the name of a variable
 _EXAMPLES: Final = {
     "describe": "example: kafka-quota-proxy quotas describe --user alice --json",
@@ -55,7 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             epilog=_EXAMPLES[name],
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        subparser.add_argument("--url", default=_URL, help=f"the admin port of the proxy (default {_URL})")
+        subparser.add_argument(
+            "--url", default=DEFAULT_URL, help=f"the admin port of the proxy (default {DEFAULT_URL})"
+        )
         return subparser
 
     describe = action("describe", "show the quotas of a proxy, and where each is set")

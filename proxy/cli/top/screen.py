@@ -1,0 +1,228 @@
+"""Draws what ``top`` shows: a table of clients that fits the width of the terminal, or the details of one client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.proxy.cli.top.view import Row, View, selected_index
+
+_MEDIUM: Final = 110  # from this width on, there are more columns
+_WIDE: Final = 170
+_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
+_KIND_OF_LABEL: Final = {kind.label: kind for kind in BUCKET_KINDS}
+_NEAR: Final = 0.8
+_SHORT: Final = 13  # the width of a rule's place on a narrow terminal
+KEYS: Final = "s sort  k kind  / filter  p pause  ↑↓ select  Enter details  q quit"
+DETAIL_KEYS: Final = "Esc back  p pause  q quit"
+
+
+class _Column(NamedTuple):
+    heading: str
+    cell: Callable[[Row], Text | str]
+    widths: tuple[int, int, int]  # on narrow, medium and wide terminals; 0 leaves the column out
+    is_number: bool = False
+
+
+def clients_table(rows: Sequence[Row], *, width: int, selected: int | None = None) -> Table:
+    """Return a table with a line for each row, which is at most ``width`` wide."""
+    size = 0 if width < _MEDIUM else 1 if width < _WIDE else 2
+    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width)
+    columns = [column for column in _COLUMNS if column.widths[size]]
+    for column in columns:
+        table.add_column(
+            column.heading,
+            justify="right" if column.is_number else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            width=None if column.heading in _GROWING else column.widths[size],
+            ratio=column.widths[size] if column.heading in _GROWING else None,
+        )
+    for index, row in enumerate(rows):
+        table.add_row(*(column.cell(row) for column in columns), style="reverse" if index == selected else "")
+    return table
+
+
+def screen(
+    view: View, page: Mapping[str, Any] | None, *, width: int, height: int, url: str, trouble: str = ""
+) -> RenderableType:
+    """Return the whole screen. ``page`` is the proxy's last answer, and ``trouble`` says why there is no newer one."""
+    head = [_line(f"kafka-quota-proxy top  {url}  {page['time'] if page else ''}", "bold")]
+    if trouble:
+        head.append(_line(trouble, "bold red"))
+    if page is None:
+        return Group(*head, _line("" if trouble else "asking the proxy"), _line("q quit", "dim"))
+    if view.has_details:
+        row = next((row for row in page["clients"] if "rules" in row), None)
+        lines = [_line("the client is no longer active")] if row is None else details(row)
+        return Group(*head, *lines[: height - len(head) - 1], _line(DETAIL_KEYS, "dim"))
+    rows = view.rows(page["clients"])
+    head.append(_line(summary(view, page, rows)))
+    room = max(1, height - len(head) - 2)
+    at = selected_index(view, rows)
+    first = max(0, min(at - room + 1, len(rows) - room))
+    marked = at - first if view.selected is not None and rows else None
+    foot = f"filter: {view.filter}▏ Enter keeps it, Esc removes it" if view.is_typing else KEYS
+    body = clients_table(rows[first : first + room], width=width, selected=marked)
+    return Group(*head, body, _line(foot, "dim"))
+
+
+def summary(view: View, page: Mapping[str, Any], rows: Sequence[Row]) -> str:
+    """Return a line that says how many clients there are, and which of them are shown in which order."""
+    throttled = sum(bool(row["throttled"]) for row in rows)
+    shown = f"{len(rows)} of {page['total']} clients, {throttled} throttled"
+    order = f"by {view.sort}" + (f", {view.kind} only" if view.kind else "")
+    among = len(page["clients"])
+    filtered = f", filter {printable(view.filter)!r}" if view.filter else ""
+    if filtered and among < page["total"]:
+        filtered += f" in the first {among}"
+    return f"{shown}, {order}{filtered}" + (", paused" if view.is_paused else "")
+
+
+def details(row: Row) -> list[Text]:
+    """Return lines about one client: its rule, the rules that lost and why, and its last throttles."""
+    kind = _KIND_OF_LABEL[row["kind"]]
+    user, client_id = (_name(row[key]) for key in ("user", "client_id"))
+    used = "" if row["utilisation"] is None else f", {_percent(row['utilisation'])} of the limit"
+    found = [
+        _line(f"{kind.key} of user {user}, client-id {client_id}", "bold"),
+        _line(f"  rate         {kind.spec.unit.described(round(row['rate'], 1))}{used}"),
+        Text("  throttled    ").append(_throttled(row) or "no"),
+        _line(f"  last minute  {row['throttle_seconds_last_minute']:g} s throttled"),
+        _line(
+            f"  connections  {row['connections']}, at listener {row['listener'] or '-'}, broker {row['broker'] or '-'}"
+        ),
+        _line(f"  addresses    {printable(', '.join(row['addresses'])) or '-'}"),
+    ]
+    if row["limit"] is not None:
+        found.append(_line(f"  manner       {row['enforcement']}, {row['shaping']}"))
+    for one in row.get("rules", ()):
+        heading = "rule" if one["wins"] else "lost"
+        limit = kind.spec.unit.described(one["limit"])
+        found.append(_line(f"  {heading:<12} {_entity(one['rule'])}, {limit} ({printable(one['rule']['source'])})"))
+        found.append(_line(f"               level {one['level']} of 8 ({one['says']}): {one['reason']}"))
+    throttles = row.get("last_throttles", ())
+    found += (_line(f"  throttle     {one['time'][11:-1]}, for {one['throttle_time_ms']} ms") for one in throttles)
+    return found
+
+
+def printable(text: str) -> str:
+    """Return ``text`` with characters that a terminal may act on written as escapes, because clients choose names."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def rate(kind: QuotaKind, value: float | None) -> str:
+    """Return a rate or limit per second as text with the unit of its kind, in few characters."""
+    if value is None:
+        return "-"
+    if kind is QuotaKind.REQUEST:
+        return f"{value:.1f} %"
+    if kind not in (QuotaKind.PRODUCE, QuotaKind.FETCH):
+        return f"{value:.1f}"
+    for unit, size in _UNITS:
+        if value >= size:
+            return f"{value / size:.{0 if value >= 100 * size else 1}f} {unit}"
+    return f"{value:.0f} B"
+
+
+def duration(milliseconds: float) -> str:
+    """Return a time as text in few characters, such as ``12 s`` or ``3 min``."""
+    seconds = milliseconds / 1_000
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7_200 else f"{seconds / 3_600:.1f} h"
+
+
+def bar(utilisation: float | None, *, cells: int = 5) -> Text:
+    """Return a bar of the part of a limit that is used, and the part in per cent."""
+    if utilisation is None:
+        return Text("")
+    full = max(0, min(cells, round(utilisation * cells)))
+    style = "red" if utilisation >= 1 else "yellow" if utilisation >= _NEAR else "green"
+    return Text.assemble(("█" * full + "░" * (cells - full), style), f" {_percent(utilisation)}")
+
+
+def _percent(part: float | None) -> str:
+    return "-" if part is None else f"{min(part, 9.99):.0%}"
+
+
+def _throttled(row: Row) -> Text | str:
+    return Text(duration(row["throttled_for_ms"]), "bold red") if row["throttled"] else ""
+
+
+def _minute(row: Row) -> str:
+    seconds = row["throttle_seconds_last_minute"]
+    return f"{seconds / 60:.0%}" if seconds else ""
+
+
+def _name(name: str | None) -> str:
+    return "(several)" if name is None else printable(name) or "(none)"
+
+
+def _client(row: Row) -> Text:
+    """Return both names in one cell. A user that did not log in, or a missing client-id, is left out."""
+    user, client_id = row["user"], row["client_id"]
+    if user == "ANONYMOUS":
+        return Text(_name(client_id))
+    return Text(_name(user) if not client_id else f"{_name(user)} {_name(client_id)}")
+
+
+def _entity(rule: Mapping[str, str | None]) -> str:
+    return ", ".join(f"{key} {printable(name)}" for key in ("user", "client-id") if (name := rule[key]) is not None)
+
+
+def _source(row: Row) -> Text:
+    """Return the file and line of the rule, without the file's folder."""
+    return Text("" if row["rule"] is None else printable(row["rule"]["source"].rpartition("/")[2]))
+
+
+def _short_source(row: Row) -> Text:
+    """Return the file and line of the rule. If they are long, their end, because the line is what counts."""
+    source = _source(row)
+    return source if len(source) <= _SHORT else Text("…").append(source[1 - _SHORT :])
+
+
+def _rule(row: Row) -> Text:
+    return Text("") if row["rule"] is None else _source(row).append(f" {_entity(row['rule'])}")
+
+
+def _addresses(row: Row) -> Text:
+    return Text(printable(", ".join(row["addresses"])))
+
+
+def _rate_of(key: str) -> Callable[[Row], str]:
+    return lambda row: rate(_KIND_OF_LABEL[row["kind"]], row[key])
+
+
+def _line(text: str, style: str = "") -> Text:
+    return Text(printable(text), style, no_wrap=True, overflow="ellipsis")
+
+
+_COLUMNS: Final = (
+    _Column("kind", lambda row: row["kind"], (7, 12, 12)),
+    _Column("client", _client, (13, 0, 0)),
+    _Column("user", lambda row: Text(_name(row["user"])), (0, 14, 14)),
+    _Column("client-id", lambda row: Text(_name(row["client_id"])), (0, 18, 26)),
+    _Column("rate/s", _rate_of("rate"), (8, 8, 8), is_number=True),
+    _Column("limit/s", _rate_of("limit"), (8, 8, 8), is_number=True),
+    _Column("used", lambda row: bar(row["utilisation"]), (10, 10, 10)),
+    _Column("throttled", _throttled, (9, 9, 9), is_number=True),
+    _Column("1min", _minute, (4, 4, 4), is_number=True),
+    _Column("rule", _short_source, (_SHORT, 0, 0)),
+    _Column("rule", _source, (0, 18, 0)),
+    _Column("rule", _rule, (0, 0, 44)),
+    _Column("level", lambda row: "" if row["level"] is None else str(row["level"]), (0, 0, 5), is_number=True),
+    _Column("conn", lambda row: str(row["connections"]), (0, 5, 5), is_number=True),
+    _Column("addresses", _addresses, (0, 16, 22)),
+    _Column("broker", lambda row: "" if row["broker"] is None else str(row["broker"]), (0, 0, 6), is_number=True),
+    _Column("listener", lambda row: Text(printable(row["listener"] or "")), (0, 0, 12)),
+)
+# The columns whose texts are names. They share the width that is left.
+_GROWING: Final = ("client", "user", "client-id", "rule", "addresses")

@@ -1,0 +1,120 @@
+"""Tests ``kafka-quota-proxy top`` without a terminal, and its errors."""
+
+import asyncio
+import builtins
+import json
+import time
+from typing import Any
+
+import pytest
+
+from kafka_quota_proxy.config.model import Admin, QuotaRule
+from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.cli.admin_client import AdminClient, AdminPortError
+from kafka_quota_proxy.proxy.cli.top import command
+from tests.support.client_rows import page, row
+from tests.support.quota_page import LOOPBACK
+from tests.support.reloads import Reloads
+from tests.support.stub_broker import on_uvloop
+from tests.support.throttled_clients import connect, server_with
+
+NOWHERE = "http://127.0.0.1:1"
+
+
+async def top(*arguments: str) -> int:
+    """Run ``top`` against a proxy with the throttled client ``etl`` and the calm client ``free``."""
+    server = server_with(QuotaRule(client_id="etl", producer_byte_rate=1_000.0, source="proxy.yaml:7"))
+    now_ms = time.monotonic_ns() // 1_000_000
+    for name in ("free", "etl"):
+        connect(server, name, now_ms=now_ms).charge(5_000, now_ms=now_ms)
+    connect(server, "etl", now_ms=now_ms).throttled(30_000, now_ms=now_ms)
+    with AdminServer(Admin(bind=LOOPBACK), server, Reloads()) as admin:
+        return await asyncio.to_thread(main, ["top", "--url", f"http://127.0.0.1:{admin.port}", *arguments])
+
+
+@on_uvloop
+async def test_json_once_is_what_the_admin_port_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await top("--once", "--json", "--limit", "1") == 0
+
+    (line,) = capsys.readouterr().out.splitlines()
+    told = json.loads(line)
+    assert told["total"] == 2
+    assert [(one["client_id"], one["throttled"]) for one in told["clients"]] == [("etl", True)]
+
+
+@on_uvloop
+async def test_without_a_terminal_a_table_is_printed_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert await top("--kind", "produce", "--sort", "client_id") == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "2 of 2 clients, 1 throttled, by client_id, produce only"
+    assert [line.split()[1] for line in lines[1:]] == ["client", "etl", "free"]
+    assert lines[2].rstrip().endswith("proxy.yaml:7")
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_proxy_that_is_away_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--once"], ["--once", "--json"]):
+        assert main(["top", "--url", NOWHERE, *arguments]) == 1
+        assert capsys.readouterr().err.startswith(f"kafka-quota-proxy top: {NOWHERE}: ")
+    assert main(["top", "--url", "ftp://x"]) == 1
+    assert "must be http://HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--limit", "0"], "argument --limit: must be a whole number from 1 to 10000, not '0'"),
+        (["--sort", "name"], "argument --sort: invalid choice: 'name' (choose from"),
+        (["--kind", "Produce"], "argument --kind: invalid choice: 'Produce' (choose from"),
+    ],
+)
+def test_wrong_arguments_are_named(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["top", *arguments])
+
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_json_is_a_line_each_second_and_waits_for_the_proxy(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[Any] = [page(row("one")), AdminPortError("away"), AdminPortError("away"), page(row("two"))]
+
+    def clients(self: AdminClient, query: dict[str, str]) -> Any:  # noqa: ANN401 - as it is read
+        if not answers:
+            raise KeyboardInterrupt
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(AdminClient, "clients", clients)
+    monkeypatch.setattr(command, "INTERVAL_S", 0.0)
+
+    assert main(["top", "--json"]) == 130
+    told = capsys.readouterr()
+    assert [json.loads(line)["clients"][0]["client_id"] for line in told.out.splitlines()] == ["one", "two"]
+    assert told.err == ("kafka-quota-proxy top: away; trying again\nkafka-quota-proxy top: the proxy answers again\n")
+
+
+def test_without_rich_a_sentence_says_how_to_install_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = builtins.__import__
+
+    def without_rich(name: str, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - as __import__
+        if name == "kafka_quota_proxy.proxy.cli.top":
+            raise ModuleNotFoundError("No module named 'rich'", name="rich")
+        return load(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without_rich)
+
+    assert main(["top", "--url", NOWHERE]) == 1
+    expected = "kafka-quota-proxy top: rich is not installed; install it with: pip install 'kafka-quota-proxy[demo]'\n"
+    assert capsys.readouterr().err == expected
