@@ -146,9 +146,10 @@ class Rate:
             del slots[following : following + _SLOT_LENGTH]
         total = more
         oldest_ms = now_ms
+        gone_ms = now_ms - self._span_ms
         numbers = iter(slots)
         for value, start_ms, last_event_ms in zip(numbers, numbers, numbers, strict=True):
-            if now_ms - last_event_ms < self._span_ms:
+            if last_event_ms > gone_ms:
                 total += value
                 if start_ms < oldest_ms:
                     oldest_ms = start_ms

@@ -75,7 +75,7 @@ class ThrottleHistory:
         slots, newest, since_ms = self._slots[:], self._slot, now_ms - MINUTE_MS
         running_ms = max(0, min(now_ms, self.until_ms) - max(self._summed_ms, since_ms))
         first = since_ms // _SLOT_MS
-        if newest < first:
+        if newest < first:  # so nothing was throttled for a minute, or a long throttle time is running
             return running_ms
         # Most slots count, so it is faster to subtract those that do not.
         total_ms = sum(slots)

@@ -18,7 +18,8 @@ _KEYS: Final = ("kind", "sort", "limit", "user", "client_id", "details")
 # The interpreter sorts so many rows at once. It sorts in one step, which for 10,000 rows would take 10 ms.
 _SORTED_AT_ONCE: Final = 500
 
-# For each order: the values by which rows are compared. Rows with lower values come first.
+# For each order: the values by which rows are compared. Rows with lower values come first. Where values are equal, rows
+# stay in the order of their buckets, which does not change.
 _ORDERS: Final[Mapping[str, Callable[[ActiveBucket], tuple[Any, ...]]]] = {
     "throttled": lambda one: (not one.is_throttled, -one.throttle_ms, -(one.utilisation or 0.0)),
     "utilisation": lambda one: (-(one.utilisation or 0.0),),
@@ -72,16 +73,12 @@ class ClientQuery(NamedTuple):
     def first(self, found: list[ActiveBucket], rest: Rest) -> list[ActiveBucket]:
         """Return the first ``limit`` of ``found``, in the wanted order. Calls ``rest`` to let the event loop run."""
         order = _ORDERS[self.sort]
-
-        def key(one: ActiveBucket) -> tuple[Any, ...]:
-            return *order(one), one.bucket.tags, one.bucket.kind.label
-
         runs = []
         for start in range(0, len(found), _SORTED_AT_ONCE):
-            run = sorted(found[start : start + _SORTED_AT_ONCE], key=key)
+            run = sorted(found[start : start + _SORTED_AT_ONCE], key=order)
             runs.append(run[: self.limit])
             rest()
-        return list(islice(paced(merge(*runs, key=key), rest, every=100), self.limit))
+        return list(islice(paced(merge(*runs, key=order), rest, every=100), self.limit))
 
 
 def _one_of(allowed: Iterable[str], key: str, value: str) -> str:

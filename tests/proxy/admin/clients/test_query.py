@@ -66,9 +66,9 @@ async def some_buckets() -> list[ActiveBucket]:
     ("sort", "order"),
     [
         ("throttled", ["c", "b", "d", "a"]),  # d is not throttled now
-        ("utilisation", ["b", "c", "d", "a"]),
+        ("utilisation", ["b", "c", "a", "d"]),
         ("rate", ["a", "b", "c", "d"]),
-        ("connections", ["d", "b", "c", "a"]),
+        ("connections", ["d", "a", "b", "c"]),
         ("client_id", ["a", "b", "c", "d"]),
         ("user", ["b", "c", "d", "a"]),  # the buckets of b and c are shared by all users
     ],
