@@ -121,6 +121,29 @@ def test_request_in_flight_charges_the_merged_bucket() -> None:
     assert not theirs.has_room(1, now_ms=NOW_MS)
 
 
+def test_throttling_of_both_brokers_is_since_the_later_history() -> None:
+    one, other = two()
+    for quotas, after_ms in ((one, 0), (other, 5_000)):
+        produce(quotas).charge(1, now_ms=NOW_MS)
+        produce(quotas).throttled(100, now_ms=NOW_MS + after_ms)
+
+    one.absorb(other, now_ms=NOW_MS + 5_000)
+
+    history = produce(one).throttling.history
+    assert history is not None
+    assert history.is_throttled(now_ms=NOW_MS + 5_050)
+    assert history.since_ms == NOW_MS + 5_000
+
+
+def test_waits_that_overlap_count_once_in_the_throttle_time() -> None:
+    bucket = produce(BrokerQuotas(CONFIG))
+
+    for after_ms, wait_ms in ((0, 100), (50, 100), (60, 20)):
+        bucket.throttled(wait_ms, now_ms=NOW_MS + after_ms)
+
+    assert (bucket.throttling.requests, bucket.throttling.time_ms) == (3, 150)
+
+
 def counted(manager: ClientQuotaManager) -> int:
     return sum(bucket.amount for bucket in manager) + manager.departed_usage.amount
 
