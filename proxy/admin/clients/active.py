@@ -18,8 +18,8 @@ from kafka_quota_proxy.proxy.quota.throttle_history import MINUTE_MS
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 
-# Objects between two pauses. The thread computes for 1 ms then. The event loop waits for the interpreter for at most the
-# switch interval of 0.5 ms, so more pauses would make an answer slower, and no client faster.
+# Objects between two pauses. The thread computes for 1 ms then. The event loop waits for the interpreter no longer than
+# the switch interval of 0.5 ms, so more pauses would make an answer slower, and no client faster.
 _BUCKETS: Final = 200
 _CONNECTIONS: Final = 800
 # A pause takes 0.06 ms, because the system wakes a thread no sooner. This is long enough for the event loop's thread to
