@@ -20,7 +20,7 @@ from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Level, Tags
-from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals
+from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 from kafka_quota_proxy.proxy.quota.rule_phrases import level_words, limit_words, rule_entity, rule_words
 from kafka_quota_proxy.proxy.session.counters import MAX_HOSTS, RecentThrottles
 
@@ -77,9 +77,8 @@ class _Period:
         until_ms: The end of the last wait.
         seen_ms: When throttles were last added.
         logged_ms: When the last line was logged, or None if there was none.
-        peak_rate: The highest rate at one broker so far.
         hosts: The addresses of the throttled clients, up to ``MAX_HOSTS`` of them.
-        throttled: What was counted in this period. There is one bucket for each broker.
+        usage: The usage before the first throttle, and that after the last one. There is a bucket for each broker.
     """
 
     began_ms: int
@@ -88,9 +87,8 @@ class _Period:
     until_ms: int = 0
     seen_ms: int = -1
     logged_ms: int | None = None
-    peak_rate: float = 0.0
     hosts: dict[str, None] = field(default_factory=dict)
-    throttled: dict[Bucket, UsageTotals] = field(default_factory=dict)
+    usage: dict[Bucket, tuple[UsageTotals, UsageTotals]] = field(default_factory=dict)
 
     def add(self, over: _OverLimit, recent: RecentThrottles, *, now_ms: int) -> None:
         """Add the recent throttles at one broker."""
@@ -98,20 +96,21 @@ class _Period:
         if self.seen_ms != now_ms or over.rate / over.limit > worst.rate / worst.limit:
             self.worst = over
         self.seen_ms = now_ms
-        self.peak_rate = max(self.peak_rate, over.rate)
         self.until_ms = max(self.until_ms, recent.until_ms)
         for host in recent.hosts:
             if host and len(self.hosts) < MAX_HOSTS:
                 self.hosts[host] = None
-        bucket = over.bucket
+        before, _ = self.usage.get(over.bucket, (recent.usage_before, None))
+        self.usage[over.bucket] = before, over.bucket.usage
+
+    def totals(self) -> list[UsageTotals]:
+        """Return what each broker has counted in this period."""
         # A bucket that another one has taken over counts from 0 again.
-        gained = UsageTotals(*(max(0, count) for count in bucket.usage.minus(recent.usage_before)))
-        self.throttled[bucket] = self.throttled.get(bucket, NO_USAGE).plus(gained)
+        return [UsageTotals(*(max(0, count) for count in after.minus(before))) for before, after in self.usage.values()]
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether the last wait has been over for so long that the period has ended."""
-        rate = self.worst.bucket.rate
-        return now_ms - self.until_ms >= max(_QUIET_MS, rate.samples * rate.sample_ms)
+        return now_ms - self.until_ms >= max(_QUIET_MS, _windows_ms(self.worst.bucket))
 
 
 class ThrottleLog:
@@ -214,6 +213,8 @@ class _Line(NamedTuple):
 
     Each broker throttles a client by itself. ``throttle_time_ms`` is the time at the broker at which the client waited
     longest, or would have waited longest if the limit is only observed. ``requests`` is the sum of all brokers.
+    ``mean_rate`` is the highest mean rate at one broker in the whole period, or None if the period is shorter than the
+    time over which ``rate`` is measured.
     """
 
     event: _Event
@@ -222,7 +223,7 @@ class _Line(NamedTuple):
     hosts: tuple[str, ...]
     over: _OverLimit
     rate: float
-    peak_rate: float
+    mean_rate: float | None
     is_enforced: bool
     duration_ms: int
     requests: int
@@ -231,12 +232,14 @@ class _Line(NamedTuple):
     @classmethod
     def of(cls, event: _Event, client: _Client, period: _Period, now_ms: int) -> "_Line":
         """Return the line about what happened to a client until now."""
-        totals = period.throttled.values()
+        totals = period.totals()
         counts = [(one.throttled_requests, one.throttle_time_ms) for one in totals]
         is_enforced = any(requests for requests, _ in counts)
         if not is_enforced:
             counts = [(one.observed_throttled_requests, one.observed_throttle_time_ms) for one in totals]
         kind, tags = client
+        duration_ms = (period.until_ms if event is _Event.ENDED else max(now_ms, period.until_ms)) - period.began_ms
+        amount = max(one.amount for one in totals) / kind.per_unit
         return cls(
             event,
             kind,
@@ -244,9 +247,9 @@ class _Line(NamedTuple):
             tuple(period.hosts),
             period.worst,
             period.worst.bucket.rate.peek(now_ms=now_ms) / kind.per_unit,
-            period.peak_rate,
+            amount * 1_000 / duration_ms if duration_ms >= _windows_ms(period.worst.bucket) else None,
             is_enforced,
-            (period.until_ms if event is _Event.ENDED else max(now_ms, period.until_ms)) - period.began_ms,
+            duration_ms,
             sum(requests for requests, _ in counts),
             max(time_ms for _, time_ms in counts),
         )
@@ -264,11 +267,11 @@ class _Line(NamedTuple):
             "limit": self.over.limit,
             "rule": {"user": None, "client-id": None, **rule_entity(rule), "source": rule.source},
             "rule_level": self.over.level.number,
-            "is_enforced": self.is_enforced,
+            "enforced": self.is_enforced,
         }
         if self.event is not _Event.BEGAN:
             fields |= {
-                "peak_rate": round(self.peak_rate, 3),
+                "mean_rate": None if self.mean_rate is None else round(self.mean_rate, 3),
                 "throttled_requests": self.requests,
                 "throttle_time_ms": self.throttle_time_ms,
                 "duration_ms": self.duration_ms,
@@ -289,8 +292,10 @@ class _Line(NamedTuple):
                 if self.is_enforced
                 else f"{self.requests} requests in {duration} would have been throttled for {time}"
             )
-            parts.append(f"peak {_rate_words(key, self.peak_rate)}")
-        parts.append(f"{key}: {_rate_words(key, self.rate)}, limit {limit}")
+            if self.mean_rate is not None:
+                parts.append(f"mean {_rate_words(key, self.mean_rate)}")
+        window_s = _windows_ms(self.over.bucket) / 1_000
+        parts.append(f"{key}: {_rate_words(key, self.rate)} in the last {window_s:g} s, limit {limit}")
         parts.append(f"rule {rule if rule.isprintable() else repr(rule)}, level {level_words(self.over.level)}")
         return "; ".join(parts)
 
@@ -308,6 +313,11 @@ def _over_limit(bucket: Bucket, now_ms: int) -> _OverLimit | None:
     if rule is None or level is None:
         return None
     return _OverLimit(bucket, rule, level, bucket.rate.peek(now_ms=now_ms) / per_unit, bucket.limit / per_unit)
+
+
+def _windows_ms(bucket: Bucket) -> int:
+    """Return the length of all windows over which the rate of a bucket is measured."""
+    return bucket.rate.samples * bucket.rate.sample_ms
 
 
 def _rate_words(key: str, rate: float) -> str:
