@@ -253,4 +253,10 @@ def _failed(upstream: Upstream, reason: str) -> None:
     upstream.failures += 1
     if monotonic() - upstream.last_warning_s >= _WARN_EVERY_S:
         upstream.last_warning_s = monotonic()
-        log.warning("cannot reach upstream %s (%d times): %s", upstream.address, upstream.failures, reason)
+        log.warning(
+            "cannot reach upstream %s (%d times): %s", upstream.address, upstream.failures, reason,
+            extra={
+                "event": "upstream_unreachable", "upstream": str(upstream.address), "failures": upstream.failures,
+                "reason": reason,
+            },
+        )  # fmt: skip

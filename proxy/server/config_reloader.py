@@ -87,20 +87,31 @@ class Reloader:
         except ConfigError as error:
             self.last_reload_successful = False
             _log_faults(error.faults)
-            log.warning("%s is not valid: the configuration stays unchanged", self._path)
+            log.warning(
+                "%s is not valid: the configuration stays unchanged", self._path, extra=self._fields("config_refused")
+            )
             return False
         self.last_reload_successful = True
         self.last_reload_timestamp_seconds = time.time()
         if loaded.hash == self.hash:
-            log.info("%s was read again: nothing has changed", self._path)
+            log.info("%s was read again: nothing has changed", self._path, extra=self._fields("config_unchanged"))
             return True
         _log_faults(loaded.warnings)
-        log.info("%s is in force: %s", self._path, summary(self._in_force.config, loaded.config))
+        log.info(
+            "%s is in force: %s", self._path, summary(self._in_force.config, loaded.config),
+            extra=self._fields("config_reloaded"),
+        )  # fmt: skip
         for key in needs_restart(self._started_with, loaded.config):
-            log.warning("%s: %s has changed, which takes effect only at the next start", self._path, key)
+            log.warning(
+                "%s: %s has changed, which takes effect only at the next start", self._path, key,
+                extra={**self._fields("config_needs_restart"), "key": key},
+            )  # fmt: skip
         self._in_force = loaded
         self._on_loaded(loaded)
         return True
+
+    def _fields(self, event: str) -> dict[str, object]:
+        return {"event": event, "file": str(self._path)}
 
     async def _settle(self) -> None:
         """Wait until the file exists and is no longer being written."""
@@ -159,4 +170,10 @@ def _by_entity(config: ProxyConfig) -> Mapping[tuple[EntityName, EntityName], Qu
 
 def _log_faults(faults: tuple[Fault, ...]) -> None:
     for fault in faults:
-        log.warning("%s", fault)
+        log.warning(
+            "%s", fault,
+            extra={
+                "event": "config_fault", "file": fault.file, "line": fault.line, "key": fault.key,
+                "severity": fault.severity.value,
+            },
+        )  # fmt: skip

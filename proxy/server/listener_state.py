@@ -104,4 +104,7 @@ class ListenerState:
     def log_closed(self, peer: str, cause: str, reason: str) -> None:
         """Log why a connection was closed: as a warning, or at DEBUG if ``cause`` led to a warning a short time ago."""
         level = logging.WARNING if self.may_warn(cause) else logging.DEBUG
-        log.log(level, "closed %s on listener %s: %s", peer, self.name, reason)
+        log.log(
+            level, "closed %s on listener %s: %s", peer, self.name, reason,
+            extra={"event": "connection_closed", "address": peer, "listener": self.name, "cause": cause},
+        )  # fmt: skip

@@ -109,6 +109,10 @@ class Sweeps:
                 log.warning(
                     "closed %s on listener %s, and likely others: connections held more than max_buffered together",
                     holder.peer, holder.listener.name,
+                    extra={
+                        "event": "connection_closed", "address": holder.peer, "listener": holder.listener.name,
+                        "cause": MAX_BUFFERED,
+                    },
                 )  # fmt: skip
             attempt(holder.abort, MAX_BUFFERED)
 

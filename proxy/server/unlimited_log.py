@@ -106,7 +106,7 @@ class UnlimitedLog:
             self._lines_left.clear()
         for client, reason in unlogged.items():
             described = yield from self._describe(client, reason)
-            log.warning("not limited: %s", described)
+            log.warning("not limited: %s", described, extra={"event": "client_not_limited", **_fields(client, reason)})
         if was_full:
             log.warning("not limited: more than %d clients; no more of them are logged", _MAX_REMEMBERED)
 
@@ -120,14 +120,19 @@ class UnlimitedLog:
         del self._lines_left[0]
         was_full, (unlogged, self._unlogged) = self._is_full, (self._unlogged, {})
         listed: list[str] = []
+        clients: list[dict[str, str]] = []
         for client, reason in islice(unlogged.items(), _MOST_IN_A_LINE):
             described = yield from self._describe(client, reason)
             listed.append(described)
+            clients.append(_fields(client, reason))
         more = len(unlogged) - len(listed)
         if more:
             listed.append(f"and {'more than ' if was_full else ''}{more} more")
         if listed:
-            log.info("not limited: %s", ", ".join(listed))
+            log.info(
+                "not limited: %s", ", ".join(listed),
+                extra={"event": "clients_not_limited", "clients": clients, "others": more},
+            )  # fmt: skip
 
     def _describe(self, client: Tags, reason: str) -> Generator[None, None, str]:
         nearest = (yield from self._nearest(client)) if reason == _NO_RULE else None
@@ -163,6 +168,10 @@ def _closest(name: str, names: list[str]) -> Generator[None, None, str | None]:
         best = get_close_matches(name, [*best, *names[start : start + _COMPARED_AT_ONCE]], n=1)
         yield
     return best[0] if best else None
+
+
+def _fields(client: Tags, reason: str) -> dict[str, str]:
+    return {"user": client.user, "client_id": client.client_id, "reason": reason}
 
 
 def _named(rule: QuotaRule) -> str:

@@ -62,6 +62,8 @@ async def test_an_upstream_that_refuses_closes_the_client_and_is_counted_and_log
 
         assert _disconnects(server) == {"upstream_refused": 1}
         assert [f"cannot reach upstream {unused}" in record.message for record in caplog.records] == [True]
+        fields = vars(caplog.records[0])
+        assert [fields[key] for key in ("event", "upstream", "failures")] == ["upstream_unreachable", str(unused), 1]
 
 
 @on_uvloop

@@ -157,6 +157,12 @@ async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, capl
     said = [record.getMessage() for record in caplog.records]
     assert [line.partition(": ")[0] for line in said[:2]] == [f"{watched.path}:2", f"{watched.path}:3"]
     assert "the configuration stays unchanged" in said[2]
+    fields = [vars(record) for record in caplog.records]
+    assert [one["event"] for one in fields] == ["config_fault", "config_fault", "config_refused"]
+    assert [(one["file"], one["line"], one["severity"]) for one in fields[:2]] == [
+        (str(watched.path), 2, "error"),
+        (str(watched.path), 3, "error"),
+    ]
 
 
 async def test_a_repaired_file_is_taken(watched: Watched) -> None:
@@ -192,6 +198,9 @@ async def test_keys_that_need_a_restart_are_named(watched: Watched, caplog: pyte
 
     assert "1 quotas (0 added, 0 removed, 1 changed); also changed: listeners" in caplog.text
     assert "listeners.clients.bind has changed, which takes effect only at the next start" in caplog.text
+    reloaded, needs_restart = (vars(record) for record in caplog.records)
+    assert (reloaded["event"], reloaded["file"]) == ("config_reloaded", str(watched.path))
+    assert (needs_restart["event"], needs_restart["key"]) == ("config_needs_restart", "listeners.clients.bind")
 
 
 async def test_another_topic_of_quotas_needs_a_restart(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:

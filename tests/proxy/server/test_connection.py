@@ -177,6 +177,9 @@ async def test_repeated_malformed_bytes_are_logged_once_per_cause(caplog: pytest
 
         assert server.listeners[0].counters.disconnects == {"protocol_error": 10}
     assert ["HTTP" in line.message for line in caplog.records] == [False, True]
+    fields = vars(caplog.records[1])
+    assert [fields[key] for key in ("event", "listener", "cause")] == ["connection_closed", "clients", "http_on_kafka"]
+    assert fields["address"].startswith("127.0.0.1:")
 
 
 @on_uvloop

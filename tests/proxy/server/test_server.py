@@ -273,7 +273,9 @@ async def test_a_new_limit_holds_from_the_next_request_of_an_open_connection() -
 
 
 @on_uvloop
-async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_max_buffered_closes_the_largest_holder(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(sweeps_module, "resident_bytes", lambda: 1 << 40)
     monkeypatch.setattr(sweeps_module, "_SWEEP_EVERY_S", 0.1)
     each_alone = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0)
@@ -291,6 +293,7 @@ async def test_max_buffered_closes_the_largest_holder(monkeypatch: pytest.Monkey
 
         assert await clients[3].answer() == b""
         await eventually(lambda: disconnects(server) == {"max_buffered": 1})
+        assert [vars(one)["cause"] for one in caplog.records if "held more than" in one.message] == ["max_buffered"]
         await asyncio.sleep(0.3)  # meanwhile the next checks run
 
         assert disconnects(server) == {"max_buffered": 1}

@@ -46,6 +46,10 @@ def test_client_without_a_rule_is_logged_with_the_nearest_client_id(caplog: pyte
         "not limited: user='ANONYMOUS' client-id='myapp' (no rule applies to it; did you mean client-id='my-app'?)"
     ]
     assert caplog.records[0].levelno == logging.WARNING
+    fields = vars(caplog.records[0])
+    assert [fields[key] for key in ("event", "user", "client_id", "reason")] == [
+        "client_not_limited", "ANONYMOUS", "myapp", "no rule applies to it",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -233,6 +237,9 @@ def test_line_names_ten_clients_and_says_how_many_more(count: int, rest: str, ca
     (line,) = caplog.messages
     assert line.count("client-id=") == 10
     assert line.rpartition("), ")[2] == rest or not rest
+    fields = vars(caplog.records[0])
+    assert (fields["event"], fields["others"]) == ("clients_not_limited", min(count, 1_000) - 10)
+    assert [client["client_id"] for client in fields["clients"]] == [client.client_id for client in crowd(10)]
 
 
 def test_changed_rules_begin_anew(caplog: pytest.LogCaptureFixture) -> None:

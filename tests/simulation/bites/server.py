@@ -147,7 +147,7 @@ SERVER: Final = (
     Break(
         "A file with an error empties the rules",
         "proxy/server/config_reloader.py",
-        '            log.warning("%s is not valid: the configuration stays unchanged", self._path)\n            return False\n',
+        '            log.warning(\n                "%s is not valid: the configuration stays unchanged", self._path, extra=self._fields("config_refused")\n            )\n            return False\n',
         "            raise\n",
     ),
     Break(
