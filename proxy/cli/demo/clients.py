@@ -1,4 +1,4 @@
-"""Runs the two clients of the demo: a producer and a consumer, each as fast as its quota allows."""
+"""Runs the two clients of the demo: a producer and a consumer, each as fast as it can, or as its quota allows."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ async def produce(bootstrap: str, *, value_bytes: int, flow: Flow, clock: Callab
         await _stop(producer, producer.client)
 
 
-async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> None:
+async def consume(bootstrap: str, *, max_fetch_bytes: int, flow: Flow, clock: Callable[[], float]) -> None:
     """Read the preloaded topic over and over until cancelled, and count the bytes of its records in ``flow``.
+
+    A fetch asks for at most ``max_fetch_bytes``. ``clock`` returns the time in seconds.
 
     Raises:
         KafkaError: A request is refused, or the proxy is unreachable.
@@ -69,7 +71,7 @@ async def consume(bootstrap: str, *, flow: Flow, clock: Callable[[], float]) -> 
         client_id=CONSUMER_CLIENT_ID,
         request_timeout_ms=_REQUEST_TIMEOUT_MS,
         fetch_max_wait_ms=_FETCH_MAX_WAIT_MS,
-        max_partition_fetch_bytes=8 * 1024 * 1024,
+        max_partition_fetch_bytes=max_fetch_bytes,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
     )

@@ -25,9 +25,10 @@ if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions
 
 DESCRIPTION: Final = """\
-Start an embedded broker and the proxy in front of it, let a producer and a consumer run as fast as they can, and
-show how the proxy holds them at their quotas. Nothing needs to run already. Everything uses loopback and ends with
-the command. The exit status is 1 where a measured rate lies more than 5 % off its quota.
+Start an embedded broker and the proxy in front of it, and let a producer and a consumer run as fast as they can. After
+three seconds their quotas come into force, and the demo shows how the proxy holds them there. Nothing needs to run
+already. Everything uses loopback and ends with the command. The exit status is 1 where a measured rate lies more than
+5 % off its quota.
 
 With --serve, the broker and the proxy run until Ctrl-C for your own application, under the quotas that you give."""
 EXAMPLE: Final = """\
@@ -35,11 +36,24 @@ examples: kafka-quota-proxy demo --produce-rate 2MiB --fetch-rate 500KiB --shapi
           kafka-quota-proxy demo --serve --quota client-id=my-app,producer_byte_rate=1MiB
 
 The measured rate: paced, from when the burst that a quota allows is over, at least a second after the first byte, to
-the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests.
+the end; sampled, over whole cycles of burst and silence. With --json, throttle_time_ms is the sum over all requests,
+and unlimited_bytes_per_second is the rate before the quotas came into force.
 
 With --serve, give your application bootstrap.servers=127.0.0.1:9092 and client.id=my-app. A table shows how much each
 client produces and fetches, its limits, and how long it was throttled. The broker keeps records in memory, creates each
 topic that is asked for, and lacks many of Kafka's requests. The exit status after Ctrl-C is 130, after SIGTERM 143."""
+
+NEXT_STEPS: Final = """
+What next:
+  Kafka's own windows, with bursts and silence: kafka-quota-proxy demo --shaping sampled
+  your own application, without Kafka:
+    kafka-quota-proxy demo --serve --quota client-id=my-app,producer_byte_rate=100KiB
+  your own application, with your Kafka: write these lines into laptop.yaml, with the address of a broker,
+    listeners: [{name: laptop, bind: "127.0.0.1:9192", bootstrap_servers: "broker1.example.com:9092"}]
+    quotas: [{client-id: my-app, producer_byte_rate: 100KiB, consumer_byte_rate: 100KiB}]
+  then start the proxy, and point the application to 127.0.0.1:9192:
+    kafka-quota-proxy run laptop.yaml
+"""
 
 # The exit status after Ctrl-C or SIGTERM by a shell's convention: 128 plus the signal's number.
 _INTERRUPTED: Final = 130
@@ -65,8 +79,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seconds",
         type=_seconds,
-        help=f"the duration (default {workload.DEFAULT_SECONDS}); sampled: at least {workload.SAMPLED_SECONDS}, until "
-        "a whole cycle was seen",
+        help=f"the duration under the quotas (default {workload.DEFAULT_SECONDS}); sampled: at least "
+        f"{workload.SAMPLED_SECONDS}, until a whole cycle was seen",
     )
     parser.add_argument(
         "--shaping",
@@ -105,6 +119,7 @@ def execute(args: argparse.Namespace) -> int:
         sys.stdout.write(f"{json.dumps({name: asdict(outcome) for name, outcome in outcomes.items()})}\n")
     else:
         sys.stdout.writelines(f"{name}: {_summary(outcome)}\n" for name, outcome in outcomes.items())
+        sys.stdout.write(NEXT_STEPS)
     return 0 if all(outcome.is_within_tolerance for outcome in outcomes.values()) else 1
 
 
@@ -163,7 +178,8 @@ def _summary(outcome: Outcome) -> str:
     measured, quota = outcome.measured_bytes_per_second, outcome.quota_bytes_per_second
     verdict = "held" if outcome.is_within_tolerance else "NOT HELD (more than 5 % off)"
     return (
-        f"{verdict}, {format_rate(measured)} of {format_rate(quota)} ({measured / quota:.1%}), "
+        f"{verdict}, {format_rate(measured)} of {format_rate(quota)} ({measured / quota:.1%}) "
+        f"after {format_rate(outcome.unlimited_bytes_per_second)} without a limit, "
         f"throttled for {format_seconds(outcome.throttle_time_ms)}"
     )
 

@@ -51,6 +51,14 @@ class Flow:
         """Return how many bytes were sent or received at or after ``start_s`` and before ``end_s``."""
         return self._sums[bisect_left(self._times, end_s)] - self._sums[bisect_left(self._times, start_s)]
 
+    def since(self, start_s: float) -> Flow:
+        """Return the part of this flow at or after ``start_s``."""
+        first = bisect_left(self._times, start_s)
+        part = Flow()
+        part._times = self._times[first:]
+        part._sums = [total - self._sums[first] for total in self._sums[first:]]
+        return part
+
     def rate(self, *, now_s: float) -> float:
         """Return the rate over the second before ``now_s``, in bytes per second."""
         return self.bytes_between(now_s - 1, now_s)

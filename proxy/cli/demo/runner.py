@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.cli.demo import clients, measure, workload
-from kafka_quota_proxy.proxy.cli.demo.display import HISTORY_S, ClientView, Display
+from kafka_quota_proxy.proxy.cli.demo.display import BARS, ClientView, Display, Progress
 from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
 from kafka_quota_proxy.proxy.cli.demo.processes import Child, free_ports, running
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError, Options
@@ -38,8 +38,11 @@ _BROKER: Final = "kafka_quota_proxy.proxy.cli.demo.embedded_broker"
 
 
 @dataclass(slots=True)
-class _MeasuredClient:
-    """The producer or consumer of the demo: its name, its quota, and what has been measured about it so far."""
+class MeasuredClient:
+    """The producer or consumer of the demo: its name, its quota, and what has been measured about it so far.
+
+    ``limited_s`` is the time at which the quota came into force, or None while the client has no limit.
+    """
 
     name: str
     client_id: str
@@ -47,17 +50,33 @@ class _MeasuredClient:
     shaping: Shaping
     flow: measure.Flow = field(default_factory=measure.Flow)
     throttle_time_ms: float = 0.0
+    limited_s: float | None = None
+    free_rate: float = 0.0  # the rate without a limit, in bytes per second
+
+    def limit(self, *, now_s: float) -> None:
+        """Note that the quota is in force from ``now_s`` on."""
+        self.limited_s = now_s
+        first_s = self.flow.times[0]
+        self.free_rate = self.flow.bytes_between(first_s, now_s) / (now_s - first_s)
 
     def rate(self, *, now_s: float) -> float:
-        """Return the rate in bytes per second. Raises MeasurementError if there was too little traffic."""
-        if self.shaping is Shaping.SAMPLED:
-            return measure.sampled_rate(self.flow, quota_bytes_per_second=self.quota)
-        return measure.paced_rate(self.flow, quota_bytes_per_second=self.quota, now_s=now_s)
+        """Return the rate under the quota, in bytes per second.
 
-    def view(self, *, now_s: float) -> ClientView:
+        Raises:
+            MeasurementError: There was too little traffic.
+        """
+        flow = self.limited_flow()
+        if self.shaping is Shaping.SAMPLED:
+            return measure.sampled_rate(flow, quota_bytes_per_second=self.quota)
+        return measure.paced_rate(flow, quota_bytes_per_second=self.quota, now_s=now_s)
+
+    def limited_flow(self) -> measure.Flow:
+        """Return the flow under the quota, which is empty while the client has no limit."""
+        return measure.Flow() if self.limited_s is None else self.flow.since(self.limited_s)
+
+    def view(self, progress: Progress, *, now_s: float) -> ClientView:
         """Return the current state of this client, for the display."""
-        start_s = self.flow.times[0] if self.flow.times else now_s
-        seconds = int(now_s - start_s)
+        started_s, bar_s = now_s - progress.elapsed_s, progress.bar_s
         try:
             rate = self.rate(now_s=now_s)
         except MeasurementError:
@@ -68,9 +87,10 @@ class _MeasuredClient:
             rate_now=self.flow.rate(now_s=now_s),
             rate=rate,
             throttle_time_ms=self.throttle_time_ms,
+            is_limited=self.limited_s is not None,
             history=tuple(
-                float(self.flow.bytes_between(start_s + second, start_s + second + 1))
-                for second in range(max(0, seconds - HISTORY_S), seconds)
+                self.flow.bytes_between(started_s + bar * bar_s, started_s + (bar + 1) * bar_s) / bar_s
+                for bar in range(min(BARS, int(progress.elapsed_s / bar_s)))
             ),
         )
 
@@ -80,6 +100,7 @@ class _MeasuredClient:
             quota_bytes_per_second=self.quota,
             measured_bytes_per_second=round(self.rate(now_s=now_s), 1),
             throttle_time_ms=round(self.throttle_time_ms, 1),
+            unlimited_bytes_per_second=round(self.free_rate, 1),
         )
 
 
@@ -87,12 +108,14 @@ class _MeasuredClient:
 class Outcome:
     """The demo's result for the producer or the consumer. ``--json`` prints these fields.
 
-    ``throttle_time_ms`` is the sum over all requests of the client.
+    ``throttle_time_ms`` is the sum over all requests of the client. ``unlimited_bytes_per_second`` is the rate in the
+    first seconds, in which the client had no limit.
     """
 
     quota_bytes_per_second: int
     measured_bytes_per_second: float
     throttle_time_ms: float
+    unlimited_bytes_per_second: float
 
     @property
     def is_within_tolerance(self) -> bool:
@@ -111,24 +134,30 @@ async def run(options: Options, display: Display) -> tuple[Outcome, Outcome]:
     # A client raises the errors that it cannot retry. Its log would only have the errors that it retries, including
     # those of connections that the demo closes.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    producer = _MeasuredClient("producer", workload.PRODUCER_CLIENT_ID, options.produce_rate, options.shaping)
-    consumer = _MeasuredClient("consumer", workload.CONSUMER_CLIENT_ID, options.fetch_rate, options.shaping)
+    producer = MeasuredClient("producer", workload.PRODUCER_CLIENT_ID, options.produce_rate, options.shaping)
+    consumer = MeasuredClient("consumer", workload.CONSUMER_CLIENT_ID, options.fetch_rate, options.shaping)
     proxy_port, admin_port = free_ports(2)
     produce_bytes = workload.record_bytes(options.produce_rate, overhead_bytes=clients.PRODUCE_OVERHEAD_BYTES)
     fetch_bytes = workload.record_bytes(options.fetch_rate, overhead_bytes=clients.FETCH_OVERHEAD_BYTES)
     preload = f"{fetch_bytes}:{workload.preload_records(fetch_bytes)}"
-    metrics = f"http://127.0.0.1:{admin_port}/metrics"
+    admin = f"http://127.0.0.1:{admin_port}"
 
     def config(upstream: str) -> str:
         return proxy_config(options, proxy_port=proxy_port, admin_port=admin_port, upstream=upstream)
 
     async with broker_and_proxy(("--preload", preload), config, proxy_port=proxy_port) as (broker, proxy):
         bootstrap = f"127.0.0.1:{proxy_port}"
+        await asyncio.to_thread(fetch_text, f"{admin}/testing/quotas", method="PUT", body="[]")
         ended_s = await until_first_end(
-            _show(options, (producer, consumer), display, metrics=metrics),
+            _show(options, (producer, consumer), display, admin=admin),
             (
                 clients.produce(bootstrap, value_bytes=produce_bytes, flow=producer.flow, clock=monotonic),
-                clients.consume(bootstrap, flow=consumer.flow, clock=monotonic),
+                clients.consume(
+                    bootstrap,
+                    max_fetch_bytes=workload.max_fetch_bytes(options.fetch_rate),
+                    flow=consumer.flow,
+                    clock=monotonic,
+                ),
                 broker.fail_when_ended(),
                 proxy.fail_when_ended(),
             ),
@@ -181,6 +210,8 @@ def proxy_config(options: Options, *, proxy_port: int, admin_port: int, upstream
                 {"client-id": workload.CONSUMER_CLIENT_ID, "consumer_byte_rate": options.fetch_rate},
             ],
             "admin": {"bind": f"127.0.0.1:{admin_port}"},
+            # Through /testing the demo removes the quotas at first, and later restores them.
+            "testing": True,
             # Warnings of the proxy would say that two clients are throttled, which is the purpose of the demo.
             "log": {"level": "error"},
         },
@@ -211,30 +242,37 @@ async def until_first_end(show: Coroutine[None, None, float], others: Sequence[C
     return main.result()
 
 
-async def _show(options: Options, measured: Sequence[_MeasuredClient], display: Display, *, metrics: str) -> float:
-    """Update the display of the demo's progress until the demo is over.
+async def _show(options: Options, measured: Sequence[MeasuredClient], display: Display, *, admin: str) -> float:
+    """Update the display of the demo's progress until the demo is over. Let the quotas come into force meanwhile.
 
     Return the time of the last update, at which the rates of the clients are measured.
     """
     started_s = await _first_bytes(measured)
-    planned_s = options.planned_seconds
+    planned_s = workload.FREE_SECONDS + options.planned_seconds
+    limited_s: float | None = None
     scraped_s = 0.0
     while True:
         await asyncio.sleep(_REDRAW_S)
         now_s = monotonic()
-        elapsed_s = now_s - started_s
-        is_over = elapsed_s >= planned_s and _is_measured(options, measured, elapsed_s=elapsed_s)
+        if limited_s is None and now_s - started_s >= workload.FREE_SECONDS:
+            await asyncio.to_thread(fetch_text, f"{admin}/testing/reset", method="POST")
+            now_s = limited_s = monotonic()
+            for client in measured:
+                client.limit(now_s=limited_s)
+            display.note("Now the quotas are in force.")
+        is_over = limited_s is not None and _is_over(options, measured, elapsed_s=now_s - limited_s)
         if is_over or now_s - scraped_s >= _SCRAPE_S:
             scraped_s = now_s
-            text = await asyncio.to_thread(fetch_text, metrics)
+            text = await asyncio.to_thread(fetch_text, f"{admin}/metrics")
             for client in measured:
                 client.throttle_time_ms = throttle_time_ms(text, client_id=client.client_id)
-        display.show([client.view(now_s=now_s) for client in measured], elapsed_s=elapsed_s, planned_s=planned_s)
+        progress = Progress(elapsed_s=now_s - started_s, planned_s=planned_s, free_s=workload.FREE_SECONDS)
+        display.show([client.view(progress, now_s=now_s) for client in measured], progress)
         if is_over:
             return now_s
 
 
-async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
+async def _first_bytes(measured: Sequence[MeasuredClient]) -> float:
     deadline_s = monotonic() + _FIRST_BYTE_TIMEOUT_S
     while not all(client.flow.times for client in measured):
         if monotonic() > deadline_s:
@@ -243,22 +281,29 @@ async def _first_bytes(measured: Sequence[_MeasuredClient]) -> float:
     return max(client.flow.times[0] for client in measured)
 
 
-def _is_measured(options: Options, measured: Sequence[_MeasuredClient], *, elapsed_s: float) -> bool:
-    """Return True if the rate of each client can be computed, or if the demo has waited long enough for this."""
+def _is_over(options: Options, measured: Sequence[MeasuredClient], *, elapsed_s: float) -> bool:
+    """Return True if the demo has run as long as planned, and the rate of each client can be computed.
+
+    ``elapsed_s`` is the time under the quotas. The demo does not wait for a rate for ever.
+    """
+    if elapsed_s < options.planned_seconds:
+        return False
     limit_s = options.planned_seconds + workload.SAMPLED_PATIENCE_SECONDS
     if options.shaping is Shaping.PACED or elapsed_s >= limit_s:
         return True
-    return all(len(measure.burst_starts(one.flow, quota_bytes_per_second=one.quota)) >= 2 for one in measured)
+    return all(len(measure.burst_starts(one.limited_flow(), quota_bytes_per_second=one.quota)) >= 2 for one in measured)
 
 
-def fetch_text(url: str) -> str:
+def fetch_text(url: str, *, method: str = "GET", body: str = "") -> str:
     """Return what the proxy's admin port answers at ``url``. The call blocks.
 
     Raises:
-        DemoError: The proxy does not answer.
+        DemoError: The proxy does not answer, or refuses the request.
     """
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, method=method, data=body.encode() or None, headers=headers)  # noqa: S310
     try:
-        with _OPENER.open(url, timeout=_SCRAPE_TIMEOUT_S) as response:
+        with _OPENER.open(request, timeout=_SCRAPE_TIMEOUT_S) as response:
             text: str = response.read().decode()
             return text
     except OSError as error:

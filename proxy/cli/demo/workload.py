@@ -12,9 +12,11 @@ CONSUMER_CLIENT_ID: Final = "demo-consumer"
 PRODUCER_TOPIC: Final = "demo-produce"
 CONSUMER_TOPIC: Final = "demo-fetch"
 
-DEFAULT_PRODUCE_RATE: Final = 10 * 1024 * 1024
-DEFAULT_FETCH_RATE: Final = 5 * 1024 * 1024
-DEFAULT_SECONDS: Final = 15
+DEFAULT_PRODUCE_RATE: Final = 2 * 1024 * 1024
+DEFAULT_FETCH_RATE: Final = 1024 * 1024
+DEFAULT_SECONDS: Final = 12
+# For how long the clients run without a limit at first. On a fast machine they move some hundred MiB in this time.
+FREE_SECONDS: Final = 3
 # Below the minimum, the few bytes around a record weigh as much as the record. Above the maximum, two busy cores need
 # so long for a burst of eleven seconds' worth that no silence follows the burst.
 MIN_RATE: Final = 16 * 1024
@@ -36,6 +38,8 @@ _REQUESTS_PER_SECOND: Final = 40
 # Less than the 5 MiB that the mock cluster keeps per partition.
 _PRELOAD_BYTES: Final = 4 * 1024 * 1024
 _PRELOAD_RECORDS: Final = 400
+# A fetch that is on its way when the limit comes into force counts towards it, so it must be small.
+_FETCHES_PER_SECOND: Final = 4
 
 
 class DemoError(Exception):
@@ -53,7 +57,7 @@ class Options:
 
     @property
     def planned_seconds(self) -> int:
-        """The duration of the demo. With sampled shaping it is long enough for a cycle of burst and silence."""
+        """The duration under the quotas. With sampled shaping it is long enough for a cycle of burst and silence."""
         return max(self.seconds, SAMPLED_SECONDS) if self.shaping is Shaping.SAMPLED else self.seconds
 
 
@@ -63,6 +67,11 @@ def record_bytes(rate: int, *, overhead_bytes: int) -> int:
     ``overhead_bytes`` is what Kafka charges for a request or response in addition to the value.
     """
     return max(rate // _REQUESTS_PER_SECOND - overhead_bytes, 1)
+
+
+def max_fetch_bytes(rate: int) -> int:
+    """Return the most bytes that a fetch of the consumer asks for, if its quota is ``rate``."""
+    return max(rate // _FETCHES_PER_SECOND, 1)
 
 
 def preload_records(value_bytes: int) -> int:

@@ -1,13 +1,18 @@
 """Tests ``kafka-quota-proxy demo`` with real processes, real sockets and a real clock."""
 
+import argparse
 import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.proxy.__main__ import main
+from kafka_quota_proxy.proxy.cli.demo.command import NEXT_STEPS, add_arguments
+from kafka_quota_proxy.proxy.cli.demo.serve_arguments import options_in
 from tests.support.process_tree import descendants, is_alive
 
 DEMO = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo")
@@ -31,7 +36,8 @@ def test_the_demo_throttles_both_clients_to_their_quotas() -> None:
     for client, quota in (("producer", 2 * 1024 * 1024), ("consumer", 1024 * 1024)):
         assert outcome[client]["quota_bytes_per_second"] == quota
         assert outcome[client]["measured_bytes_per_second"] == pytest.approx(quota, rel=0.05)
-        # Both clients could send a hundred times their quota, so they wait most of the time.
+        assert outcome[client]["unlimited_bytes_per_second"] > 1.5 * quota
+        # Both clients could send many times their quota, so they wait most of the time.
         assert outcome[client]["throttle_time_ms"] > 1_000
 
 
@@ -62,6 +68,22 @@ def test_a_killed_demo_leaves_no_process_behind() -> None:
     while any(is_alive(pid) for pid in children) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert [pid for pid in children if is_alive(pid)] == []
+
+
+def test_next_steps_are_commands_and_a_file_that_are_valid(tmp_path: Path) -> None:
+    steps = [line.strip() for line in NEXT_STEPS.splitlines()]
+    commands = [line[line.index("kafka-quota-proxy ") :].split()[1:] for line in steps if "kafka-quota-proxy " in line]
+    file = tmp_path / "laptop.yaml"
+    file.write_text("\n".join(line for line in steps if line.startswith(("listeners:", "quotas:"))))
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+
+    parsed = [parser.parse_args(words[1:]) for words in commands if words[0] == "demo"]
+
+    assert [one.serve for one in parsed] == [False, True]
+    assert options_in(parsed[1])[1] == []
+    assert load(file).config.quotas[0].limits == {"producer_byte_rate": 102_400, "consumer_byte_rate": 102_400}
+    assert commands[2] == ["run", "laptop.yaml"]
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,14 @@
 """Tests the table, the lines and the bars that the demo prints."""
 
 import pytest
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from kafka_quota_proxy.proxy.cli.demo.display import (
-    HISTORY_S,
+    BARS,
     ClientView,
     PlainDisplay,
+    Progress,
+    chart,
     format_rate,
     plain_line,
     sparkline,
@@ -16,14 +18,24 @@ from kafka_quota_proxy.proxy.cli.demo.display import (
 MIB = 1024 * 1024
 
 
-def _view(*, rate: float | None = 9.9 * MIB) -> ClientView:
+HISTORY = (40.0 * MIB,) * 9 + (10.0 * MIB,) * (BARS - 9)
+
+
+def _progress(elapsed_s: float) -> Progress:
+    return Progress(elapsed_s=elapsed_s, planned_s=18, free_s=3)
+
+
+def _view(
+    *, rate: float | None = 9.9 * MIB, is_limited: bool = True, history: tuple[float, ...] = HISTORY
+) -> ClientView:
     return ClientView(
         name="producer",
         quota=10 * MIB,
         rate_now=1_023.9 * 1024,
         rate=rate,
         throttle_time_ms=12_345.6,
-        history=(20.0 * MIB,) * HISTORY_S,
+        is_limited=is_limited,
+        history=history,
     )
 
 
@@ -35,8 +47,9 @@ def test_a_rate_has_the_unit_that_fits(bytes_per_second: float, text: str) -> No
     assert format_rate(bytes_per_second) == text
 
 
-def test_the_highest_second_is_a_full_bar_and_silence_an_empty_one() -> None:
+def test_the_highest_rate_is_a_full_bar_and_only_silence_an_empty_one() -> None:
     assert sparkline((0, 50, 100)) == " ▄█"
+    assert sparkline((0.1, 100)) == "▁█"
     assert sparkline((0, 0)) == "  "
     assert sparkline(()) == ""
 
@@ -49,22 +62,49 @@ def test_a_line_without_an_average_shows_none() -> None:
     assert plain_line(_view(rate=None)) == "producer 1023.9 KiB/s of 10.0 MiB/s, throttled 12.3 s"
 
 
-def test_the_table_fits_into_80_columns_whole() -> None:
+def test_a_line_without_a_limit_shows_the_rate_alone() -> None:
+    assert plain_line(_view(rate=None, is_limited=False)) == "producer 1023.9 KiB/s without a limit"
+
+
+def _printed(what: RenderableType) -> list[str]:
     console = Console(width=80, force_terminal=False)
-
     with console.capture() as capture:
-        console.print(table([_view()], elapsed_s=3.2, planned_s=15))
+        console.print(what)
+    return [line.rstrip() for line in capture.get().splitlines()]
 
-    lines = capture.get().splitlines()
-    assert lines[0].rstrip() == "kafka-quota-proxy demo, 3 of 15 s"
-    for part in ("producer", "10.0 MiB/s", "1023.9 KiB/s", "9.9 MiB/s 99.0%", "12.3 s", "█" * HISTORY_S):
-        assert part in lines[2]
+
+def test_the_table_fits_into_80_columns_whole() -> None:
+    lines = _printed(table([_view()], _progress(3.2)))
+
+    assert lines[0] == "kafka-quota-proxy demo, 3 of 18 s"
+    assert lines[2] == "producer  1023.9 KiB/s  10.0 MiB/s  9.9 MiB/s 99.0%     12.3 s"
+
+
+def test_the_quota_is_shown_once_it_is_in_force() -> None:
+    assert "none yet" in _printed(table([_view(rate=None, is_limited=False)], _progress(1)))[2]
+
+
+def test_the_chart_keeps_its_scale_and_shows_both_phases() -> None:
+    begun = _printed(chart([_view(history=HISTORY[:10])], _progress(18 * 10 / BARS)))
+    ended = _printed(chart([_view()], _progress(18.2)))
+
+    assert ended == [
+        "producer  " + "█" * 9 + "▂" * (BARS - 9) + "  █ 40.0 MiB/s",
+        "          no limit  with the quota",
+    ]
+    assert begun[0] == "producer  " + "█" * 9 + "▂" + " " * (BARS - 10) + "  █ 40.0 MiB/s"
+    assert max(map(len, begun + ended)) <= 80
+
+
+@pytest.mark.parametrize(("elapsed_s", "bar_s"), [(1, 18 / BARS), (18.9, 18 / BARS), (27, 27 / BARS)])
+def test_bars_stay_as_long_as_the_demo_ends_in_time(elapsed_s: float, bar_s: float) -> None:
+    assert _progress(elapsed_s).bar_s == bar_s
 
 
 def test_plain_progress_is_one_line_a_second(capsys: pytest.CaptureFixture[str]) -> None:
     display = PlainDisplay()
 
     for quarter in range(13):
-        display.show([_view()], elapsed_s=quarter / 4, planned_s=15)
+        display.show([_view()], _progress(quarter / 4))
 
-    assert [line.split(" s ")[0] for line in capsys.readouterr().out.splitlines()] == ["  1/15", "  2/15", "  3/15"]
+    assert [line.split(" s ")[0] for line in capsys.readouterr().out.splitlines()] == ["  1/18", "  2/18", "  3/18"]

@@ -39,6 +39,18 @@ def test_bytes_are_counted_from_the_start_inclusive_to_the_end_exclusive() -> No
     assert flow.rate(now_s=3) == 4
 
 
+def test_part_of_a_flow_begins_at_its_start_inclusive() -> None:
+    flow = Flow()
+    for second, size in enumerate((1, 2, 4, 8)):
+        flow.record(size, now_s=second)
+
+    part = flow.since(2)
+
+    assert (part.times, part.bytes_between(0, 9), part.bytes_between(3, 9)) == ([2, 3], 12, 8)
+    assert flow.since(4).times == []
+    assert flow.bytes_between(0, 9) == 15
+
+
 def test_a_paced_rate_leaves_out_the_burst_of_the_first_second() -> None:
     flow = Flow()
     _steady(flow, start_s=50, end_s=51, rate=2 * QUOTA)

@@ -8,8 +8,11 @@ from aiokafka.errors import KafkaConnectionError
 
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import Shaping
+from kafka_quota_proxy.proxy.cli.demo.display import BARS, Progress
+from kafka_quota_proxy.proxy.cli.demo.measure import MeasurementError
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
 from kafka_quota_proxy.proxy.cli.demo.runner import (
+    MeasuredClient,
     Outcome,
     fetch_text,
     proxy_config,
@@ -97,9 +100,43 @@ async def _endless_show() -> float:
     ("measured", "verdict"), [(100.0, True), (95.0, True), (94.9, False), (105.0, True), (105.1, False), (0.0, False)]
 )
 def test_an_outcome_more_than_five_percent_off_is_not_held(measured: float, verdict: bool) -> None:
-    outcome = Outcome(quota_bytes_per_second=100, measured_bytes_per_second=measured, throttle_time_ms=0)
+    outcome = Outcome(
+        quota_bytes_per_second=100,
+        measured_bytes_per_second=measured,
+        throttle_time_ms=0,
+        unlimited_bytes_per_second=measured,
+    )
 
     assert outcome.is_within_tolerance is verdict
+
+
+@pytest.mark.parametrize("share", [1.0, 0.9])
+def test_rate_without_a_limit_does_not_count_towards_the_verdict(share: float) -> None:
+    client = MeasuredClient("producer", "demo-producer", 1_000, Shaping.PACED)
+    for tick in range(300):
+        client.flow.record(100, now_s=100 + tick / 100)
+    with pytest.raises(MeasurementError):
+        client.rate(now_s=103)
+    client.limit(now_s=103)
+    for tick in range(100):
+        client.flow.record(round(100 * share), now_s=103 + tick / 10)
+
+    outcome = client.outcome(now_s=113)
+
+    assert outcome.unlimited_bytes_per_second == 10_000
+    assert outcome.measured_bytes_per_second == pytest.approx(1_000 * share, rel=0.01)
+    assert outcome.is_within_tolerance is (share == 1.0)
+
+
+def test_history_has_the_rate_of_each_bar_from_the_beginning() -> None:
+    client = MeasuredClient("producer", "demo-producer", 1_000, Shaping.PACED)
+    client.flow.record(3_000, now_s=100)
+    client.flow.record(600, now_s=101)
+
+    view = client.view(Progress(elapsed_s=1.5, planned_s=BARS / 2, free_s=3), now_s=101.5)
+
+    assert view.history == (6_000, 0, 1_200)
+    assert not view.is_limited
 
 
 def test_the_throttle_time_of_a_client_is_read_in_milliseconds() -> None:

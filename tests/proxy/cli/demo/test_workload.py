@@ -14,6 +14,7 @@ from kafka_quota_proxy.proxy.cli.demo.workload import (
     PRODUCER_CLIENT_ID,
     PRODUCER_TOPIC,
     Options,
+    max_fetch_bytes,
     preload_records,
     record_bytes,
 )
@@ -27,6 +28,13 @@ def test_a_request_with_its_overhead_is_a_fortieth_of_the_quota_of_a_second(rate
 
     assert value_bytes > 0
     assert value_bytes + PRODUCE_OVERHEAD_BYTES == rate // 40
+
+
+@given(rate=RATES)
+def test_fetch_on_its_way_has_at_most_a_quarter_of_the_quota_of_a_second(rate: int) -> None:
+    record = record_bytes(rate, overhead_bytes=FETCH_OVERHEAD_BYTES) + FETCH_OVERHEAD_BYTES
+
+    assert record <= max_fetch_bytes(rate) <= rate / 4
 
 
 @given(rate=RATES)
