@@ -17,7 +17,6 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import QuotaRule
-from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
@@ -37,7 +36,7 @@ _MOST_LINES_A_MINUTE: Final = 60
 # Reminders leave the other half of the lines to clients that begin or end to be throttled.
 _KEPT_FROM_REMINDERS: Final = _MOST_LINES_A_MINUTE // 2
 
-_Client = tuple[QuotaKind, Tags]
+_Client = tuple[str, Tags]  # the key of the kind of quota, and the client
 
 
 class _Event(Enum):
@@ -57,13 +56,16 @@ _HEADINGS: Final = {
 
 
 class _OverLimit(NamedTuple):
-    """A client over its limit at one broker. The rate and the limit are in the unit of the limit."""
+    """A bucket over its limit, and the rule that sets this limit. ``limit`` is in the unit of the rule."""
 
     bucket: Bucket
     rule: QuotaRule
     level: Level
-    rate: float
     limit: float
+
+    def rate(self, now_ms: int) -> float:
+        """Return the rate of the bucket, in the unit of the limit."""
+        return self.bucket.rate.peek(now_ms=now_ms) / self.bucket.kind.per_unit
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -73,7 +75,7 @@ class _Period:
     Attributes:
         began_ms: The time of the first throttle.
         first_level: The log level of the first line.
-        worst: The client at the broker at which it was the most over its limit when it was last throttled.
+        worst: The client's bucket at the broker where it was the most over its limit when it was last throttled.
         until_ms: The end of the last wait.
         seen_ms: When throttles were last added.
         logged_ms: When the last line was logged, or None if there was none.
@@ -93,7 +95,8 @@ class _Period:
     def add(self, over: _OverLimit, recent: RecentThrottles, *, now_ms: int) -> None:
         """Add the recent throttles at one broker."""
         worst = self.worst
-        if self.seen_ms != now_ms or over.rate / over.limit > worst.rate / worst.limit:
+        # A client has several buckets only with several brokers, so its rate is rarely needed here.
+        if self.seen_ms != now_ms or over.rate(now_ms) / over.limit > worst.rate(now_ms) / worst.limit:
             self.worst = over
         self.seen_ms = now_ms
         self.until_ms = max(self.until_ms, recent.until_ms)
@@ -132,14 +135,12 @@ class ThrottleLog:
         left_out: set[_Client] = set()
         for newly_throttled in throttled:
             for bucket, recent in newly_throttled.items():
-                over = _over_limit(bucket, now_ms)
-                if over is None:
-                    continue
-                client = (bucket.kind, bucket.tags)
-                period = self._period(client, over, recent.began_ms)
-                if period is None:
+                client = (bucket.kind.key, bucket.tags)
+                period = self._periods.get(client)
+                if period is None and len(self._periods) >= _MAX_REMEMBERED:
                     left_out.add(client)
-                else:
+                elif (over := _over_limit(bucket)) is not None:
+                    period = period or self._begin(client, over, recent.began_ms)
                     period.add(over, recent, now_ms=now_ms)
         self._log_ended(now_ms)
         unnamed = self._log_throttled(now_ms)
@@ -153,19 +154,16 @@ class ThrottleLog:
         most, self._most_unnamed = self._most_unnamed, 0
         if most:
             log.warning(
-                "throttled: up to %d more clients at a time; not named, because the log has at most %d lines a minute "
-                "about throttled clients, and remembers %d of them",
+                "throttled: %d or more other clients at a time; not named, because the log has at most %d lines a "
+                "minute about throttled clients, and remembers %d of them",
                 most, _MOST_LINES_A_MINUTE, _MAX_REMEMBERED,
                 extra={"event": "throttles_not_logged", "clients": most},
             )  # fmt: skip
 
-    def _period(self, client: _Client, over: _OverLimit, began_ms: int) -> _Period | None:
-        """Return the current period of a client, or a new one. Return None if too many clients are remembered."""
-        period = self._periods.get(client)
-        if period is None and len(self._periods) < _MAX_REMEMBERED:
-            ended_ms = self._ended_ms.pop(client, None)
-            is_known = ended_ms is not None and began_ms - ended_ms < _FORGET_AFTER_MS
-            period = self._periods[client] = _Period(began_ms, logging.INFO if is_known else logging.WARNING, over)
+    def _begin(self, client: _Client, over: _OverLimit, began_ms: int) -> _Period:
+        ended_ms = self._ended_ms.pop(client, None)
+        is_known = ended_ms is not None and began_ms - ended_ms < _FORGET_AFTER_MS
+        period = self._periods[client] = _Period(began_ms, logging.INFO if is_known else logging.WARNING, over)
         return period
 
     def _log_ended(self, now_ms: int) -> None:
@@ -175,7 +173,7 @@ class ThrottleLog:
             if period.logged_ms is not None:
                 if self._lines_left <= 0:
                     continue  # its line follows in one of the next minutes
-                self._log(_Event.ENDED, client, period, now_ms)
+                self._log(_Event.ENDED, period, now_ms)
                 self._ended_ms[client] = period.until_ms
                 if len(self._ended_ms) > _MAX_REMEMBERED:
                     del self._ended_ms[next(iter(self._ended_ms))]
@@ -184,27 +182,27 @@ class ThrottleLog:
     def _log_throttled(self, now_ms: int) -> int:
         """Log the clients that began to be throttled, then reminders. Return how many throttled clients are unnamed."""
         unnamed = 0
-        due: list[tuple[_Client, _Period]] = []
-        for client, period in self._periods.items():
+        due: list[_Period] = []
+        for period in self._periods.values():
             if period.seen_ms != now_ms:
                 continue
             if period.logged_ms is not None:
                 if now_ms - period.logged_ms >= _REMIND_EVERY_MS:
-                    due.append((client, period))
+                    due.append(period)
             elif self._lines_left > 0:
-                self._log(_Event.BEGAN, client, period, now_ms)
+                self._log(_Event.BEGAN, period, now_ms)
             else:
                 unnamed += 1
-        for client, period in due:
+        for period in due:
             if self._lines_left > _KEPT_FROM_REMINDERS:
-                self._log(_Event.CONTINUES, client, period, now_ms)
+                self._log(_Event.CONTINUES, period, now_ms)
         return unnamed
 
-    def _log(self, event: _Event, client: _Client, period: _Period, now_ms: int) -> None:
+    def _log(self, event: _Event, period: _Period, now_ms: int) -> None:
         self._lines_left -= 1
         period.logged_ms = now_ms
         level = period.first_level if event is _Event.BEGAN else logging.INFO
-        line = _Line.of(event, client, period, now_ms)
+        line = _Line.of(event, period, now_ms)
         log.log(level, "%s", line.message(), extra=line.fields())
 
 
@@ -218,8 +216,6 @@ class _Line(NamedTuple):
     """
 
     event: _Event
-    kind: QuotaKind
-    tags: Tags
     hosts: tuple[str, ...]
     over: _OverLimit
     rate: float
@@ -230,24 +226,22 @@ class _Line(NamedTuple):
     throttle_time_ms: int
 
     @classmethod
-    def of(cls, event: _Event, client: _Client, period: _Period, now_ms: int) -> "_Line":
+    def of(cls, event: _Event, period: _Period, now_ms: int) -> "_Line":
         """Return the line about what happened to a client until now."""
         totals = period.totals()
         counts = [(one.throttled_requests, one.throttle_time_ms) for one in totals]
         is_enforced = any(requests for requests, _ in counts)
         if not is_enforced:
             counts = [(one.observed_throttled_requests, one.observed_throttle_time_ms) for one in totals]
-        kind, tags = client
+        over = period.worst
         duration_ms = (period.until_ms if event is _Event.ENDED else max(now_ms, period.until_ms)) - period.began_ms
-        amount = max(one.amount for one in totals) / kind.per_unit
+        amount = max(one.amount for one in totals) / over.bucket.kind.per_unit
         return cls(
             event,
-            kind,
-            tags,
             tuple(period.hosts),
-            period.worst,
-            period.worst.bucket.rate.peek(now_ms=now_ms) / kind.per_unit,
-            amount * 1_000 / duration_ms if duration_ms >= _windows_ms(period.worst.bucket) else None,
+            over,
+            over.rate(now_ms),
+            amount * 1_000 / duration_ms if duration_ms >= _windows_ms(over.bucket) else None,
             is_enforced,
             duration_ms,
             sum(requests for requests, _ in counts),
@@ -256,12 +250,12 @@ class _Line(NamedTuple):
 
     def fields(self) -> dict[str, object]:
         """Return the fields of the line's JSON form."""
-        rule = self.over.rule
+        rule, bucket = self.over.rule, self.over.bucket
         fields: dict[str, object] = {
             "event": self.event.value,
-            "kind": self.kind.label,
-            "user": self.tags.user,
-            "client_id": self.tags.client_id,
+            "kind": bucket.kind.label,
+            "user": bucket.tags.user,
+            "client_id": bucket.tags.client_id,
             "addresses": list(self.hosts),
             "rate": round(self.rate, 3),
             "limit": self.over.limit,
@@ -280,9 +274,10 @@ class _Line(NamedTuple):
 
     def message(self) -> str:
         """Return the line in the words of the command ``explain``."""
-        names = (("user", self.tags.user), ("client-id", self.tags.client_id))
+        bucket = self.over.bucket
+        names = (("user", bucket.tags.user), ("client-id", bucket.tags.client_id))
         name = " ".join(f"{key}={name!r}" for key, name in names if name)
-        key, limit = self.kind.key, limit_words(self.kind.key, self.over.limit)
+        key, limit = bucket.kind.key, limit_words(bucket.kind.key, self.over.limit)
         rule = rule_words(self.over.rule)
         parts = [f"{_HEADINGS[self.event][not self.is_enforced]}: {name}{self._addresses()}"]
         if self.event is not _Event.BEGAN:
@@ -294,7 +289,7 @@ class _Line(NamedTuple):
             )
             if self.mean_rate is not None:
                 parts.append(f"mean {_rate_words(key, self.mean_rate)}")
-        window_s = _windows_ms(self.over.bucket) / 1_000
+        window_s = _windows_ms(bucket) / 1_000
         parts.append(f"{key}: {_rate_words(key, self.rate)} in the last {window_s:g} s, limit {limit}")
         parts.append(f"rule {rule if rule.isprintable() else repr(rule)}, level {level_words(self.over.level)}")
         return "; ".join(parts)
@@ -307,12 +302,12 @@ class _Line(NamedTuple):
         return f" from {self.hosts[0]}" + (f" and {at_least}{more} more" if more else "")
 
 
-def _over_limit(bucket: Bucket, now_ms: int) -> _OverLimit | None:
-    """Return the client of a throttled bucket, or None if the rule was removed since the client was throttled."""
-    rule, level, per_unit = bucket.rule, bucket.level, bucket.kind.per_unit
+def _over_limit(bucket: Bucket) -> _OverLimit | None:
+    """Return a throttled bucket with its rule, or None if the rule was removed since the bucket was throttled."""
+    rule, level = bucket.rule, bucket.level
     if rule is None or level is None:
         return None
-    return _OverLimit(bucket, rule, level, bucket.rate.peek(now_ms=now_ms) / per_unit, bucket.limit / per_unit)
+    return _OverLimit(bucket, rule, level, bucket.limit / bucket.kind.per_unit)
 
 
 def _windows_ms(bucket: Bucket) -> int:

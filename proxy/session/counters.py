@@ -10,8 +10,9 @@ from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
 # A client may send any api_key, so the number of unknown APIs that are counted one by one is bounded.
 _MAX_UNKNOWN: Final = 64
 OTHER: Final = -1
-# Bounds what is kept until the log takes it. A flood of client names must not fill the memory.
-MAX_NEWLY_THROTTLED: Final = 10_000
+# Bounds what is kept until the log takes it. A flood of client names must not fill the memory, nor keep the event loop
+# from other work.
+MAX_NEWLY_THROTTLED: Final = 2_000
 MAX_HOSTS: Final = 16
 # Results of logins.
 ACCEPTED: Final = "accepted"
