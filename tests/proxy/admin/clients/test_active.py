@@ -76,7 +76,7 @@ async def test_a_connection_of_a_merged_bucket_counts_for_the_bucket_that_is_lef
 
     found = connections_of(server, {left}, rest=lambda: None)
 
-    assert [one.state.peer_host for one in found[left]] == ["10.0.0.5"]
+    assert [one.state.account.peer_host for one in found[left]] == ["10.0.0.5"]
 
 
 async def test_reading_pauses_after_every_few_objects() -> None:
