@@ -24,7 +24,9 @@ def commands(program: str) -> list[str]:
     lines += [line.partition(" | ")[0].partition(" > ")[0] for line in typed]
     for page in PAGES:
         lines += _INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
-    found = (line.split("#")[0].partition(" > ")[0].strip().removeprefix(".venv/bin/") for line in lines)
+    found = (
+        line.split("#")[0].partition(" > ")[0].partition(" | ")[0].strip().removeprefix(".venv/bin/") for line in lines
+    )
     return sorted({line for line in found if line.startswith(f"{program} ")})
 
 
