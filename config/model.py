@@ -12,6 +12,7 @@ from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, CONNECTION_CREATION_RATE
 from kafka_quota_proxy.config.ramp import Ramp
@@ -22,10 +23,8 @@ from kafka_quota_proxy.config.units import UNLIMITED
 
 # The longest user or client-id. In Kafka's protocol, the length of a client-id is an int16.
 MAX_NAME_BYTES: Final = 32_767
-# The largest number of buckets of each kind at a broker. Buckets with rules of their own do not count.
-MAX_BUCKETS: Final = 100_000
-# How many ports after the bootstrap port are reserved for brokers by default.
-BROKER_PORTS: Final = 100
+MAX_BUCKETS: Final = 100_000  # of each kind at a broker; buckets with rules of their own do not count
+BROKER_PORTS: Final = 100  # how many ports after the bootstrap port are reserved for brokers by default
 
 
 class Default(Enum):
@@ -396,5 +395,6 @@ class ProxyConfig:
     replication: Replication | None = None  # None: no replica is throttled
     usage_log: UsageLog | None = None  # None: no usage log
     admin: Admin | None = None
+    otlp: Otlp | None = None  # None: no metrics are sent
     testing: bool = False  # whether tests may throttle clients through the admin port
     log: Log = field(default_factory=Log)

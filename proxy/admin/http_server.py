@@ -54,8 +54,8 @@ class AdminServer:
         StartError: An address cannot be bound.
     """
 
-    def __init__(self, admin: Admin, server: Server, reloader: Reloads) -> None:
-        registry, health = MetricRegistry(server, reloader), Health(server, reloader)
+    def __init__(self, admin: Admin, server: Server, reloader: Reloads, registry: MetricRegistry | None = None) -> None:
+        registry, health = registry or MetricRegistry(server, reloader), Health(server, reloader)
         hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
         loop = asyncio.get_running_loop()
         page = QuotasApi(loop, server, admin.quotas_token_file)
