@@ -59,7 +59,7 @@ def test_an_endpoint_that_is_away_is_logged_once_a_minute_and_when_it_is_back(
         receiver.status = 403
         with push_to(receiver.endpoint, interval_ms=3_600_000) as push:
             wait_for(lambda: len(caplog.records) == 2)
-            for clock[0] in (1.0, 59.0, 60.0, 61.0):
+            for clock[0] in (1.0, 59.0, 60.0):
                 push._push()
             receiver.status = 200
             push._push()
