@@ -40,11 +40,14 @@ from kafka_quota_proxy.config.model import (
     UsageFiles,
     UsageLog,
 )
+from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, DescribeRequest, Op
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
+from kafka_quota_proxy.proxy.admin.metrics.otlp_push import OtlpPush
+from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.background import isolation
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
@@ -101,6 +104,7 @@ PARTING_BYTES: Final = (100_000, 120_000, 140_000, 160_000, 180_000)
 HURRIED: Final = {
     "kafka_quota_proxy.proxy.background.isolation._AGAIN_S": 0.02,
     "kafka_quota_proxy.proxy.server.sweeps._SWEEP_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.loop_lag.PERIOD_S": 0.02,
     "kafka_quota_proxy.proxy.server.connection_limits._CHECK_AGAIN_MS": 20,
     "kafka_quota_proxy.proxy.server.connection_limits._SLOT_MS": 20,
     "kafka_quota_proxy.proxy.server.sweeps._EXPIRE_EVERY_S": 0.02,
@@ -673,6 +677,8 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
     server = Server(config)
     admin = Admin(bind=Address(host="127.0.0.1", port=0), quotas_token_file=str(path / "token"))
     admin_server = stack.enter_context(AdminServer(admin, server, Reloads()))
+    nowhere = Otlp(endpoint="http://127.0.0.1:1", interval_ms=500)
+    stack.enter_context(OtlpPush(nowhere, MetricRegistry(server, Reloads()), instance="a"))
     return Bed(server, path, admin_server, node=node, restarts=restarts), reloader.watch
 
 

@@ -15,7 +15,7 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.proxy.admin.metrics.exposition import rest
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
-from kafka_quota_proxy.proxy.background.isolation import attempt
+from kafka_quota_proxy.proxy.background.isolation import attempt, persisting
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.admin.metrics.otlp_data import OtlpSender
@@ -45,7 +45,7 @@ class OtlpPush:
     def __enter__(self) -> Self:
         _LIBRARY.addHandler(self._reasons)
         _LIBRARY.propagate = False
-        threading.Thread(target=self._run, name="otlp", daemon=True).start()
+        threading.Thread(target=persisting(self._run), name="otlp", daemon=True).start()
         log.info("sending metrics to %s every %g s", self._settings.endpoint, self._settings.interval_ms / 1_000)
         return self
 

@@ -62,7 +62,7 @@ def test_a_gauge_may_have_no_labels_and_no_number(receiver: OtlpReceiver) -> Non
 
 
 def test_a_histogram_has_the_counts_between_its_bounds(receiver: OtlpReceiver) -> None:
-    samples = [
+    samples: list[tuple[str, float]] = [
         (f"_bucket{labels(api=api, le=bound)}", count * factor)
         for api, factor in (("Fetch", 1), ("Produce", 2))
         for bound, count in (("0.5", 1), ("1.0", 1), ("+Inf", 4))
