@@ -25,7 +25,8 @@ def _scrape(proxy: Proxy) -> dict[Key, float]:
     return {key(sample.name, sample.labels): float(sample.value) for family in families for sample in family.samples}
 
 
-@pytest.mark.timeout(1_000)  # the first run builds the receiver
+@pytest.mark.long
+@pytest.mark.timeout(1_000)  # the first run builds the receiver, in minutes
 def test_a_collector_receives_the_values_of_metrics(kafka_4: Kafka) -> None:
     with receiver() as collector:
         settings = {
