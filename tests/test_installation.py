@@ -152,7 +152,7 @@ def test_installed_package_is_typed(environment: Callable[[int], Path], tmp_path
         ).stdout
 
     assert checked(TYPED_TEST) == "Success: no issues found in 1 source file\n"
-    assert 'incompatible type "str"; expected "int"' in checked(TYPED_TEST.replace("=300)", "='300')"))
+    assert 'incompatible type "str"; expected "int | None"' in checked(TYPED_TEST.replace("=300)", "='300')"))
 
 
 @pytest.mark.parametrize(
