@@ -113,7 +113,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.cluster_listeners._QUERY_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
-    "kafka_quota_proxy.proxy.server.half_close._WAIT_S": 0.15,
+    "kafka_quota_proxy.proxy.server.half_close._WAIT_S": 0.3,  # a loaded machine still sends within it
     "kafka_quota_proxy.proxy.server.orphaned_connections.LONGEST_S": 0.05,
     "kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S": 0.1,
     "kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S": 0.3,
@@ -364,7 +364,7 @@ async def is_bid_to_leave(bed: Bed) -> None:
             client.writer.transport.resume_reading()  # type: ignore[attr-defined]
             assert len(await client.answer()) == 4 + size_bytes
             assert await client.ask(other_request(2)) == b""
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.35)
             if is_full:
                 bed.parting_bytes = size_bytes
                 return
