@@ -87,7 +87,6 @@ def _check_that_it_follows(
     assert proxy.metrics().total(f"{_BROKER}_unconfirmed_changes_total") == 0
 
 
-@pytest.mark.proof
 def test_broker_quotas_are_followed_and_kept_while_the_broker_is_away(kafka: Kafka) -> None:
     topic = create_topic(kafka)
     with _proxy(kafka) as proxy:

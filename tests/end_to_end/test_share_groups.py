@@ -71,7 +71,6 @@ def _logged(directory: Path) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == "fetch"]
 
 
-@pytest.mark.proof
 def test_share_group_is_throttled_and_charged_as_by_its_broker(tmp_path: Path) -> None:
     """The broker has a quota that is too high to throttle, so it only counts."""
     windows = 4

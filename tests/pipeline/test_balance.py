@@ -57,7 +57,9 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
     ]
 
 
-@pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
+@pytest.mark.parametrize(
+    "name", ["<default>", *(pytest.param(name, marks=pytest.mark.kafka) for name in ("<shared>", "<other>"))]
+)
 def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
     """A client may call itself ``<default>``. A share for that client-id would limit all other clients."""
     rules = ProposedQuotas(

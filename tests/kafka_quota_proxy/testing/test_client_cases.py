@@ -29,6 +29,8 @@ from tests.end_to_end.support.frames import (
     string,
 )
 
+pytestmark = pytest.mark.kafka
+
 ID: Final = "app"
 BATCH: Final = record_batch([b"0"])
 # A client that is throttled twice would need twice the time.

@@ -171,6 +171,7 @@ def _read(consumer: confluent_kafka.Consumer, count: int) -> list[bytes]:
     return values
 
 
+@pytest.mark.kafka
 async def test_aiokafka_follows_moving_leaders_and_loses_and_doubles_nothing(three_brokers: str) -> None:
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=three_brokers, enable_idempotence=True) as producer:
         await producer.partitions_for("moving")
@@ -192,6 +193,7 @@ async def test_aiokafka_follows_moving_leaders_and_loses_and_doubles_nothing(thr
     assert await _leaders(three_brokers, "moving") == [2] * 4
 
 
+@pytest.mark.kafka
 async def test_a_consumer_takes_over_a_group_within_seconds(bootstrap: str) -> None:
     """The mock alone would wait for the whole session timeout, of 45 seconds."""
     client = {"bootstrap.servers": bootstrap, "group.id": "group", "auto.offset.reset": "earliest"}
@@ -217,6 +219,7 @@ def _read_until(consumer: confluent_kafka.Consumer, assigned: asyncio.Event, cou
     return _read(consumer, count)
 
 
+@pytest.mark.kafka
 async def test_aiokafka_reads_a_committed_transaction(bootstrap: str) -> None:
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="transaction") as producer:
         for value in (b"first", b"second"):
@@ -236,6 +239,7 @@ def _error(future: Future[None]) -> confluent_kafka.KafkaError:
     return error
 
 
+@pytest.mark.kafka
 async def test_librdkafka_administers_topics_and_is_told_what_the_broker_lacks(bootstrap: str) -> None:
     def administer() -> list[confluent_kafka.KafkaError]:
         admin = AdminClient({"bootstrap.servers": bootstrap})
