@@ -189,8 +189,8 @@ def test_throttled_fetch_has_its_records(kafka_throttle: ThrottlingProxy, topic:
 
 def test_time_of_a_long_poll_is_not_in_the_field(kafka_throttle: ThrottlingProxy, topic: str) -> None:
     with raw_client(kafka_throttle, topic) as client:
-        kafka_throttle.next(1, api="Fetch", throttle_time_ms=0)
-        kafka_throttle.next(1, api="Fetch", throttle_time_ms=20)
+        kafka_throttle.next(1, api="Fetch", throttle_time_ms=0, client_id=ID)
+        kafka_throttle.next(1, api="Fetch", throttle_time_ms=20, client_id=ID)
         told = []
         for _ in range(2):
             began_s = time.monotonic()
