@@ -17,6 +17,7 @@ import yaml
 
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
@@ -229,6 +230,13 @@ def test_the_unit_runs_the_commands_and_the_file_of_the_page() -> None:
     (file,) = re.findall(rf"^{PROGRAM_IN_UNIT} init (.*)$", page, re.MULTILINE)
 
     assert started == [f"{PROGRAM_IN_UNIT} check {file}", f"{PROGRAM_IN_UNIT} run {file}"]
+
+
+def test_schema_of_the_helm_chart_lists_the_sections_of_the_configuration() -> None:
+    """``test_helm`` tests the rest of the chart, in minutes."""
+    schema = json.loads((DEPLOY / "helm/kafka-quota-proxy/values.schema.json").read_text(encoding="utf-8"))
+
+    assert schema["properties"]["config"]["propertyNames"]["enum"] == sorted(FILE.keys)
 
 
 def test_dockerfile_copies_and_installs_everything_the_proxy_imports() -> None:
