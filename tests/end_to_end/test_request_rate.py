@@ -15,8 +15,6 @@ from tests.end_to_end.support.frames import METADATA, raw_client, string
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
-pytestmark = pytest.mark.proof
-
 _RATE: Final = 20
 _SECONDS: Final = 10
 _WINDOWS: Final = 3

@@ -57,9 +57,8 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
     ]
 
 
-@pytest.mark.parametrize(
-    "name", ["<default>", *(pytest.param(name, marks=pytest.mark.kafka) for name in ("<shared>", "<other>"))]
-)
+@pytest.mark.kafka
+@pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
 def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
     """A client may call itself ``<default>``. A share for that client-id would limit all other clients."""
     rules = ProposedQuotas(
@@ -146,6 +145,7 @@ def test_a_floor_of_1_gives_even_shares_and_0_gives_none(floor: float) -> None:
     assert found == ({"a": 500, "b": 500} if floor else {"a": 1_000, "b": 1})
 
 
+@pytest.mark.kafka
 def test_recent_use_has_one_row_for_each_bucket_and_proxy(spark: SparkSession) -> None:
     log = [
         record(limit=1e6, amount=10, interval_ms=900, throttled_requests=1, throttle_time_ms=7),

@@ -201,6 +201,7 @@ def charging(parts: int) -> Iterator[None]:
         yield
 
 
+@pytest.mark.kafka
 @given(
     given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, kind=kinds, parts=first_parts
 )
@@ -216,6 +217,7 @@ def test_charging_many_at_once_equals_one_by_one(
     assert outcomes == [one_by_one(given, bucket(limit, kind, kafka=kafka)) for limit in limits]
 
 
+@pytest.mark.kafka
 @given(
     given=long_demand(),
     factor=factors,

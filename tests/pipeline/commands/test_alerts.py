@@ -125,6 +125,7 @@ def test_alerts_follows_the_log_until_sigterm(
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_another_window_needs_another_checkpoint(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*words, "--once"]) == 0
