@@ -10,10 +10,12 @@ from types import FrameType
 
 import pytest
 
+from kafka_quota_proxy.testing.control import Control
 from tests.end_to_end.support import greedy
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
-from tests.end_to_end.support.processes import remove_scratch_of_dead_runs
+from tests.end_to_end.support.processes import free_port, remove_scratch_of_dead_runs
+from tests.end_to_end.support.proxy import Proxy
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,6 +55,21 @@ def slow_kafka() -> Iterator[Kafka]:
     """A broker with one I/O thread, which each write occupies for 5 ms."""
     with greedy.slow_kafka() as kafka:
         yield kafka
+
+
+@pytest.fixture(scope="module")
+def testing_proxy(kafka_4: Kafka) -> Iterator[Proxy]:
+    """A proxy in front of ``kafka_4`` that takes orders of tests."""
+    with Proxy({"testing": True, "admin": {"bind": f"127.0.0.1:{free_port()}"}}, kafka_4) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def control(testing_proxy: Proxy) -> Iterator[Control]:
+    """Sends orders to ``testing_proxy``. All are removed after the test."""
+    control = Control(testing_proxy.admin_address)
+    yield control
+    control.reset()
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
 from typing import Final
 
 import confluent_kafka
@@ -21,7 +20,6 @@ from kafka_quota_proxy.testing.control import Control
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import Aiokafka, Client, Java, Librdkafka, create_topic, end_offset, numbers
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
 
 _COUNT: Final = 300
@@ -43,19 +41,6 @@ _FETCH: Final[dict[str, dict[str, object]]] = {
 }
 _CLIENTS: Final = ("Java", "librdkafka", "aiokafka")
 _PROOFS: Final = (("librdkafka", "error"), ("librdkafka", "trimmed"))
-
-
-@pytest.fixture(scope="module")
-def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
-    with Proxy({"testing": True, "admin": {"bind": f"127.0.0.1:{free_port()}"}}, kafka_4) as running:
-        yield running
-
-
-@pytest.fixture
-def control(proxy: Proxy) -> Iterator[Control]:
-    one = Control(proxy.admin_address)
-    yield one
-    one.reset()
 
 
 def client(name: str, kafka: Kafka) -> Client:
@@ -80,13 +65,13 @@ def cases(effects: dict[str, dict[str, object]]) -> list[ParameterSet]:
 
 @pytest.mark.parametrize(("name", "effects"), cases(_PRODUCE))
 def test_producer_loses_and_doubles_nothing(
-    kafka_4: Kafka, proxy: Proxy, control: Control, name: str, effects: dict[str, object]
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control, name: str, effects: dict[str, object]
 ) -> None:
     topic = create_topic(kafka_4)
     times = 3 if "error" in effects else 1  # each retry meets the error again
     control.order({"api": "Produce", "client_id": "app", "count": times} | effects)
 
-    client(name, kafka_4).produce(proxy.address(), topic, client_id="app", count=_COUNT)
+    client(name, kafka_4).produce(testing_proxy.address(), topic, client_id="app", count=_COUNT)
 
     assert numbers(kafka_4, topic) == set(range(_COUNT))
     assert end_offset(kafka_4, topic) == _COUNT
@@ -96,13 +81,13 @@ def test_producer_loses_and_doubles_nothing(
 
 @pytest.mark.parametrize(("name", "effects"), cases(_FETCH))
 def test_consumer_reads_each_record_once(
-    kafka_4: Kafka, proxy: Proxy, control: Control, name: str, effects: dict[str, object]
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control, name: str, effects: dict[str, object]
 ) -> None:
     topic = create_topic(kafka_4)
     Librdkafka(settings={}).produce(kafka_4.bootstrap_servers, topic, client_id="filler", count=_COUNT)
     control.order({"api": "Fetch", "client_id": "app", "topic": topic, "count": 3} | effects)
 
-    client(name, kafka_4).consume(proxy.address(), topic, client_id="app", count=_COUNT)
+    client(name, kafka_4).consume(testing_proxy.address(), topic, client_id="app", count=_COUNT)
 
     found = control.observed("app")
     assert [{key: getattr(one, key) for key in effects} for one in found][:3] == [effects] * len(found)
@@ -110,11 +95,13 @@ def test_consumer_reads_each_record_once(
 
 
 @pytest.mark.proof
-def test_idempotent_producer_lives_through_a_request_time_out(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+def test_idempotent_producer_lives_through_a_request_time_out(
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control
+) -> None:
     topic = create_topic(kafka_4)
     control.order({"api": "Produce", "client_id": "app", "delay_ms": 60_000, "count": 1})
     began_s = time.monotonic()
-    client("librdkafka", kafka_4).produce(proxy.address(), topic, client_id="app", count=_COUNT)
+    client("librdkafka", kafka_4).produce(testing_proxy.address(), topic, client_id="app", count=_COUNT)
 
     assert 0.9 <= time.monotonic() - began_s < 20
     assert end_offset(kafka_4, topic) == _COUNT
@@ -122,9 +109,9 @@ def test_idempotent_producer_lives_through_a_request_time_out(kafka_4: Kafka, pr
 
 
 @pytest.mark.proof
-def test_refused_topic_is_created_by_the_next_request(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+def test_refused_topic_is_created_by_the_next_request(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
     control.order({"api": "CreateTopics", "error": "THROTTLING_QUOTA_EXCEEDED", "throttle_time_ms": 300, "count": 1})
-    admin = AdminClient({"bootstrap.servers": proxy.address(), "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": testing_proxy.address(), "log_level": 0})
     name = f"refused-{time.monotonic_ns()}"
 
     with pytest.raises(confluent_kafka.KafkaException) as refused:

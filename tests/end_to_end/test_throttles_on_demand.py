@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
-from urllib.request import Request, urlopen
+from typing import Final
+from urllib.request import urlopen
 
 import confluent_kafka
 import pytest
 
+from kafka_quota_proxy.testing.control import Control
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import RawClient, raw_client, record_batch
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.tools import producer_performance
 
@@ -23,50 +22,20 @@ _ROUNDS: Final = 125
 _CONNECTIONS: Final = 8
 
 
-class Control:
-    """Asks a proxy for throttles over HTTP, as any language can."""
-
-    def __init__(self, admin: str) -> None:
-        self._url = f"http://{admin}/testing"
-
-    def ask(self, method: str, path: str, body: object = None) -> Any:  # noqa: ANN401 - as it is read
-        data = None if body is None else json.dumps(body).encode()
-        request = Request(  # noqa: S310 - of our own
-            f"{self._url}/{path}", data, {"Content-Type": "application/json"}, method=method
-        )
-        with urlopen(request, timeout=10) as response:  # noqa: S310 - as above
-            return json.load(response)
-
-    def next(self, count: int, **wanted: object) -> None:
-        self.ask("POST", "throttles", {"count": count, **wanted})
-
-    def told_ms(self, client_id: str) -> list[int]:
-        return [one["throttle_time_ms"] for one in self.ask("GET", f"observed?client_id={client_id}")]
-
-
-@pytest.fixture(scope="module")
-def proxy(kafka_4: Kafka) -> Iterator[Proxy]:
-    with Proxy({"testing": True, "admin": {"bind": f"127.0.0.1:{free_port()}"}}, kafka_4) as running:
-        yield running
-
-
-@pytest.fixture
-def control(proxy: Proxy) -> Iterator[Control]:
-    one = Control(proxy.admin_address)
-    yield one
-    one.ask("POST", "reset")
+def told_ms(control: Control, client_id: str) -> list[int]:
+    return [one.throttle_time_ms for one in control.observed(client_id)]
 
 
 @pytest.mark.proof
 def test_next_responses_carry_the_time_and_the_connection_is_silent_for_it(
-    kafka_4: Kafka, proxy: Proxy, control: Control
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control
 ) -> None:
     topic = create_topic(kafka_4)
     batch = record_batch([b"value"])
-    control.next(2, api="Produce", throttle_time_ms=300, client_id="raw")
-    control.next(1, api="Fetch", throttle_time_ms=200, topic=topic)
+    control.order({"count": 2, "api": "Produce", "throttle_time_ms": 300, "client_id": "raw"})
+    control.order({"count": 1, "api": "Fetch", "throttle_time_ms": 200, "topic": topic})
 
-    with raw_client(proxy.port()) as client:
+    with raw_client(testing_proxy.port()) as client:
         began_s = time.monotonic()
         told = [client.produce(topic, batch).throttle_time_ms for _ in range(4)]
         silent_s = time.monotonic() - began_s
@@ -75,39 +44,42 @@ def test_next_responses_carry_the_time_and_the_connection_is_silent_for_it(
     assert told == [300, 300, 0, 0]
     assert 0.6 <= silent_s < 1.5
     assert fetched == [200, 0]
-    assert control.told_ms("raw") == [300, 300, 200]
+    assert told_ms(control, "raw") == [300, 300, 200]
 
 
 @pytest.mark.proof
-def test_each_of_a_thousand_orders_throttles_one_response(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+def test_each_of_a_thousand_orders_throttles_one_response(
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control
+) -> None:
     topic = create_topic(kafka_4)
     batch = record_batch([b"value"])
 
     def throttled(client: RawClient) -> int:
         found = 0
         for _ in range(_ROUNDS):
-            control.next(1, api="Produce", throttle_time_ms=1)
+            control.order({"count": 1, "api": "Produce", "throttle_time_ms": 1})
             found += client.produce(topic, batch).throttle_time_ms
         return found
 
-    clients = [RawClient(proxy.port()) for _ in range(_CONNECTIONS)]
+    clients = [RawClient(testing_proxy.port()) for _ in range(_CONNECTIONS)]
     try:
         with ThreadPoolExecutor(_CONNECTIONS) as threads:
             assert sum(threads.map(throttled, clients)) == _ROUNDS * _CONNECTIONS
     finally:
         for client in clients:
             client.close()
-    assert control.told_ms("raw") == [1] * _ROUNDS * _CONNECTIONS
-    assert control.ask("GET", "throttles") == []
+    assert told_ms(control, "raw") == [1] * _ROUNDS * _CONNECTIONS
+    with urlopen(f"http://{testing_proxy.admin_address}/testing/throttles") as left:
+        assert json.load(left) == []
 
 
-def test_java_measures_the_time(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+def test_java_measures_the_time(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
     topic = create_topic(kafka_4)
-    control.next(1, api="Produce", throttle_time_ms=700)
+    control.order({"count": 1, "api": "Produce", "throttle_time_ms": 700})
 
     produced = producer_performance(
         kafka_4,
-        bootstrap_servers=proxy.address(),
+        bootstrap_servers=testing_proxy.address(),
         topic=topic,
         records=2_000,
         record_size_bytes=100,
@@ -121,19 +93,19 @@ def test_java_measures_the_time(kafka_4: Kafka, proxy: Proxy, control: Control) 
 
 @pytest.mark.proof
 def test_librdkafka_reports_the_time_and_delivers_each_record_once(
-    kafka_4: Kafka, proxy: Proxy, control: Control
+    kafka_4: Kafka, testing_proxy: Proxy, control: Control
 ) -> None:
     topic = create_topic(kafka_4)
     events: list[float] = []
     failures: list[object] = []
     producer = confluent_kafka.Producer(
         {
-            "bootstrap.servers": proxy.address(),
+            "bootstrap.servers": testing_proxy.address(),
             "client.id": "app",
             "throttle_cb": lambda event: events.append(event.throttle_time),
         }
     )
-    control.next(3, api="Produce", throttle_time_ms=250, client_id="app")
+    control.order({"count": 3, "api": "Produce", "throttle_time_ms": 250, "client_id": "app"})
     for number in range(6):
         producer.produce(
             topic, str(number), partition=0, on_delivery=lambda error, _: failures.append(error) if error else None
@@ -143,18 +115,18 @@ def test_librdkafka_reports_the_time_and_delivers_each_record_once(
 
     assert failures == []
     assert max(events) == pytest.approx(0.25)
-    assert control.told_ms("app") == [250, 250, 250]
-    with raw_client(proxy.port()) as client:
+    assert told_ms(control, "app") == [250, 250, 250]
+    with raw_client(testing_proxy.port()) as client:
         assert client.fetch(topic, offset=0, max_bytes=10_000).high_watermark == 6
 
 
-def test_quotas_are_set_and_cleared(kafka_4: Kafka, proxy: Proxy, control: Control) -> None:
+def test_quotas_are_set_and_cleared(kafka_4: Kafka, testing_proxy: Proxy, control: Control) -> None:
     topic = create_topic(kafka_4)
     batch = record_batch([bytes(50_000)])
-    with raw_client(proxy.port()) as client:
+    with raw_client(testing_proxy.port()) as client:
         assert client.produce(topic, batch).throttle_time_ms == 0
-        control.ask("PUT", "quotas", [{"client-id": "raw", "producer_byte_rate": 10_000, "shaping": "paced"}])
+        control.replace_quotas([{"client-id": "raw", "producer_byte_rate": 10_000, "shaping": "paced"}])
         assert client.produce(topic, batch).throttle_time_ms > 1_000
-        control.ask("PUT", "quotas", [])
+        control.replace_quotas([])
         assert client.produce(topic, batch).throttle_time_ms == 0
-    assert [one["reason"] for one in control.ask("GET", "observed")] == ["quota"]
+    assert [one.reason for one in control.observed(None)] == ["quota"]
