@@ -157,7 +157,7 @@ class OnDemandThrottles:
             The effects on the response, or None if no order is for it.
         """
         for order in self.orders.values():
-            if not order.is_about(api_key, user, client_id) or order.refuses(api_key):
+            if not order.is_about(api_key, user, client_id):
                 continue
             effects, topic = order.effects, order.wanted.topic
             if effects.throttle_time_ms is not None and not has_throttle_time(api_key, api_version):
@@ -183,7 +183,10 @@ class OnDemandThrottles:
 
 
 def _has_partition(effects: Effects, frame: bytes, api_key: int, api_version: int) -> bool:
-    """Return whether a response has a partition that the effects are for. An effect on records needs records."""
+    """Return whether a response has a partition that the effects are for. An effect on records needs records.
+
+    An error is for partitions of Fetch only, because ``refusal`` answers the requests of other APIs.
+    """
     if api_key not in APIS_WITH_TOPICS or api_version > HIGHEST_VERSION[api_key]:
         return False
     try:
