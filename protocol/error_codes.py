@@ -1,4 +1,4 @@
-"""Lists Kafka's error codes by name, as far as brokers answer them to the requests of producers, consumers and admins.
+"""Lists the codes of the errors that brokers send to producers, consumers and admin clients.
 
 Source: ``Errors`` in Apache Kafka 4.x.
 """

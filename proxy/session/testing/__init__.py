@@ -1,10 +1,10 @@
-"""Throttles and delays responses on demand, or answers with errors, so that tests of Kafka clients meet exactly that.
+"""Throttles and delays responses, or answers with errors, exactly as tests of Kafka clients ask for it.
 
 effects     what an order does to a response
 orders      which responses each order is for
 requests    answers requests with errors in place of the broker
 responses   throttles, delays and edits the broker's responses
-observed    the responses that tests can read of
+observed    the last responses that were throttled or asked for
 
 Nothing here does I/O.
 """
