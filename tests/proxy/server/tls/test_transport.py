@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.protocol.errors import NoMatchingRule, ProtocolError
 from kafka_quota_proxy.proxy.server.tls import transport as tls_transport
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
-from tests.support.builds import interpreted_only
 from tests.support.certificates import Authority
 
 KIB = 1024
@@ -453,7 +452,6 @@ def test_peer_that_disconnects_in_the_handshake_fails_it(files: Files) -> None:
     assert isinstance(error, ConnectionResetError)
 
 
-@interpreted_only
 def test_silent_peer_is_closed_after_the_timeout(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
 
@@ -470,7 +468,6 @@ def test_silent_peer_is_closed_after_the_timeout(files: Files, monkeypatch: pyte
     assert isinstance(error, TimeoutError)
 
 
-@interpreted_only
 def test_the_handshake_timeout_ends_with_the_handshake(files: Files, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tls_transport, "HANDSHAKE_TIMEOUT_S", 0.01)
 
