@@ -1,6 +1,7 @@
 """A receiver of OTLP over HTTP, in a thread. It decodes the requests with OpenTelemetry's own messages."""
 
 import gzip
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,7 +11,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 
 
 class OtlpReceiver(ThreadingHTTPServer):
-    """Keeps the requests that it receives, and answers them with ``status``."""
+    """Keeps the requests that it receives, and answers them with ``status`` after ``delay_s``."""
 
     daemon_threads = True
 
@@ -20,6 +21,7 @@ class OtlpReceiver(ThreadingHTTPServer):
         self.paths: set[str] = set()
         self.tokens: set[str | None] = set()
         self.status = 200
+        self.delay_s = 0.0
 
     @property
     def endpoint(self) -> str:
@@ -36,6 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.paths.add(self.path)
         self.server.tokens.add(self.headers["X-Token"])
         self.server.requests.append(ExportMetricsServiceRequest.FromString(gzip.decompress(body)))
+        time.sleep(self.server.delay_s)
         self.send_response(self.server.status)
         self.send_header("Content-Length", "0")
         self.end_headers()

@@ -25,10 +25,14 @@ log = logging.getLogger(__name__)
 _MISSING: Final = "needs OpenTelemetry's packages, which are not installed: pip install 'kafka-quota-proxy[otlp]'"
 _LOGGED_EVERY_S: Final = 60.0
 _MAX_TIMEOUT_S: Final = 10.0
+# How long the end of the program may wait for the last metrics to be sent.
+_LAST_S: Final = 2.0
 
 
 class OtlpPush:
-    """Sends the metrics within a ``with`` statement, at its beginning and after each interval.
+    """Sends the metrics within a ``with`` statement: at its beginning, after each interval, and at its end.
+
+    At the end nothing is sent if the last metrics could not be sent, and the program waits at most two seconds.
 
     Raises:
         StartError: OpenTelemetry's packages are not installed.
@@ -41,11 +45,12 @@ class OtlpPush:
         self._reasons = _Reasons()
         self._failed_at_s: float | None = None  # when a failure was last logged; None after a success
         self._sender = _sender(settings, instance)
+        self._thread = threading.Thread(target=persisting(self._run), name="otlp", daemon=True)
 
     def __enter__(self) -> Self:
         _LIBRARY.addHandler(self._reasons)
         _LIBRARY.propagate = False
-        threading.Thread(target=persisting(self._run), name="otlp", daemon=True).start()
+        self._thread.start()
         log.info("sending metrics to %s every %g s", self._settings.endpoint, self._settings.interval_ms / 1_000)
         return self
 
@@ -53,6 +58,7 @@ class OtlpPush:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._ended.set()
+        self._thread.join(_LAST_S if self._failed_at_s is None else 0.0)
         self._sender.close()
         _LIBRARY.removeHandler(self._reasons)
         _LIBRARY.propagate = True
@@ -61,6 +67,8 @@ class OtlpPush:
         while not self._ended.is_set():
             attempt(self._push)
             self._ended.wait(self._settings.interval_ms / 1_000)
+        if self._failed_at_s is None:
+            attempt(self._push)
 
     def _push(self) -> None:
         self._reasons.first = ""

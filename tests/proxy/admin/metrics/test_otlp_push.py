@@ -73,6 +73,26 @@ def test_an_endpoint_that_is_away_is_logged_once_a_minute_and_when_it_is_back(
     ]
 
 
+def test_the_metrics_are_sent_once_more_at_the_end() -> None:
+    with receiving() as receiver:
+        with push_to(receiver.endpoint, interval_ms=3_600_000):
+            wait_for(lambda: len(receiver.requests) == 1)
+            time.sleep(0.1)
+            assert len(receiver.requests) == 1
+
+        assert len(receiver.requests) == 2
+
+
+def test_the_end_waits_two_seconds_for_an_endpoint_that_has_become_slow() -> None:
+    with receiving() as receiver:
+        with push_to(receiver.endpoint, interval_ms=3_600_000):
+            wait_for(lambda: len(receiver.requests) == 1)
+            time.sleep(0.1)
+            receiver.delay_s = 5.0
+            began_s = time.monotonic()
+        assert 1.9 < time.monotonic() - began_s < 3.0
+
+
 def test_an_endpoint_that_does_not_answer_keeps_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     with receiving() as receiver:
         closed = receiver.endpoint
