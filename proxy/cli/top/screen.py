@@ -76,7 +76,7 @@ def summary(view: View, page: Mapping[str, Any], rows: Sequence[Row]) -> str:
     """Return a line that says how many clients there are, and which of them are shown in which order."""
     throttled = sum(bool(row["throttled"]) for row in rows)
     shown = f"{len(rows)} of {page['total']} clients, {throttled} throttled"
-    order = f"by {view.sort}" + (f", {view.kind} only" if view.kind else "")
+    order = f"ordered by {view.sort}" + (f", {view.kind} only" if view.kind else "")
     among = len(page["clients"])
     filtered = f", filter {printable(view.filter)!r}" if view.filter else ""
     if filtered and among < page["total"]:

@@ -51,7 +51,7 @@ async def test_without_a_terminal_a_table_is_printed_once(
     assert await top("--kind", "produce", "--sort", "client_id") == 0
 
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "2 of 2 clients, 1 throttled, by client_id, produce only"
+    assert lines[0] == "2 of 2 clients, 1 throttled, ordered by client_id, produce only"
     assert [line.split()[1] for line in lines[1:]] == ["client", "etl", "free"]
     assert lines[2].rstrip().endswith("proxy.yaml:7")
     assert not any("\x1b" in line for line in lines)

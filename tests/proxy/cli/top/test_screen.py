@@ -84,7 +84,7 @@ def test_the_screen_says_how_many_clients_there_are_and_which_are_shown() -> Non
     lines = whole(View(filter="etl", sort="rate", kind="produce", is_paused=True), row(), unlimited("free"))
 
     assert lines[0] == "kafka-quota-proxy top  http://h:1  2026-11-22T16:00:01.000Z"
-    expected = "1 of 7 clients, 1 throttled, by rate, produce only, filter 'etl' in the first 2,"
+    expected = "1 of 7 clients, 1 throttled, ordered by rate, produce only, filter 'etl' in the first 2,"
     assert lines[1][:79] == expected[:79]
     assert lines[-1].startswith("s sort")
 
