@@ -84,7 +84,7 @@ _COMMANDS: Final = {
         "         kafka-quota-pipeline alerts --usage kafka://broker1:9092/kafka-quota-usage\n\n"
         "Each bucket and window of event time has at most one alert: over (it was throttled, or used more than the\n"
         "limit allows in the window) or near. The alert is sent when a record is newer than the window by --late. A\n"
-        "record that is older than the newest by more than --late may be left out, and is counted.\n"
+        "record that is older than the newest by more than --late may be left out. It is counted by its proxy.\n"
         "After a crash it continues from --checkpoint, and each alert is delivered once; consumers of the topic need\n"
         "isolation.level=read_committed. SIGTERM and Ctrl-C end it.\n\n"
         "Without --to and --out, alerts are printed as JSON Lines: from a topic those of new records (with --once\n"

@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.record import BUCKET, COLUMNS, IDENTITY
+from kafka_quota_proxy.pipeline.record import BUCKET, COLUMNS, IDENTITY, end_of
 
 # These columns identify an alert, together with its window and level.
 ALERT_KEY: Final = (*BUCKET, "listener")
@@ -23,7 +23,7 @@ ALERT: Final = (
     "start_ms", "window_ms", "level", *ALERT_KEY, "limit", "amount", "use", "requests", "throttled_requests",
     "throttle_time_ms", "enforced",
 )  # fmt: skip
-# The column with the event time of a stream of records, a timestamp in UTC.
+# The column with the event time of a stream of records, a timestamp in UTC: the end of a window.
 TIME: Final = "time"
 # A limit of 100 per cent of a thread allows 100 x 1,000 percent-milliseconds in a second.
 _IN_MILLISECONDS: Final = ("request",)
@@ -39,14 +39,25 @@ def marked_ahead(rows: DataFrame, now: Column, *, late_ms: int) -> DataFrame:
     return rows.withColumn("is_ahead", F.coalesce(F.col("start_ms") > F.unix_millis(now) + late_ms, F.lit(False)))
 
 
-def once(records: DataFrame, *, late_ms: int) -> DataFrame:
-    """Drop duplicate and late records, and add each record's start as the timestamp ``time``, which is its event time.
+def once(records: DataFrame, *, window_ms: int, late_ms: int) -> DataFrame:
+    """Drop duplicate and late records, and add the timestamp ``time``: the last millisecond of a record's window.
+
+    It is the event time of the stream, so all or none of a window's records in a batch are late. Records are late if
+    their window ends before that of the newest record by more than ``late_ms``, rounded up to whole windows.
 
     Duplicates are found by comparing columns, and ``time`` is one of these columns. So Spark can forget a record once
     the watermark has passed its event time. ``dropDuplicatesWithinWatermark`` would remember the record twice as long.
     """
-    timed = records.select(*COLUMNS, F.timestamp_millis("start_ms").alias(TIME))
-    return timed.withWatermark(TIME, f"{late_ms} milliseconds").dropDuplicates([*IDENTITY, TIME])
+    timed = records.select(*COLUMNS, F.timestamp_millis(end_of(window_ms)).alias(TIME))
+    return timed.withWatermark(TIME, f"{delay_ms(window_ms=window_ms, late_ms=late_ms)} milliseconds").dropDuplicates(
+        [*IDENTITY, TIME]
+    )
+
+
+def delay_ms(*, window_ms: int, late_ms: int) -> int:
+    """Return how far the watermark of the stream is behind the end of the newest record's window."""
+    # Spark drops a record whose event time equals the watermark, hence one millisecond more.
+    return -(-late_ms // window_ms) * window_ms + 1
 
 
 def alerts(records: DataFrame, *, window_ms: int, near: float) -> DataFrame:

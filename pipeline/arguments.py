@@ -155,7 +155,11 @@ def _alerts(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--window", type=_duration, default=60_000, metavar="TIME", help="the length of a window (1m)")
     parser.add_argument(
-        "--late", type=_duration, default=120_000, metavar="TIME", help="how long a window waits for late records (2m)"
+        "--late",
+        type=_duration,
+        metavar="TIME",
+        help="how long a window waits for late records (2m for a topic; 7m for files, since a proxy writes into a file "
+        "for 5m; with a longer rotate_interval: that and 2m)",
     )
     parser.add_argument(
         "--every", type=_duration, default=10_000, metavar="TIME", help="the time between two batches (10s)"

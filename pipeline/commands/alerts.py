@@ -7,7 +7,8 @@ checkpoint.
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from threading import Event, Lock
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -18,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from kafka_quota_proxy.pipeline.alerts import alerts, encoded, marked_ahead, once
+from kafka_quota_proxy.config.model import UsageFiles
+from kafka_quota_proxy.pipeline.alerts import alerts, delay_ms, encoded, marked_ahead, once
 from kafka_quota_proxy.pipeline.checkpoint import Quarantine, bad_lines, job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import (
     cause_of,
@@ -33,6 +35,7 @@ from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
+from kafka_quota_proxy.pipeline.late_records import LateRecords, records_by_window
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import session
 from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
@@ -42,11 +45,15 @@ from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 # would cost more than they help. The number cannot change after the job has begun.
 _PARTITIONS: Final = "4"
 _POLL_S: Final = 0.5
+_LATE_MS: Final = 120_000
 
 
 def execute(args: argparse.Namespace) -> int:
     """Run the stream until it ends, and return the exit status."""
     _check(args)
+    if args.late is None:
+        # A proxy shows the records of a file when the file is complete.
+        args.late = _LATE_MS + (0 if args.usage.startswith("kafka://") else UsageFiles(directory="").rotate_interval_ms)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
@@ -59,7 +66,7 @@ def execute(args: argparse.Namespace) -> int:
     lines = _lines(spark, args, kafka)
     delivery = _delivery(spark, args, kafka)
     quarantine = Quarantine(files, f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
-    stream = _Stream(delivery, quarantine)
+    stream = _Stream(delivery, quarantine, _BatchCounts(delay_ms(window_ms=args.window, late_ms=args.late)))
     frame = encoded(_found(lines, args))
     if args.explain:
         explain("alerts", frame)
@@ -133,24 +140,29 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
         bad_lines().alias("bad_lines"),
         F.count_if("is_ahead").alias("ahead"),
         F.max(F.when(F.col("is_ahead"), F.col("proxy"))).alias("ahead_one"),
+        records_by_window(args.window).alias("by_window"),
     )
-    records = once(rows.where("fault IS NULL AND NOT is_ahead"), late_ms=args.late)
+    records = once(rows.where("fault IS NULL AND NOT is_ahead"), window_ms=args.window, late_ms=args.late)
     found = alerts(records, window_ms=args.window, near=args.near)
     return found.observe("found", F.count("*").alias("alerts"))
 
 
 @dataclass(slots=True)
 class _BatchCounts:
-    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason."""
+    """Counts the lines and alerts of batches. Lines that were left out are also counted by reason.
 
+    ``delay_ms`` is how far the watermark is behind the newest record.
+    """
+
+    delay_ms: int
     lines: int = 0
     alerts: int = 0
     bad: int = 0
     ahead: int = 0
-    late: int = 0
     twice: int = 0
     bad_one: str | None = None
     ahead_one: str | None = None
+    late: LateRecords = field(default_factory=LateRecords)
 
     def add(self, progress: Any) -> None:  # noqa: ANN401  (PySpark's, without types)
         """Add the counts of a batch, which Spark's progress report contains."""
@@ -167,18 +179,22 @@ class _BatchCounts:
         for operator in progress["stateOperators"]:
             # The window operator that follows counts groups, and never drops a row that this operator passes.
             if operator["operatorName"] == "dedupe":
-                self.late += operator["numRowsDroppedByWatermark"]
+                dropped = operator["numRowsDroppedByWatermark"]
+                seen = observed["read"]["by_window"] if "read" in observed else ()
+                watermark = datetime.fromisoformat(progress["eventTime"]["watermark"])
+                newest_ms = round(watermark.timestamp() * 1_000) + self.delay_ms
+                self.late.add(LateRecords.of_batch(seen, dropped=dropped, newest_ms=newest_ms))
                 self.twice += operator["customMetrics"].get("numDroppedDuplicateRows", 0)
 
     def words(self, when: str) -> str:
         """Return the counts as a line of text that begins with ``when``."""
         left_out = [
-            (self.late, "too late"),
             (self.twice, "more than once"),
             (self.ahead, f"from the future (look at the clock of {self.ahead_one})"),
             (self.bad, f"bad, such as {self.bad_one}"),
         ]
-        parts = [f"{count:,} {what}" for count, what in left_out if count]
+        parts = [self.late.words()] if self.late.count else []
+        parts += [f"{count:,} {what}" for count, what in left_out if count]
         said = f"{when}: {self.lines:,} lines, {self.alerts:,} alerts"
         return f"{said}; left out: {', '.join(parts)}" if parts else said
 
@@ -189,8 +205,8 @@ class _Stream:
     Spark calls ``deliver`` in a thread of its own, while ``run`` waits in the main thread.
     """
 
-    def __init__(self, delivery: Delivery, quarantine: Quarantine | None) -> None:
-        self.counts = _BatchCounts()
+    def __init__(self, delivery: Delivery, quarantine: Quarantine | None, counts: _BatchCounts) -> None:
+        self.counts = counts
         self._delivery = delivery
         self._quarantine = quarantine
         self._fault: Exception | None = None
@@ -237,7 +253,7 @@ class _Stream:
         # Spark keeps the last hundred progress reports, which are more than arrive between two calls.
         for progress in query.recentProgress:
             if progress["timestamp"] > self._reported_until:
-                batch = _BatchCounts()
+                batch = _BatchCounts(self.counts.delay_ms)
                 batch.add(progress)
                 self.counts.add(progress)
                 if self._quarantine is not None and batch.bad:

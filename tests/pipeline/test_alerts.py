@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 
 def found(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> DataFrame:
     """Return the alerts that a usage log causes."""
-    return alerts(once(frame(spark, log), late_ms=1), window_ms=window_ms, near=near)
+    return alerts(once(frame(spark, log), window_ms=window_ms, late_ms=1), window_ms=window_ms, near=near)
 
 
 def levels(spark: SparkSession, *log: dict[str, Any], near: float = 0.8, window_ms: int = MINUTE_MS) -> dict[int, str]:
