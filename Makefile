@@ -26,7 +26,7 @@ test-units: java promtool .venv/dev.installed
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
 
-test-kafka: java tools .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
+test-kafka: java promtool tools .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
 	$(BIN)/pytest -m kafka $(ARGS)
 
 compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
