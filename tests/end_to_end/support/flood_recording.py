@@ -23,12 +23,11 @@ from pathlib import Path
 from threading import Event
 from typing import Final
 
-import confluent_kafka
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.end_to_end.support.artifacts import KAFKA_4, java
-from tests.end_to_end.support.clients import QUIET
-from tests.end_to_end.support.crowds import KIB, MIB, topic_to_read, topic_to_write
+from tests.end_to_end.support.crowds import KIB, topic_to_read, topic_to_write
+from tests.end_to_end.support.endless import BUFFER_BYTES, RECORD_BYTES, consume_endlessly, produce_endlessly
 from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, RawClient, produce_body, record_batch
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import Process, scratch
@@ -49,11 +48,8 @@ _CALM: Final = 0.6
 _INTERVAL_S: Final = 15
 _WARM_UP_S: Final = 60
 _SECONDS: Final = 600
-_RECORD_BYTES: Final = 1_000
 _CROWD: Final = 30
 _CROWD_EVERY_S: Final = 10.0
-# A producer's buffer. In the larger default buffer, records of a throttled client expire before they are sent.
-_BUFFER_BYTES: Final = 4 * MIB
 _KAFKA_TOOLS: Final = "org.apache.kafka.tools."
 
 
@@ -64,8 +60,8 @@ def _java(kafka: Kafka, directory: Path, name: str, *arguments: str) -> Process:
 
 
 def _java_producer(kafka: Kafka, directory: Path, address: str, topic: str, client_id: str) -> Process:
-    settings = (f"bootstrap.servers={address}", f"client.id={client_id}", f"buffer.memory={_BUFFER_BYTES}")
-    counts = ("--num-records", "1000000000", "--record-size", str(_RECORD_BYTES), "--throughput", "-1")
+    settings = (f"bootstrap.servers={address}", f"client.id={client_id}", f"buffer.memory={BUFFER_BYTES}")
+    counts = ("--num-records", "1000000000", "--record-size", str(RECORD_BYTES), "--throughput", "-1")
     return _java(
         kafka, directory, client_id, "ProducerPerformance", "--topic", topic, *counts, "--producer-props", *settings
     )
@@ -78,46 +74,6 @@ def _java_consumer(kafka: Kafka, directory: Path, address: str, topic: str, clie
     # The tool would end after ``--timeout`` milliseconds without a record.
     counts = ("--messages", "1000000000", "--timeout", "3600000")
     return _java(kafka, directory, client_id, "ConsumerPerformance", *words, *counts)
-
-
-def _librdkafka_producer(address: str, topic: str, client_id: str, end: Event, *, bytes_a_second: float = 0) -> None:
-    """Write at this rate, or as fast as possible if the rate is 0."""
-    producer = confluent_kafka.Producer(
-        {
-            "bootstrap.servers": address,
-            "client.id": client_id,
-            "queue.buffering.max.kbytes": _BUFFER_BYTES // KIB,
-            **QUIET,
-        }
-    )
-    record = os.urandom(_RECORD_BYTES)
-    began_s, sent = time.monotonic(), 0
-    while not end.is_set():
-        if bytes_a_second and sent > (time.monotonic() - began_s) * bytes_a_second:
-            producer.poll(0.05)
-            continue
-        try:
-            producer.produce(topic, record)
-            sent += len(record)
-        except BufferError:
-            producer.poll(0.1)
-    producer.purge()
-
-
-def _librdkafka_consumer(address: str, topic: str, client_id: str, end: Event) -> None:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": address,
-            "client.id": client_id,
-            "group.id": client_id,
-            "auto.offset.reset": "earliest",
-            **QUIET,
-        }
-    )
-    consumer.subscribe([topic])
-    while not end.is_set():
-        consumer.consume(1_000, timeout=0.5)
-    consumer.close()
 
 
 def _crowd(port: int, topic: str, client_id: str, end: Event) -> None:
@@ -186,9 +142,9 @@ def record(seconds: int = _SECONDS) -> None:
             ]
             calm_rate = _QUOTA * _CALM
             threads += [
-                partial(_librdkafka_producer, address, to_write, ids["librdkafka-producer"], end),
-                partial(_librdkafka_consumer, address, to_read, ids["librdkafka-consumer"], end),
-                partial(_librdkafka_producer, address, to_write, ids["calm-producer"], end, bytes_a_second=calm_rate),
+                partial(produce_endlessly, address, to_write, ids["librdkafka-producer"], end),
+                partial(consume_endlessly, address, to_read, ids["librdkafka-consumer"], end),
+                partial(produce_endlessly, address, to_write, ids["calm-producer"], end, bytes_a_second=calm_rate),
                 partial(_crowd, port, to_write, ids["calm-crowd"], end),
             ]
         proxy = stack.enter_context(Proxy({"quotas": rules}, kafka))
