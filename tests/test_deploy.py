@@ -275,6 +275,6 @@ async def test_dockerfile_checks_the_health_of_the_file_that_it_runs(
 def test_constraints_pin_exact_versions() -> None:
     lines = (REPOSITORY / "constraints.txt").read_text(encoding="utf-8").splitlines()
 
-    pin = r"[A-Za-z0-9_.-]+==[A-Za-z0-9.]+(; python_version (<|>=) \"3\.\d+\")?"
+    pin = r"[A-Za-z0-9_.-]+==(\d+!)?[A-Za-z0-9.]+(; python_version (<|>=) \"3\.\d+\")?"
 
     assert [line for line in lines if not re.fullmatch(pin, line)] == []
