@@ -142,12 +142,24 @@ def test_prometheus_reads_the_metrics_and_the_alert_rules(tmp_path: Path) -> Non
     assert set(SERVICES["prometheus"]["networks"]) <= set(SERVICES["proxy"]["networks"])
 
 
+def provisioned(kind: str, key: str) -> dict[str, Any]:
+    """Return the only entry of the file that Grafana reads for ``datasources`` or ``dashboards``."""
+    (file,) = mounted("grafana", PurePosixPath("/etc/grafana/provisioning") / kind).iterdir()
+    (entry,) = yaml.safe_load(file.read_text(encoding="utf-8"))[key]
+    found: dict[str, Any] = entry
+    return found
+
+
 def test_grafana_has_prometheus_as_its_data_source() -> None:
-    (directory,) = mounts("grafana").values()
-    (file,) = directory.iterdir()
-    (source,) = yaml.safe_load(file.read_text(encoding="utf-8"))["datasources"]
+    source = provisioned("datasources", "datasources")
 
     assert source["type"] == "prometheus"
     assert source["url"] == f"http://prometheus:{published('prometheus')[9090]}"
     assert set(SERVICES["grafana"]["networks"]) <= set(SERVICES["prometheus"]["networks"])
-    assert list(mounts("grafana")) == [PurePosixPath("/etc/grafana/provisioning/datasources")]
+
+
+def test_grafana_has_the_dashboards() -> None:
+    provider = provisioned("dashboards", "providers")
+
+    assert provider["type"] == "file"
+    assert mounted("grafana", PurePosixPath(provider["options"]["path"])) == DEPLOY / "grafana"
