@@ -1,13 +1,14 @@
-"""The rules of deploy/alerts.yaml fire when they should, in promtool. Series of floods are those of a real proxy.
+"""The rules of deploy/alerts.yaml fire when they should, in promtool.
 
-``tests/end_to_end/support/flood_recording.py`` recorded the series.
+``tests/end_to_end/support/flood_recording.py`` recorded the series of floods at a real proxy. Series of faults are
+written here, with the names and the labels that the proxy gives them.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pytest
 import yaml
@@ -62,6 +63,13 @@ def _firing(minute: int, *alerts: tuple[str, str]) -> dict[str, Any]:
     }
 
 
+def _test_rules(directory: Path, *tests: dict[str, Any], every: str = "30s") -> None:
+    """Run promtool with tests of the rules."""
+    file = directory / "test.yaml"
+    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": every, "tests": list(tests)}))
+    promtool("test", "rules", file)
+
+
 def test_alert_rules_are_valid() -> None:
     promtool("check", "rules", _RULES)
 
@@ -75,11 +83,9 @@ def test_flood_fires_only_the_two_alerts_of_its_client(tmp_path: Path) -> None:
     throttled = [("KafkaClientThrottled", client_id) for client_id in _FLOODS]
     near = [("KafkaClientNearItsQuota", client_id) for client_id in _FLOODS]
     expected = [_firing(10), _firing(25, *throttled), *(_firing(minute, *throttled, *near) for minute in (45, _END_M))]
-    file = tmp_path / "floods.yaml"
     test = {"interval": interval, "input_series": series, "promql_expr_test": expected}
-    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
-    promtool("test", "rules", file)
+    _test_rules(tmp_path, test)
 
 
 def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> None:
@@ -95,10 +101,8 @@ def test_the_first_internal_error_fires_and_each_later_one(tmp_path: Path) -> No
         "input_series": [{"series": series, "values": "_x10 1x139 2x100"}],
         "promql_expr_test": expected,
     }
-    file = tmp_path / "faults.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
-    promtool("test", "rules", file)
+    _test_rules(tmp_path, test)
 
 
 _CPU: Final = 'process_cpu_seconds_total{instance="proxy:9102",job="kafka-quota-proxy"}'
@@ -145,7 +149,112 @@ def test_a_full_core_and_a_core_that_others_use_fire_an_alert_each(
             {"expr": _FIRING, "eval_time": "30m", "exp_samples": firing},
         ],
     }
-    file = tmp_path / "core.yaml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(_RULES)], "evaluation_interval": "30s", "tests": [test]}))
 
-    promtool("test", "rules", file)
+    _test_rules(tmp_path, test)
+
+
+class Fault(NamedTuple):
+    """A series that is well for ten minutes, and then has a fault."""
+
+    alert: str
+    metric: str  # with its labels
+    values: str  # one for each minute, as promtool reads them
+    quiet_m: int  # the last minute at which the alert surely does not fire
+    firing_m: int
+
+
+_FAILS: Final = "1x9 0x60"  # from 1 to 0
+_APPEARS: Final = "0x9 1x60"
+_GROWS: Final = "0x9 1x60"
+_FAULTS: Final = (
+    Fault("KafkaQuotaProxyDown", "up", _FAILS, 10, 12),
+    Fault("KafkaQuotaConfigRejected", "kafka_quota_proxy_config_last_reload_successful", _FAILS, 10, 12),
+    Fault("KafkaQuotaTopicNotRead", "kafka_quota_proxy_quotas_topic_connected", _FAILS, 14, 16),
+    Fault("KafkaQuotaTopicNotUnderstood", "kafka_quota_proxy_quotas_topic_not_understood_records_total", _GROWS, 9, 12),
+    Fault("KafkaBrokerQuotasNotRead", "kafka_quota_proxy_broker_quotas_connected", _FAILS, 14, 16),
+    Fault("KafkaQuotaStoreTopicNotRead", "kafka_quota_proxy_store_topic_connected", _FAILS, 10, 12),
+    Fault(
+        "KafkaQuotaStoreTopicNotUnderstood", "kafka_quota_proxy_store_topic_not_understood_records_total", _GROWS, 9, 12
+    ),
+    Fault(
+        "KafkaQuotaUsageLogNotWritten",
+        'kafka_quota_proxy_usage_log_last_write_successful{sink="files"}',
+        _FAILS,
+        14,
+        16,
+    ),
+    # A few errors are a port scan; many are a client with the wrong port.
+    Fault("KafkaProtocolErrors", 'kafka_quota_proxy_protocol_errors_total{reason="size"}', "0x9 5x9 50x60", 19, 22),
+    Fault("KafkaApiUnknownToTheProxy", 'kafka_quota_proxy_unknown_api_total{api_key="99"}', "_x10 1x60", 9, 12),
+    Fault("KafkaApiUnknownToTheProxy", 'kafka_quota_proxy_unknown_api_total{api_key="99"}', "1x79 2x60", 79, 82),
+    Fault("KafkaQuotaBucketsRunOut", 'kafka_quota_proxy_bucket_overflows_total{kind="produce"}', _GROWS, 9, 12),
+    Fault("KafkaReplicationThrottleForgotten", "kafka_quota_proxy_replication_throttle_orphaned", _APPEARS, 14, 16),
+    # Ten minutes of progress, then the lag grows. Its slope of fifteen minutes turns first.
+    Fault("KafkaReplicasFallBehind", 'kafka_quota_proxy_sum_replica_lag{broker="3"}', "1000-50x9 600+50x60", 25, 40),
+    Fault("KafkaQuotaProxyCannotAskTheCluster", "kafka_quota_proxy_cluster_poll_successful", _FAILS, 14, 16),
+    Fault("KafkaQuotaStoreNotWritable", "kafka_quota_proxy_quota_store_writable", _FAILS, 10, 12),
+    Fault("KafkaQuotaStoreDamaged", "kafka_quota_proxy_quota_store_damaged_files", _APPEARS, 9, 11),
+    Fault("KafkaQuotaStoreHostsUnknown", "kafka_quota_proxy_quota_store_unknown_hosts", _APPEARS, 24, 26),
+    Fault("KafkaQuotaBrokerHostsUnknown", "kafka_quota_proxy_broker_quotas_unknown_hosts", _APPEARS, 24, 26),
+    Fault("KafkaQuotasChangeTooFast", 'kafka_quota_proxy_quota_changes_total{result="throttled"}', _GROWS, 9, 12),
+    Fault("KafkaQuotaChangeMayHold", 'kafka_quota_proxy_quota_changes_total{result="unknown"}', _GROWS, 9, 12),
+    Fault("KafkaQuotaAuditLinesLost", "kafka_quota_proxy_quota_audit_lost_lines_total", _GROWS, 9, 12),
+)
+
+
+def test_each_fault_fires_its_alert_and_no_other(tmp_path: Path) -> None:
+    tests = []
+    for fault in _FAULTS:
+        name, _, labels = fault.metric.rstrip("}").partition("{")
+        series = f'{name}{{instance="proxy:9309",job="kafka-quota-proxy"{labels and ","}{labels}}}'
+        firing = {"labels": f'{{alertname="{fault.alert}"}}', "value": 1}
+        expected = [
+            {"expr": _FIRING, "eval_time": f"{fault.quiet_m}m", "exp_samples": []},
+            {"expr": _FIRING, "eval_time": f"{fault.firing_m}m", "exp_samples": [firing]},
+        ]
+        tests.append(
+            {
+                "name": fault.alert,
+                "interval": "1m",
+                "input_series": [{"series": series, "values": fault.values}],
+                "promql_expr_test": expected,
+            }
+        )
+
+    _test_rules(tmp_path, *tests, every="1m")
+
+
+def test_slow_requests_of_one_api_fire_its_alert(tmp_path: Path) -> None:
+    # A hundred requests a minute of each. Of one, two take longer than the alert allows; of the other, none.
+    late = {"Produce": 2, "Fetch": 0}
+    name = "kafka_quota_proxy_added_latency_seconds_bucket"
+    series = [
+        {
+            "series": f'{name}{{instance="proxy:9309",api="{api}",le="{bound}"}}',
+            "values": f"0+{100 - count * is_late}x40",
+        }
+        for api, count in late.items()
+        for bound, is_late in (("0.033554431", True), ("0.067108863", True), ("0.134217727", False), ("+Inf", False))
+    ]
+    firing = [{"labels": '{alertname="KafkaQuotaProxySlow", api="Produce"}', "value": 1}]
+    expr = 'count by (alertname, api) (ALERTS{alertstate="firing"})'
+    expected = [
+        {"expr": expr, "eval_time": "14m", "exp_samples": []},
+        {"expr": expr, "eval_time": "20m", "exp_samples": firing},
+    ]
+
+    _test_rules(tmp_path, {"interval": "1m", "input_series": series, "promql_expr_test": expected})
+
+
+def test_each_alert_is_tested() -> None:
+    rules = yaml.safe_load(_RULES.read_text(encoding="utf-8"))["groups"][0]["rules"]
+    elsewhere = {
+        "KafkaQuotaProxyFault",
+        "KafkaClientThrottled",
+        "KafkaClientNearItsQuota",
+        "KafkaQuotaProxySlow",
+        "KafkaQuotaProxyCoreFull",
+        "KafkaQuotaProxyLate",
+    }
+
+    assert {rule["alert"] for rule in rules if "alert" in rule} == elsewhere | {fault.alert for fault in _FAULTS}
