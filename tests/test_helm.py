@@ -246,6 +246,18 @@ def test_prometheus_scrapes_the_pods_and_has_the_alert_rules(tmp_path: Path) -> 
     }
 
 
+def test_grafana_finds_the_dashboards() -> None:
+    values = ("--set", "dashboards.enabled=true", "--show-only", "templates/dashboards.yaml")
+    status, out, errors = helm("template", "quota", CHART, *values)
+    assert status == 0, errors
+    config_map = yaml.safe_load(out)
+
+    kubernetes_validate.validate(config_map, KUBERNETES[-1], strict=True)
+    assert config_map["metadata"]["labels"]["grafana_dashboard"] == "1"
+    files = (REPOSITORY / "deploy" / "grafana").iterdir()
+    assert config_map["data"] == {file.name: file.read_text(encoding="utf-8") for file in files}
+
+
 def test_every_key_of_the_example_configuration_survives(tmp_path: Path) -> None:
     text = (REPOSITORY / "config" / "example.yaml").read_text(encoding="utf-8")
     # Helm rounds numbers above 2^53, such as Kafka's "no limit".
