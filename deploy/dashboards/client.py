@@ -9,6 +9,7 @@ from deploy.dashboards.panels import (
     Query,
     dashboard,
     graph,
+    highest_rate,
     number,
     rate,
     selector,
@@ -29,12 +30,14 @@ _WRITES: Final = 'kind="produce"'
 _READS: Final = 'kind="fetch"'
 _TRANSFERRED: Final = ("Bytes per second. The dashed line is the limit, which holds at each proxy.", "binBps")
 _BY_PROXY: Final = "instance, user, client_id"
+_BY_KIND: Final = "instance, kind, user, client_id"
+_LEGEND_BY_PROXY: Final = "{{instance}} {{kind}} {{user}} {{client_id}}"
 _LEGEND: Final = "{{kind}} {{user}} {{client_id}}"
 _PANELS: Final = (
     number(
         "Time throttled",
-        "Share of the time in which it waited, for the kind of quota that throttled it most.",
-        f"max({_rate('throttle_seconds_total')})",
+        "Share of the time in which it waited, for the proxy and the kind of quota that throttled it most.",
+        f"max({highest_rate('throttle_seconds_total', *CLIENT)})",
         unit="percentunit",
         warn_at=0.1,
         alarm_at=0.5,
@@ -42,15 +45,15 @@ _PANELS: Final = (
     ),
     number(
         "Limit used",
-        "For the kind of quota of which it used most.",
-        f"max({_rate('quota_used_seconds_total')})",
+        "For the proxy and the kind of quota of which it used most.",
+        f"max({highest_rate('quota_used_seconds_total', *CLIENT)})",
         unit="percentunit",
         warn_at=0.8,
         alarm_at=0.9,
         width=6,
     ),
-    number("Writes", "Bytes per second.", f"sum({_rate('bytes_total', _WRITES)})", unit="binBps", width=6),
-    number("Reads", "Bytes per second.", f"sum({_rate('bytes_total', _READS)})", unit="binBps", width=6),
+    number("Writes", "Bytes per second.", f"sum({_rate('bytes_total', _WRITES)}) or vector(0)", unit="binBps", width=6),
+    number("Reads", "Bytes per second.", f"sum({_rate('bytes_total', _READS)}) or vector(0)", unit="binBps", width=6),
     graph(
         "How fast does it write?",
         *_TRANSFERRED,
@@ -67,9 +70,9 @@ _PANELS: Final = (
     ),
     graph(
         "How much of its limits does it use?",
-        "By kind of quota. It is throttled when it stays at 100 %.",
+        "By proxy and kind of quota. It is throttled when it stays at 100 %.",
         "percentunit",
-        Query(_rate("quota_used_seconds_total"), _LEGEND),
+        Query(_rate("quota_used_seconds_total", by=_BY_KIND), _LEGEND_BY_PROXY),
         width=12,
         warn_at=0.9,
     ),
@@ -77,7 +80,7 @@ _PANELS: Final = (
         "How long does it wait?",
         "Share of the time in which it waited. Waits of several connections at the same time count once.",
         "percentunit",
-        Query(_rate("throttle_seconds_total"), _LEGEND),
+        Query(_rate("throttle_seconds_total", by=_BY_KIND), _LEGEND_BY_PROXY),
         width=12,
     ),
     graph(
@@ -96,7 +99,7 @@ _PANELS: Final = (
         "Would enforcement throttle it?",
         "Only for rules with enforcement: observe. Share of the time in which it would have waited.",
         "percentunit",
-        Query(_rate("observed_throttle_seconds_total"), _LEGEND),
+        Query(_rate("observed_throttle_seconds_total", by=_BY_KIND), _LEGEND_BY_PROXY),
     ),
 )
 DASHBOARD: Final = dashboard(

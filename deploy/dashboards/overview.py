@@ -9,6 +9,7 @@ from deploy.dashboards.panels import (
     Query,
     dashboard,
     graph,
+    highest_rate,
     number,
     own,
     rate,
@@ -30,8 +31,8 @@ _HEALTH: Final = "|".join(
         "cluster_poll_successful",
     )
 )
-_THROTTLED: Final = f"sum by ({_BUCKET}) ({rate('throttle_seconds_total')}) > 0"
-_USED: Final = f"sum by ({_BUCKET}) ({rate('quota_used_seconds_total')})"
+_THROTTLED: Final = f"{highest_rate('throttle_seconds_total')} > 0"
+_USED: Final = highest_rate("quota_used_seconds_total")
 _RULES: Final = own("rule_throttle_seconds_total")
 _LATENCY: Final = f"sum by (le) ({rate('added_latency_seconds_bucket')})"
 _CORE: Final = selector("instance:kafka_quota_proxy_core_utilisation:rate5m")
@@ -79,8 +80,8 @@ _PANELS: Final = (
     ),
     rows(
         "Which clients are throttled now?",
-        "Click on a user or a client-id to see this client. Waits of several connections at the same time count"
-        " once, so 100 % means that a connection waited all the time.",
+        "Click on a user or a client-id to see this client. Of several proxies, the values are those of the proxy"
+        " that throttles it most. 100 % means that at each time one of its connections waited.",
         _BUCKET.split(", "),
         Column("time throttled", f"topk(20, {_THROTTLED})", "percentunit", warn_at=0.5),
         Column("limit used", f"{_USED} and topk(20, {_THROTTLED})", "percentunit", warn_at=0.9),

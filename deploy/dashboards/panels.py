@@ -59,6 +59,14 @@ def rate(name: str, *labels: str) -> str:
     return f"rate({own(name, *labels)}[$__rate_interval])"
 
 
+def highest_rate(name: str, *labels: str) -> str:
+    """Return the rate of a counter for each kind of quota and client, at the proxy where it is highest.
+
+    Limits hold at each proxy, so a sum over proxies says nothing about them.
+    """
+    return f"max by (kind, user, client_id) (sum by (instance, kind, user, client_id) ({rate(name, *labels)}))"
+
+
 def graph(
     title: str,
     description: str,
@@ -85,6 +93,8 @@ def graph(
             .display_mode(common.LegendDisplayMode.TABLE)
             .placement(common.LegendPlacement.BOTTOM)
             .calcs(["lastNotNull", "max"])
+            .sort_by("Last *")
+            .sort_desc(True)
         )
     )
     if warn_at is not None:

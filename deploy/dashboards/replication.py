@@ -21,7 +21,7 @@ _PANELS: Final = (
     number(
         "Time left at this pace",
         "Until throttled replicas have caught up. Empty if they do not come nearer.",
-        f"sum({_LAG}) / (-sum(deriv({_LAG}[2m])) > 0)",
+        f"sum({_LAG}) / (-deriv((sum({_LAG}) > 0)[2m:10s]) > 0)",
         unit="s",
         width=6,
     ),
@@ -49,8 +49,8 @@ _PANELS: Final = (
             "Rate of throttled replicas. The dashed line is the limit. A rate far below it, while replicas lag,"
             " has another cause than the throttle.",
             "binBps",
-            Query(f"sum by (broker) ({own(f'{role}_replication_throttled_rate')})", "{{broker}}"),
-            Query(f"max by (broker) ({own(f'{role}_replication_throttled_limit')})", "{{broker}} limit", True),
+            Query(f"sum by (broker) ({own(f'{role}_replication_throttled_rate')})", "broker {{broker}}"),
+            Query(f"max by (broker) ({own(f'{role}_replication_throttled_limit')})", "broker {{broker}} limit", True),
         )
         for title, role in (
             ("How fast do leaders send?", "leader"),
@@ -82,7 +82,7 @@ _PANELS: Final = (
         "The ten largest. If their sum nears the limit, replicas never catch up.",
         "binBps",
         Query(
-            f"topk(10, max by (topic, partition) ({own('partition_bytes_in_rate')}))",
+            f"topk(10, max by (topic, partition) ({own('partition_bytes_in_rate')}) > 0)",
             "{{topic}} {{partition}}",
         ),
         width=12,
