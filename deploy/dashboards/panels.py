@@ -256,10 +256,12 @@ def dashboard(
         for name, label in (("user", "User"), ("client_id", "Client-id")):
             found = f"label_values({selector(by_client)}, {name})"
             made.with_variable(variable(name, label, found, any_value=True))
-    for panel_id, panel in enumerate(panels, start=1):
-        panel.build().id_val = panel_id
+    for panel in panels:
         made.with_panel(panel)
-    return made.build()
+    built = made.build()
+    for panel_id, placed in enumerate(built.panels or [], start=1):
+        placed.id_val = panel_id
+    return built
 
 
 def _target(ref: str, expr: str) -> prometheus.Dataquery:
