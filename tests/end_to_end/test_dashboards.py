@@ -12,13 +12,13 @@ from tests.end_to_end.support.dashboard_load import under_load
 from tests.end_to_end.support.dashboards import FILES, Period, asked, chosen, dashboard
 from tests.end_to_end.support.prometheus import Prometheus
 
-_LOAD_S: Final = 45
+_LOAD_S: Final = 40
 
 
 @pytest.fixture(scope="module")
 def measured() -> Iterator[tuple[Prometheus, Period]]:
     """Prometheus, and the time of the load, which still runs."""
-    with under_load(2 * _LOAD_S, away=True) as prometheus:
+    with under_load(_LOAD_S + 30, away=True) as prometheus:
         begin_s = time.time()
         time.sleep(_LOAD_S)
         yield prometheus, Period(begin_s, begin_s + _LOAD_S, step_s=5)

@@ -29,7 +29,7 @@ from tests.end_to_end.support.proxy import Proxy, replication_listener
 from tests.end_to_end.support.rebalance import Reassignment, knows_its_brokers, load
 
 _OTHER: Final = "OTHER"  # the listener of the second proxy
-_REPLICATION_RATE: Final = 1_000_000
+_REPLICATION_RATE: Final = 500_000
 _MOVED_BYTES: Final = 50_000
 _CROWDS: Final[dict[Writes | Polls, tuple[Crowd, ...]]] = {
     Writes(): (*(Crowd(f"polite-{number}") for number in range(3)), Crowd("greedy", 40), Crowd("checks", 2)),
@@ -37,7 +37,13 @@ _CROWDS: Final[dict[Writes | Polls, tuple[Crowd, ...]]] = {
 }
 _EVERY_S: Final = 0.5
 _QUOTAS: Final = (
-    {"user": "<default>", "client-id": "etl", "producer_byte_rate": 512 * KIB, "shaping": "paced"},
+    {
+        "user": "<default>",
+        "client-id": "etl",
+        "producer_byte_rate": 512 * KIB,
+        "consumer_byte_rate": 512 * KIB,
+        "shaping": "paced",
+    },
     {"user": "<default>", "client-id": "reports", "consumer_byte_rate": 512 * KIB},
     {"user": "<default>", "client-id": "web", "producer_byte_rate": MIB, "consumer_byte_rate": MIB},
     {"user": "<default>", "client-id": "trial", "producer_byte_rate": 64 * KIB, "enforcement": "observe"},
@@ -55,9 +61,10 @@ _QUEUE: Final = {"max_in_flight": 1, "callqueue.capacity": 64, "backoff.enable":
 
 @contextlib.contextmanager
 def under_load(seconds: float, *, away: bool) -> Iterator[Prometheus]:
-    """Run everything, and yield Prometheus when the load begins. The load ends after ``seconds`` at the latest.
+    """Run everything, and yield Prometheus when the load has begun.
 
-    ``away`` adds a proxy that does not answer.
+    The load ends with the ``with`` block, or earlier after ``seconds``. The partition takes longer to move. ``away``
+    adds a proxy that does not answer.
     """
     with ExitStack() as stack:
         kafka = stack.enter_context(Kafka(KAFKA_4, nodes=3, inter_broker_proxied=True, proxied=(PROXIED, _OTHER)))
@@ -65,7 +72,7 @@ def under_load(seconds: float, *, away: bool) -> Iterator[Prometheus]:
         wait_until(lambda: knows_its_brokers(kafka), timeout_s=60, what="the brokers know each other")
         targets = [proxy.admin_address for proxy in proxies] + [f"127.0.0.1:{free_port()}"] * away
         moving = load(
-            kafka, on=[1], size_bytes=int(0.7 * seconds * _REPLICATION_RATE), record_bytes=_MOVED_BYTES, partitions=1
+            kafka, on=[1], size_bytes=int(seconds * _REPLICATION_RATE), record_bytes=_MOVED_BYTES, partitions=1
         )
         to_read = load(kafka, on=[1], size_bytes=int(seconds * 512 * KIB), record_bytes=64 * KIB)
         prometheus = stack.enter_context(Prometheus(targets))
@@ -83,7 +90,8 @@ def under_load(seconds: float, *, away: bool) -> Iterator[Prometheus]:
         running(
             produce_endlessly, first, moving.topic, "orders", end, bytes_a_second=100 * KIB, record_bytes=_MOVED_BYTES
         )
-        running(consume_endlessly, first, to_read.topic, "reports", end)
+        for client_id in ("reports", "etl"):
+            running(consume_endlessly, first, to_read.topic, client_id, end)
         running(_alter_topics, first, end)
         running(_send_no_kafka, proxies[0].port(PROXIED), end)
         for kind, crowds in _CROWDS.items():
