@@ -1,7 +1,7 @@
 """The rules of deploy/alerts.yaml fire when they should, in promtool.
 
-``tests/end_to_end/support/flood_recording.py`` recorded the series of floods at a real proxy. Series of faults are
-written here, with the names and the labels that the proxy gives them.
+Programs in ``tests/end_to_end/support`` recorded series of floods and of faults at real proxies. Other series are
+written here.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tests.support.promtool import promtool
 _REPOSITORY: Final = Path(__file__).parents[1]
 _RULES: Final = _REPOSITORY / "deploy" / "alerts.yaml"
 _RECORDING: Final = Path(__file__).parent / "data" / "floods.json"
+_FAULT_RECORDING: Final = _RECORDING.with_name("faults.json")
 _END_M: Final = 60
 _FIRING: Final = 'count by (alertname, client_id) (ALERTS{alertstate="firing"})'
 _SHAPES: Final = ("sampled", "paced")
@@ -222,6 +223,50 @@ def test_each_fault_fires_its_alert_and_no_other(tmp_path: Path) -> None:
         )
 
     _test_rules(tmp_path, *tests, every="1m")
+
+
+def test_recorded_faults_fire_their_alerts_and_no_other(tmp_path: Path) -> None:
+    recording: dict[str, list[int | None]] = json.loads(_FAULT_RECORDING.read_text(encoding="utf-8"))
+    # A recorded second lasts a minute here, because alerts wait for minutes.
+    series = [
+        {
+            "series": name.replace("{", '{job="kafka-quota-proxy",'),
+            "values": " ".join("_" if value is None else str(value) for value in values),
+        }
+        for name, values in recording.items()
+    ]
+    mistakes = [
+        ("KafkaQuotaConfigRejected", "broker"),
+        ("KafkaProtocolErrors", "small"),
+        ("KafkaApiUnknownToTheProxy", "small"),
+        ("KafkaQuotaBucketsRunOut", "small"),
+        ("KafkaQuotaStoreTopicNotUnderstood", "store"),
+        ("KafkaQuotasChangeTooFast", "store"),
+        ("KafkaQuotaTopicNotUnderstood", "topic"),
+    ]
+    lasting = [
+        ("KafkaQuotaConfigRejected", "broker"),
+        ("KafkaQuotaUsageLogNotWritten", "cluster"),
+        ("KafkaApiUnknownToTheProxy", "small"),
+    ]
+    broker_is_away = [
+        ("KafkaBrokerQuotasNotRead", "broker"),
+        ("KafkaQuotaProxyCannotAskTheCluster", "cluster"),
+        ("KafkaQuotaStoreTopicNotRead", "store"),
+        ("KafkaQuotaTopicNotRead", "topic"),
+    ]
+    expected = [
+        {
+            "expr": 'count by (alertname, instance) (ALERTS{alertstate="firing"})',
+            "eval_time": f"{minute}m",
+            "exp_samples": [
+                {"labels": f'{{alertname="{alert}", instance="{instance}"}}', "value": 1} for alert, instance in alerts
+            ],
+        }
+        for minute, alerts in ((9, []), (13, mistakes), (39, lasting + broker_is_away))
+    ]
+
+    _test_rules(tmp_path, {"interval": "1m", "input_series": series, "promql_expr_test": expected}, every="1m")
 
 
 def test_slow_requests_of_one_api_fire_its_alert(tmp_path: Path) -> None:
