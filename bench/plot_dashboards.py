@@ -104,8 +104,8 @@ _UNITS: Final[dict[str, Callable[[float], str]]] = {
     "percent": lambda value: f"{value:.3g}%",
     "s": _duration,
     "ms": lambda value: _duration(value / 1_000),
-    "cps": lambda value: f"{value:.3g}/s",
-    "reqps": lambda value: f"{value:.3g}/s",
+    "cps": lambda value: f"{scaled(value, 1_000, ('', 'k'), '')}/s",
+    "reqps": lambda value: f"{scaled(value, 1_000, ('', 'k'), '')}/s",
     "short": lambda value: scaled(value, 1_000, ("", "k", "M"), ""),
 }
 
