@@ -1,6 +1,9 @@
 """The dashboard that an operator opens first: are all proxies well, and which clients do they throttle?"""
 
+from pathlib import Path
 from typing import Final
+
+import yaml
 
 from deploy.dashboards.panels import (
     BUILD,
@@ -18,6 +21,8 @@ from deploy.dashboards.panels import (
     states,
 )
 
+_RULE_FILE: Final = yaml.safe_load((Path(__file__).parents[1] / "alerts.yaml").read_text(encoding="utf-8"))
+_ALERTS: Final = "|".join(rule["alert"] for group in _RULE_FILE["groups"] for rule in group["rules"] if "alert" in rule)
 _BUCKET: Final = "kind, user, client_id"
 _HEALTH: Final = "|".join(
     (
@@ -74,8 +79,7 @@ _PANELS: Final = (
     number(
         "Alerts",
         "Firing alerts of deploy/alerts.yaml, of all proxies.",
-        'count(ALERTS{alertstate="firing", alertname=~"Kafka(Quota|Client|Protocol|Api|Broker|Replica).*"})'
-        " or vector(0)",
+        f'count(ALERTS{{alertstate="firing", alertname=~"{_ALERTS}"}}) or vector(0)',
         alarm_at=1,
     ),
     rows(
