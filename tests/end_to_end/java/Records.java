@@ -3,10 +3,16 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
 import java.util.List;
 import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReference;
@@ -24,9 +30,11 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Kafka's own Java client for the end-to-end tests. Run as a single source file:
  *
  *   Records.java produce TOPIC COUNT  KEY=VALUE...    sends the numbered records of records.py
- *   Records.java stream  TOPIC EVERY_MS stop=FILE KEY=VALUE...    sends them until the file exists
+ *   Records.java stream  TOPIC EVERY_MS stop=FILE partitions=COUNT KEY=VALUE...    sends them until the file exists,
+ *                                                     in turn to each partition
  *   Records.java consume TOPIC COUNT  KEY=VALUE...    reads them from the start and checks each one
  *   Records.java member  TOPIC SECONDS KEY=VALUE...   is a member of a group; counts its rebalances
+ *   Records.java group   TOPICS MEMBERS stop=FILE KEY=VALUE...    is a whole group, which reads until the file exists
  *
  * Ends with one JSON object on standard output, or with a stack trace and exit status 1.
  */
@@ -45,6 +53,7 @@ public class Records {
             case "produce" -> produce(topic, amount, settings);
             case "stream" -> stream(topic, amount, settings);
             case "consume" -> consume(topic, amount, settings);
+            case "group" -> group(topic, amount, settings);
             case "member" -> member(topic, amount, settings);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -86,11 +95,16 @@ public class Records {
 
     private static void stream(String topic, int everyMs, Properties settings) throws Exception {
         Path stop = Path.of((String) settings.remove("stop"));
+        int partitions = Integer.parseInt((String) settings.remove("partitions"));
         AtomicInteger acknowledged = new AtomicInteger();
+        AtomicLong longestMs = new AtomicLong();
         AtomicReference<Exception> failure = new AtomicReference<>();
         try (var producer = new KafkaProducer<>(settings, new ByteArraySerializer(), new ByteArraySerializer())) {
             for (long number = 0; !Files.exists(stop); number++) {
-                producer.send(new ProducerRecord<>(topic, 0, key(number), value(number)), (metadata, error) -> {
+                long sent = System.nanoTime();
+                int partition = (int) (number % partitions);
+                producer.send(new ProducerRecord<>(topic, partition, key(number), value(number)), (metadata, error) -> {
+                    longestMs.accumulateAndGet((System.nanoTime() - sent) / 1_000_000, Math::max);
                     if (error == null) {
                         acknowledged.incrementAndGet();
                     } else {
@@ -103,7 +117,32 @@ public class Records {
         if (failure.get() != null) {
             throw failure.get();
         }
-        System.out.printf("{\"acknowledged\": %d}%n", acknowledged.get());
+        System.out.printf("{\"acknowledged\": %d, \"longest_ms\": %d}%n", acknowledged.get(), longestMs.get());
+    }
+
+    private static void group(String topics, int members, Properties settings) throws Exception {
+        Path stop = Path.of((String) settings.remove("stop"));
+        ConcurrentMap<String, Integer> seen = new ConcurrentHashMap<>();
+        ExecutorService pool = Executors.newFixedThreadPool(members);
+        List<Future<?>> running = new ArrayList<>();
+        for (int member = 0; member < members; member++) {
+            running.add(pool.submit(() -> {
+                try (var consumer = new KafkaConsumer<>(
+                        settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                    consumer.subscribe(List.of(topics.split(",")));
+                    while (!Files.exists(stop)) {
+                        consumer.poll(Duration.ofMillis(200)).forEach(record ->
+                            seen.merge(record.topic() + " " + record.partition() + " " + record.offset(), 1, Integer::sum));
+                    }
+                }
+            }));
+        }
+        pool.shutdown();
+        for (Future<?> one : running) {
+            one.get();
+        }
+        int all = seen.values().stream().mapToInt(Integer::intValue).sum();
+        System.out.printf("{\"seen\": %d, \"doubled\": %d}%n", seen.size(), all - seen.size());
     }
 
     private static void consume(String topic, int count, Properties settings) {
