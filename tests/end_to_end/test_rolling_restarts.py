@@ -39,11 +39,9 @@ def test_clients_with_default_settings_do_not_notice_rolling_restarts(kafka_4: K
     with Proxy({"quotas": _RULES}, kafka_4) as proxy, ThreadPoolExecutor(3) as pool:
         librdkafka = LibrdkafkaProducer(proxy.address(), librdkafka_topic, every_s=_EVERY_S)
         asyncio_client = AiokafkaProducer(proxy.address(), aiokafka_topic, every_s=_EVERY_S)
-        java_settings = [f"bootstrap.servers={proxy.address()}", "client.id=java"]
         stop = proxy.file.with_name("stop")
-        java = pool.submit(
-            run_java_program, kafka_4, "stream", java_topic, "2", *java_settings, f"stop={stop}", "partitions=1", timeout_s=1_100
-        )
+        java_settings = [f"bootstrap.servers={proxy.address()}", "client.id=java", "partitions=1", f"stop={stop}"]
+        java = pool.submit(run_java_program, kafka_4, "stream", java_topic, "2", *java_settings, timeout_s=1_100)
         running = [pool.submit(librdkafka.run), pool.submit(asyncio_client.run)]
         try:
             _restart_again_and_again(

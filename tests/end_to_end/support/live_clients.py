@@ -101,9 +101,7 @@ class LibrdkafkaProducer(LiveProducer):
 class AiokafkaProducer(LiveProducer):
     """aiokafka with its default settings, so without idempotence, and ``acks``."""
 
-    def __init__(
-        self, address: str, topic: str, *, partitions: int = 1, every_s: float, acks: int | str = 1
-    ) -> None:
+    def __init__(self, address: str, topic: str, *, partitions: int = 1, every_s: float, acks: int | str = 1) -> None:
         super().__init__(address, topic, partitions=partitions, every_s=every_s)
         self._acks = acks
 
@@ -127,9 +125,7 @@ class AiokafkaProducer(LiveProducer):
         sent_s = time.monotonic()
         error: object = None
         try:
-            await producer.send_and_wait(
-                self._topic, value(number), key(number), partition=number % self._partitions
-            )
+            await producer.send_and_wait(self._topic, value(number), key(number), partition=number % self._partitions)
         except aiokafka.errors.KafkaError as refusal:
             error = refusal
         self._ended(number, sent_s, error)

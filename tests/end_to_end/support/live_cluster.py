@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,7 +117,6 @@ class Administrator:
     """What an administrator sees of the cluster. It asks the brokers at their listener ``DIRECT``."""
 
     def __init__(self, kafka: Kafka) -> None:
-        self._kafka = kafka
         self._settings: dict[str, str | int | float | bool] = {"bootstrap.servers": kafka.bootstrap_servers, **QUIET}
         self._admin = AdminClient(self._settings)
 
@@ -172,10 +170,6 @@ class Administrator:
             yield consumer
         finally:
             consumer.close()
-
-    def sources(self) -> Counter[str]:
-        """Return the source addresses of the requests that the clients' listeners have answered."""
-        return Counter(request.source for broker in self._kafka.brokers for request in broker.requests(CLIENTS))
 
 
 def _patiently(ask: Callable[[], _T]) -> _T:
