@@ -15,7 +15,7 @@ import pytest
 from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
 from tests.end_to_end.support.clients import create_topic, run_java_program
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.live_clients import AiokafkaProducer, LibrdkafkaMember, LibrdkafkaProducer
+from tests.end_to_end.support.live_clients import AiokafkaProducer, LibrdkafkaMember, LibrdkafkaProducer, LiveProducer
 from tests.end_to_end.support.live_cluster import CLIENTS, PROXY_HOST, REPLICATION, Administrator, Place, Sidecar
 from tests.end_to_end.support.processes import wait_until
 
@@ -41,7 +41,7 @@ class LiveClients:
         safe = {"min.insync.replicas": "2"}
         self.topics = {name: create_topic(kafka, partitions=_PARTITIONS, config=safe) for name in _NAMES}
         common: dict[str, Any] = {"partitions": _PARTITIONS, "every_s": _EVERY_MS / 1_000}
-        self.producers = {
+        self.producers: dict[str, LiveProducer] = {
             "librdkafka": LibrdkafkaProducer(self._address, self.topics["librdkafka"], is_idempotent=True, **common),
             "aiokafka": AiokafkaProducer(self._address, self.topics["aiokafka"], acks="all", **common),
         }
@@ -223,7 +223,7 @@ def _report(phase: str, clients: LiveClients) -> None:
 
 def _check(clients: LiveClients, administrator: Administrator) -> None:
     """Check that no client got an error, and that nothing is lost."""
-    python = [*clients.producers.values(), *clients.members]
+    python: list[LiveProducer | LibrdkafkaMember] = [*clients.producers.values(), *clients.members]
     assert [failure for one in python for failure in one.failures] == []
 
     keys = {name: administrator.keys(topic) for name, topic in clients.topics.items()}
