@@ -27,7 +27,7 @@ _EVERY_MS: Final = 50  # between two records of a producer
 _LOWERED: Final = {"producer_byte_rate: 1MiB": "producer_byte_rate: 300"}
 # As those of LibrdkafkaMember. The committed offsets are looked at while the clients run.
 _MEMBER: Final = ("auto.offset.reset=earliest", "auto.commit.interval.ms=1000", "fetch.min.bytes=2000")
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 120
 
 
 class LiveClients:

@@ -25,7 +25,7 @@ PAGE: Final = "how-to/into-production.md"
 CLIENTS: Final = "CLIENTS"
 REPLICATION: Final = "REPLICATION"
 PROXY_HOST: Final = "127.0.0.9"  # from which the sidecars connect to brokers
-_PATIENCE_S: Final = 60
+_PATIENCE_S: Final = 120
 _NAMED: Final = re.compile(r"(\w+)://[^:,]*:(\d+)")
 
 
