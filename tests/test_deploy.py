@@ -25,6 +25,7 @@ from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.pages import block
+from tests.support.reloads import Reloads
 
 _CONFIG = b"""
 listeners: [{name: clients, bind: "127.0.0.1:0", upstream: "127.0.0.1:19092", inter_broker: true}]
@@ -50,14 +51,6 @@ REPOSITORY = Path(__file__).parent.parent
 DEPLOY = REPOSITORY / "deploy"
 
 
-class FirstStart:
-    """The attributes of a reloader that the metrics read."""
-
-    last_reload_successful = True
-    last_reload_timestamp_seconds = 0.0
-    hash = "0123456789abcdef"
-
-
 def exposed() -> set[str]:
     """Return the names of all exposed metrics, as a query uses them."""
     names: set[str] = set()
@@ -66,7 +59,7 @@ def exposed() -> set[str]:
         assert config.replication is not None
         server = Server(config)
         server.replication.watcher = ReplicationWatcher(config.replication, {}, fallback=(), on_view=lambda _: None)
-        families = MetricRegistry(server, FirstStart())
+        families = MetricRegistry(server, Reloads())
         names |= {
             f"{family.name}_bucket" if family.type == "histogram" else family.name
             for family in families.collect(1_000, rest=lambda: None)
@@ -142,7 +135,7 @@ async def test_kubernetes_admin_port_serves_only_metrics_and_probes() -> None:
     assert not ip_address(admin.metrics_bind.host).is_loopback
 
     any_port = Address(host="127.0.0.1", port=0)
-    with AdminServer(replace(admin, bind=any_port, metrics_bind=any_port), Server(config), FirstStart()) as running:
+    with AdminServer(replace(admin, bind=any_port, metrics_bind=any_port), Server(config), Reloads()) as running:
         published = running.metrics_port
         paths = ["/metrics", *(probe["path"] for probe in probes), "/quotas", "/callqueue"]
         statuses = [await asyncio.to_thread(_status, published, path) for path in paths]
@@ -262,7 +255,7 @@ async def test_dockerfile_checks_the_health_of_the_file_that_it_runs(
     config = load_bytes(_CONFIG + b"admin: {bind: '127.0.0.1:0'}", file=file).config
     assert config.admin is not None
 
-    with AdminServer(config.admin, Server(config), FirstStart()) as running:
+    with AdminServer(config.admin, Server(config), Reloads()) as running:
         (tmp_path / file).write_text(f"admin: {{bind: '127.0.0.1:{running.port}'}}\n")
         healthy = await asyncio.to_thread(main, [command, file])
     stopped = await asyncio.to_thread(main, [command, file])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.errors import ConfigError, Fault
 from kafka_quota_proxy.config.load import Loaded, load
@@ -35,8 +35,35 @@ _KAFKA_FIXED: Final = (
 )
 
 
+class LastRead(NamedTuple):
+    """What came of the last time that the configuration file was read.
+
+    Attributes:
+        time_s: When it was read, in Unix time.
+        event: The event of the log, such as ``config_refused``. It is ``config_loaded`` for the read at the start.
+        message: A sentence for the operator.
+        faults: The errors, or the warnings of a valid file.
+        needs_restart: The keys that differ from those of the running program, and take effect only at the next start.
+    """
+
+    time_s: float
+    event: str
+    message: str
+    faults: tuple[Fault, ...] = ()
+    needs_restart: tuple[str, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the file is not valid, so that an earlier configuration stays in force."""
+        return self.event == "config_refused"
+
+
 class Reloader:
-    """Watches the configuration file, and passes new, valid content to ``on_loaded`` on the event loop."""
+    """Watches the configuration file, and passes new, valid content to ``on_loaded`` on the event loop.
+
+    Attributes:
+        last_read: What came of the last read, which may be the one at the start.
+    """
 
     def __init__(
         self,
@@ -50,6 +77,9 @@ class Reloader:
         self.last_reload_successful = True
         self.last_reload_timestamp_seconds = time.time()  # of the last valid read; the start counts as one
         self._path = Path(path)
+        self.last_read = LastRead(
+            self.last_reload_timestamp_seconds, "config_loaded", f"{self._path} was read at the start", loaded.warnings
+        )
         self._in_force = loaded
         self._started_with = loaded.config
         self._on_loaded = on_loaded
@@ -87,21 +117,20 @@ class Reloader:
         except ConfigError as error:
             self.last_reload_successful = False
             _log_faults(error.faults)
-            log.warning(
-                "%s is not valid: the configuration stays unchanged", self._path, extra=self._fields("config_refused")
-            )
+            message = f"{self._path} is not valid: the configuration stays unchanged"
+            self._tell(logging.WARNING, "config_refused", message, error.faults, self.last_read.needs_restart)
             return False
         self.last_reload_successful = True
         self.last_reload_timestamp_seconds = time.time()
         if loaded.hash == self.hash:
-            log.info("%s was read again: nothing has changed", self._path, extra=self._fields("config_unchanged"))
+            message = f"{self._path} was read again: nothing has changed"
+            self._tell(logging.INFO, "config_unchanged", message, loaded.warnings, self.last_read.needs_restart)
             return True
         _log_faults(loaded.warnings)
-        log.info(
-            "%s is in force: %s", self._path, summary(self._in_force.config, loaded.config),
-            extra=self._fields("config_reloaded"),
-        )  # fmt: skip
-        for key in needs_restart(self._started_with, loaded.config):
+        changed = needs_restart(self._started_with, loaded.config)
+        message = f"{self._path} is in force: {summary(self._in_force.config, loaded.config)}"
+        self._tell(logging.INFO, "config_reloaded", message, loaded.warnings, changed)
+        for key in changed:
             log.warning(
                 "%s: %s has changed, which takes effect only at the next start", self._path, key,
                 extra={**self._fields("config_needs_restart"), "key": key},
@@ -109,6 +138,11 @@ class Reloader:
         self._in_force = loaded
         self._on_loaded(loaded)
         return True
+
+    def _tell(self, level: int, event: str, message: str, faults: tuple[Fault, ...], restart: tuple[str, ...]) -> None:
+        """Log what came of a read, and remember it for the status page."""
+        log.log(level, "%s", message, extra=self._fields(event))
+        self.last_read = LastRead(time.time(), event, message, faults, restart)
 
     def _fields(self, event: str) -> dict[str, object]:
         return {"event": event, "file": str(self._path)}

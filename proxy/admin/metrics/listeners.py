@@ -8,6 +8,7 @@ from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
 from kafka_quota_proxy.proxy.background.build import implementation, installed_version
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
+from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
@@ -20,10 +21,11 @@ _BOUNDS: Final = (*(repr(bound / 1e9) for bound in BOUNDS_NS), "+Inf")
 
 
 class Reloads(Protocol):
-    """The results of reloading the configuration file, as the metrics read them from ``server.config_reloader``."""
+    """The results of reloading the configuration file, as the admin port reads them from ``server.config_reloader``."""
 
     last_reload_successful: bool
     last_reload_timestamp_seconds: float
+    last_read: LastRead
 
     @property
     def hash(self) -> str:

@@ -163,6 +163,9 @@ async def test_invalid_file_changes_nothing_and_is_logged(watched: Watched, capl
         (str(watched.path), 2, "error"),
         (str(watched.path), 3, "error"),
     ]
+    last = watched.reloader.last_read
+    assert (last.event, last.is_refused, [fault.line for fault in last.faults]) == ("config_refused", True, [2, 3])
+    assert last.message == said[2]
 
 
 async def test_a_repaired_file_is_taken(watched: Watched) -> None:
@@ -188,6 +191,24 @@ async def test_unchanged_content_is_a_successful_reload_without_effect(watched: 
     assert is_valid
     assert watched.reloader.last_reload_successful
     assert watched.loaded.empty()
+    assert (watched.reloader.last_read.event, watched.reloader.last_read.faults) == ("config_unchanged", ())
+
+
+async def test_what_came_of_the_last_read_is_kept(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    first = watched.reloader.last_read
+    watched.path.write_text(TWO.replace("127.0.0.1:9092", "127.0.0.1:9999"))
+    await watched.reloader.reload()
+    second = watched.reloader.last_read
+    watched.path.write_text(BROKEN)
+    await watched.reloader.reload()
+
+    assert (first.event, first.message) == ("config_loaded", f"{watched.path} was read at the start")
+    assert first.time_s <= second.time_s <= watched.reloader.last_read.time_s
+    assert (second.event, second.needs_restart) == ("config_reloaded", ("listeners.clients.bind",))
+    assert second.message in caplog.messages
+    # The running program still listens at the old address.
+    assert watched.reloader.last_read.needs_restart == ("listeners.clients.bind",)
 
 
 async def test_keys_that_need_a_restart_are_named(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:

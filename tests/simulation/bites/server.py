@@ -147,7 +147,7 @@ SERVER: Final = (
     Break(
         "A file with an error empties the rules",
         "proxy/server/config_reloader.py",
-        '            log.warning(\n                "%s is not valid: the configuration stays unchanged", self._path, extra=self._fields("config_refused")\n            )\n            return False\n',
+        '            message = f"{self._path} is not valid: the configuration stays unchanged"\n',
         "            raise\n",
     ),
     Break(
