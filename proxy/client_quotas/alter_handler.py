@@ -169,8 +169,10 @@ class AlterHandler:
 
     async def _audit(self, altered: QuotasAltered, task: AlterTask, *, is_refused_whole: bool) -> None:
         """Count the outcomes of a request, and write them to the audit log."""
-        is_dry_run = task.request.validate_only
+        is_dry_run, unix_ms = task.request.validate_only, self._wall_ms()
         self._change_log.count(altered.outcomes, is_dry_run=is_dry_run)
+        if not (is_dry_run or is_refused_whole):
+            self._change_log.remember(altered.outcomes, task.origin, unix_ms=unix_ms)
         if not self._change_log.is_audited:
             return
         await self._thread.run(
@@ -179,7 +181,7 @@ class AlterHandler:
             task.origin,
             is_dry_run=is_dry_run,
             is_refused_whole=is_refused_whole,
-            unix_ms=self._wall_ms(),
+            unix_ms=unix_ms,
         )
         if self._change_log.has_summaries:
             self._has_summaries.set()

@@ -5,10 +5,11 @@
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
@@ -16,14 +17,24 @@ from kafka_quota_proxy.proxy.client_quotas.audit.rate_limit import ChangeLimit
 from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines, summary_lines
 from kafka_quota_proxy.proxy.client_quotas.audit.summary import AttemptSummaries
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import THROTTLING_QUOTA_EXCEEDED
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import RESULTS, Origin, Outcome
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, RESULTS, UNKNOWN, Origin, Outcome
 
 log = logging.getLogger(__name__)
 
 # The outcome of a change that is refused because of the rate limit.
 THROTTLED: Final = "throttled"
 COUNTED: Final = (*RESULTS, THROTTLED)
+# How many changes are kept for the status page.
+MOST_RECENT: Final = 20
 _AGAIN_AFTER_MS: Final = 60_000
+
+
+class RecentChange(NamedTuple):
+    """A change of one entity's quotas that was made, or that may have been made. ``unix_ms`` is its Unix time."""
+
+    unix_ms: int
+    origin: Origin
+    outcome: Outcome
 
 
 def now_ms() -> int:
@@ -35,10 +46,12 @@ class ChangeLog:
     """Counts and limits the changes that administrators make at one proxy, and writes them to the audit log.
 
     ``counts`` contains the number of requested changes for each result in ``COUNTED``. A change concerns one entity.
+    ``recent`` contains the last changes that were made, the newest last. There is no audit log needed for them.
     """
 
     def __init__(self, store: Store) -> None:
         self.counts: Counter[str] = Counter()
+        self.recent: deque[RecentChange] = deque(maxlen=MOST_RECENT)
         self._rate = store.changes_per_second
         self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
         self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
@@ -89,6 +102,12 @@ class ChangeLog:
         for outcome in outcomes:
             is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
             self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
+
+    def remember(self, outcomes: Sequence[Outcome], origin: Origin, *, unix_ms: int) -> None:
+        """Keep the last changes of a request, which was not a dry run, in ``recent``."""
+        made = (one for one in reversed(outcomes) if one.result(is_dry_run=False) in (APPLIED, UNKNOWN))
+        newest = list(islice(made, MOST_RECENT))
+        self.recent.extend(RecentChange(unix_ms, origin, one) for one in reversed(newest))
 
     def write(
         self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int

@@ -35,7 +35,7 @@ from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage import directory_store
@@ -545,6 +545,9 @@ async def test_attempts_are_audited_in_order(tmp_path: Path) -> None:
     assert lines[2]["error"]["message"] == "The quotas of user bob are set in f.yaml:7; change them there"
     assert change_log is not None
     assert change_log.counts == {"applied": 1, "validated": 1, "refused": 1}
+    (change,) = change_log.recent
+    assert (change.origin.principal, change.outcome.entity) == ("admin", (("user", "alice"),))
+    assert change.outcome.new == StoredRule(limits={P: 5.0})
 
 
 @on_uvloop
