@@ -13,7 +13,7 @@ import io
 import logging
 import socket
 import threading
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from socketserver import BaseServer
@@ -24,6 +24,7 @@ from wsgiref.types import WSGIApplication
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.proxy.admin.status.event_streams import EventStreams
 from kafka_quota_proxy.proxy.background.isolation import repeated, report
 from kafka_quota_proxy.proxy.server.acceptor import cannot_listen
 
@@ -48,6 +49,7 @@ _BACKLOG: Final = 1_024
 _BATCH: Final = 64
 # How long accepting pauses after an error. Without a free file descriptor the socket would stay readable all the time.
 _REST_S: Final = 0.1
+_OK: Final = b"HTTP/1.0 200 "
 _END: Final = (b"\n\r\n", b"\n\n")
 _TOO_LARGE: Final = (
     "431 Request Header Fields Too Large",
@@ -64,6 +66,8 @@ class AdminPort:
         application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
         probes: The paths of the probes, which the application must answer without I/O.
         max_requests: How many other requests are answered at a time. Further ones are refused.
+        streams: The streams of events, by path. The application must answer these paths without I/O. If its status is
+            200, the stream takes over the connection.
 
     Attributes:
         address: The listening address. If ``bind`` has port 0, this address has the port that the system chose.
@@ -79,8 +83,10 @@ class AdminPort:
         application: WSGIApplication,
         probes: Container[str],
         max_requests: int = MAX_REQUESTS,
+        streams: Mapping[str, EventStreams] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._streams = streams or {}
         self._probes = probes
         self._max_requests = max_requests
         self._listener = _listener(bind, location)
@@ -115,6 +121,8 @@ class AdminPort:
         for connection, timer in self._answered.items():
             timer.cancel()
             _cut(connection)
+        for streams in self._streams.values():
+            streams.close()
 
     # -- on the event loop --
 
@@ -169,10 +177,11 @@ class AdminPort:
     def _answer(self, one: "_Waiting") -> None:
         head = bytes(one.head)
         method, _, target = head.partition(b"\r")[0].decode("latin-1").partition(" ")
-        if method == "GET" and target.partition(" ")[0].partition("?")[0] in self._probes:
-            answer = io.BytesIO()
-            _Request(self._site, io.BytesIO(head), answer, one.peer).handle()
-            self._send(one, answer.getvalue())
+        path = target.partition(" ")[0].partition("?")[0] if method == "GET" else ""
+        if path in self._streams:
+            self._stream(one, self._streams[path], self._answer_to(one, head))
+        elif path in self._probes:
+            self._send(one, self._answer_to(one, head))
         elif len(self._answered) >= self._max_requests:
             text = f"{self._max_requests} requests are being answered; try again\n"
             self._send(one, _plain("503 Service Unavailable", text))
@@ -181,6 +190,18 @@ class AdminPort:
             self._answered[one.connection] = self._loop.call_later(_DEADLINE_S, _cut, one.connection)
             arguments = (one.connection, one.peer, head)
             threading.Thread(target=self._serve, args=arguments, name="admin", daemon=True).start()
+
+    def _answer_to(self, one: "_Waiting", head: bytes) -> bytes:
+        answer = io.BytesIO()
+        _Request(self._site, io.BytesIO(head), answer, one.peer).handle()
+        return answer.getvalue()
+
+    def _stream(self, one: "_Waiting", streams: EventStreams, answer: bytes) -> None:
+        if answer.startswith(_OK):
+            self._forget(one)
+            streams.add(one.connection, answer)
+        else:
+            self._send(one, answer)
 
     def _send(self, one: "_Waiting", answer: bytes) -> None:
         one.answer = answer

@@ -1,4 +1,4 @@
-"""Answers the requests to the admin port: health, ``/metrics``, ``/clients``, ``/callqueue`` and ``/quotas``.
+"""Answers the requests to the admin port: the status page, health, metrics, clients, queues and quotas.
 
 Only ``/quotas`` can change the state of the proxy, and ``/testing`` if the file has ``testing: true``.
 ``admin.metrics_bind`` configures a second address, which serves only metrics and probes.
@@ -26,6 +26,9 @@ from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import JSON, TEXT, Reply
+from kafka_quota_proxy.proxy.admin.status.document import StatusReader, encoded
+from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS, RETRY_MS, EventStreams
+from kafka_quota_proxy.proxy.admin.status.page import page_files
 from kafka_quota_proxy.proxy.admin.testing_api import PREFIX, OnDemandApi
 from kafka_quota_proxy.proxy.background.isolation import report as report_error
 from kafka_quota_proxy.proxy.server.server import Server
@@ -36,7 +39,8 @@ _GZIP: Final = zlib.MAX_WBITS | 16
 _QUOTAS: Final = "/quotas"
 _PROBES: Final = ("/livez", "/readyz")
 _OPEN: Final = ("/metrics", *_PROBES)
-_PATHS: Final = (*_OPEN, "/clients", "/callqueue", _QUOTAS)
+_STREAM: Final = "/clients/stream"
+_PATHS: Final = ("/", *_OPEN, "/clients", _STREAM, "/callqueue", _QUOTAS)
 _MISDIRECTED: Final = (
     "this Host header does not name the admin port: use an IP address or localhost, or list the name in admin.hosts\n"
 )
@@ -60,13 +64,15 @@ class AdminServer:
         loop = asyncio.get_running_loop()
         page = QuotasApi(loop, server, admin.quotas_token_file)
         testing = None if server.testing is None else OnDemandApi(loop, server, server.testing)
-        whole = _Application(server, registry, health, page, testing, hosts=hosts)
+        status = StatusReader(server, reloader, health.readiness)
+        streams = EventStreams(lambda: encoded(status.read()))
+        whole = _Application(server, registry, health, page, testing, streams, hosts=hosts)
         most = MAX_REQUESTS if testing is None else MAX_TEST_REQUESTS
-        self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES, most)]
+        self._ports = [AdminPort(admin.bind, ("admin", "bind"), whole, _PROBES, most, {_STREAM: streams})]
         self.port = self._ports[0].address.port
         self.metrics_port: int | None = None
         if admin.metrics_bind is not None:
-            part = _Application(server, registry, health, None, None, hosts=None)
+            part = _Application(server, registry, health, None, None, None, hosts=None)
             try:
                 self._ports.append(AdminPort(admin.metrics_bind, ("admin", "metrics_bind"), part, _PROBES))
             except OSError:
@@ -133,9 +139,12 @@ class _Application:
         health: Health,
         quotas_api: QuotasApi | None,
         testing_api: OnDemandApi | None,
+        streams: EventStreams | None,
         *,
         hosts: frozenset[str] | None,
     ) -> None:
+        self._streams = streams
+        self._page = {} if streams is None else page_files()
         self._quotas_api = quotas_api
         self._testing_api = testing_api
         self._server = server
@@ -157,7 +166,7 @@ class _Application:
         path, method = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"]
         paths = _OPEN if self._quotas_api is None else _PATHS
         is_testing = self._testing_api is not None and path.startswith(PREFIX)
-        if path not in paths and not is_testing:
+        if path not in paths and path not in self._page and not is_testing:
             return _text("404 Not Found", f"not found; the paths are {' '.join(paths)}\n")
         if path not in _PROBES and not self._is_allowed_host(environ.get("HTTP_HOST", "")):
             return _text("421 Misdirected Request", _MISDIRECTED)
@@ -168,7 +177,12 @@ class _Application:
         if method != "GET":
             allow = "GET, POST" if path == _QUOTAS else "GET"
             return _text("405 Method Not Allowed", f"{allow} only\n", ("Allow", allow))
+        return self._page[path] if path in self._page else self._get(path, environ)
+
+    def _get(self, path: str, environ: WSGIEnvironment) -> Reply:
         match path:
+            case "/clients/stream" if self._streams is not None:
+                return _stream(self._streams)
             case "/quotas" if self._quotas_api is not None:
                 return self._quotas_api.get(environ)
             case "/metrics":
@@ -208,6 +222,13 @@ class _Application:
             # The status 200 has been sent already. The scrape fails because the response breaks off.
             report_error(error, "a scrape of /metrics failed")
             raise
+
+
+def _stream(streams: EventStreams) -> Reply:
+    if streams.is_full:
+        return _text("503 Service Unavailable", f"{MAX_STREAMS} status pages are open; close one\n")
+    # An iterator has no length, so the response has no Content-Length and goes on.
+    return Reply("200 OK", iter((f"retry: {RETRY_MS}\n\n".encode(),)), "text/event-stream")
 
 
 def _zipped(pieces: Iterable[bytes]) -> Iterator[bytes]:

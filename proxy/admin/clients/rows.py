@@ -1,6 +1,6 @@
 """Describes an active bucket and its clients as a row, which is an object of the JSON of ``/clients``."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple
@@ -19,6 +19,8 @@ from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 
+# A client that uses this part of its limit, or more, is near it.
+NEAR: Final = 0.8
 # A row has at most so many of its clients' addresses.
 MAX_ADDRESSES: Final = 20
 _ROWS: Final = 20  # rows between two pauses
@@ -32,6 +34,24 @@ class ClientPage(NamedTuple):
     time: str
     rows: Iterator[Row]
     total: int  # how many rows there would be without the query's limit
+
+
+class Section(NamedTuple):
+    """Some rows, and how many clients and rows of their kind there are."""
+
+    clients: int
+    total: int
+    rows: list[Row]
+
+
+class Overview(NamedTuple):
+    """The clients as the status page shows them. A client has a row for each kind of quota and each broker."""
+
+    time: str
+    clients: int
+    total: int
+    throttled: Section
+    near: Section  # clients that are not throttled, and use at least ``NEAR`` of their limits
 
 
 class _Moment(NamedTuple):
@@ -54,7 +74,7 @@ class ClientTable:
 
     def read(self, query: ClientQuery, *, rest: Rest = pause) -> ClientPage:
         """Return the rows that ``query`` asks for. Calls ``rest`` after every few rows to let the event loop run."""
-        moment = _Moment(monotonic_ns() // 1_000_000, self._wall_ms())
+        moment = self._now()
         found = list(active_buckets(self._server, now_ms=moment.now_ms, kind=query.kind, rest=rest))
         if query.user is not None or query.client_id is not None:
             connections = self._connections(found, rest)
@@ -67,6 +87,38 @@ class ClientTable:
             connections = self._connections(chosen, rest)
         total = len(found)
         return ClientPage(moment.iso(moment.now_ms), self._rows(query, found, chosen, connections, moment, rest), total)
+
+    def overview(self, *, most_throttled: int, most_near: int, rest: Rest = pause) -> Overview:
+        """Return how many clients there are, and the rows of those that are throttled or near a limit.
+
+        There are at most ``most_throttled`` and ``most_near`` rows: those that were throttled longest, and those that
+        are nearest. Calls ``rest`` as ``read`` does.
+        """
+        moment = self._now()
+        found = list(active_buckets(self._server, now_ms=moment.now_ms, rest=rest))
+        throttled: list[ActiveBucket] = []
+        near: list[ActiveBucket] = []
+        for one in paced(found, rest, every=500):
+            if one.is_throttled:
+                throttled.append(one)
+            elif (one.utilisation or 0.0) >= NEAR:
+                near.append(one)
+        clients, total = _clients(found, rest), len(found)
+        sections = (
+            self._section(throttled, ClientQuery(sort="throttled", limit=most_throttled), moment, rest),
+            self._section(near, ClientQuery(sort="utilisation", limit=most_near), moment, rest),
+        )
+        _free((found,), rest)
+        return Overview(moment.iso(moment.now_ms), clients, total, *sections)
+
+    def _section(self, found: list[ActiveBucket], query: ClientQuery, moment: _Moment, rest: Rest) -> Section:
+        clients, total = _clients(found, rest), len(found)
+        chosen = query.first(found, rest)
+        connections = self._connections(chosen, rest) if chosen else {}
+        return Section(clients, total, list(self._rows(query, found, chosen, connections, moment, rest)))
+
+    def _now(self) -> _Moment:
+        return _Moment(monotonic_ns() // 1_000_000, self._wall_ms())
 
     def _connections(self, found: list[ActiveBucket], rest: Rest) -> Connections:
         return connections_of(self._server, {one.bucket for one in found}, rest=rest)
@@ -87,10 +139,19 @@ class ClientTable:
             if query.details:
                 row |= _details(one, row, clients, moment)
             yield row
-        for rows in (chosen, found):
-            # They are freed one by one, because many at once would hold the interpreter for several ms.
-            for _ in paced(range(len(rows)), rest, every=500):
-                rows.pop()
+        _free((chosen, found), rest)
+
+
+def _clients(found: Iterable[ActiveBucket], rest: Rest) -> int:
+    """Return how many clients have these buckets. A client has a bucket for each kind of quota and each broker."""
+    return len({one.bucket.tags for one in paced(found, rest, every=500)})
+
+
+def _free(lists: Iterable[list[ActiveBucket]], rest: Rest) -> None:
+    """Empty the lists one object at a time, because many at once would hold the interpreter for several ms."""
+    for rows in lists:
+        for _ in paced(range(len(rows)), rest, every=500):
+            rows.pop()
 
 
 def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment, enforcement: str) -> Row:

@@ -141,3 +141,42 @@ async def test_details_have_the_rules_that_lost_and_the_last_throttles() -> None
     assert row["rules"][1]["rule"] == {"user": "<default>", "client-id": None, "source": "p.yaml:2"}
     assert [one["throttle_time_ms"] for one in row["last_throttles"]] == [6, 5]
     assert row["last_throttles"][0]["time"] <= "2026-11-22T16:00:00.000Z"
+
+
+def charge(
+    server: Server, client_id: str, part: float, *, kind: QuotaKind = QuotaKind.PRODUCE, wait_ms: int = 0
+) -> None:
+    """Let a client use this part of a limit of 1,000 bytes per second over ten windows of a second."""
+    now_ms = now()
+    bucket = connect(server, client_id, now_ms=now_ms, kind=kind)
+    for ago_ms in range(10_000, 0, -1_000):
+        bucket.charge(int(1_000 * part), now_ms=now_ms - ago_ms)
+    if wait_ms:
+        bucket.throttled(wait_ms, now_ms=now_ms)
+
+
+async def test_the_overview_has_who_is_throttled_and_who_is_near_a_limit() -> None:
+    server = server_with(
+        QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0, consumer_byte_rate=1_000.0, source="f:1")
+    )
+    for number in range(3):
+        charge(server, f"over-{number}", 2, wait_ms=1_000 * (number + 1))
+    charge(server, "over-0", 2, kind=QuotaKind.FETCH, wait_ms=9_000)
+    for name, part in (("near-1", 1.0), ("near-2", 0.95), ("far", 0.5)):
+        charge(server, name, part)
+
+    overview = ClientTable(server, wall_ms=lambda: WALL_MS).overview(most_throttled=2, most_near=1, rest=lambda: None)
+
+    assert (overview.time, overview.clients, overview.total) == ("2026-11-22T16:00:00.000Z", 6, 7)
+    throttled, near = overview.throttled, overview.near
+    assert (throttled.clients, throttled.total, near.clients, near.total) == (3, 4, 2, 2)
+    assert len(throttled.rows) == 2
+    assert all(row["throttled"] for row in throttled.rows)
+    assert [row["client_id"] for row in near.rows] == ["near-1"]
+    assert 0.8 <= near.rows[0]["utilisation"] <= 1.1
+
+
+async def test_the_overview_of_a_proxy_without_clients_is_empty() -> None:
+    overview = ClientTable(server_with(ETL)).overview(most_throttled=2, most_near=2)
+
+    assert (overview.clients, overview.total, overview.throttled, overview.near) == (0, 0, (0, 0, []), (0, 0, []))

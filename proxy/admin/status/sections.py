@@ -1,0 +1,126 @@
+"""Reads the sections of the status page about brokers, the configuration file, changes of quotas and queues.
+
+This code runs in a thread. Each section has a bounded number of rows, and each name a bounded length.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.proxy.admin.priority_api import report
+from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog, RecentChange
+from kafka_quota_proxy.proxy.client_quotas.audit.record import MAX_TEXT
+from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_limit, shown_name, shown_term
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
+from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster
+from kafka_quota_proxy.proxy.server.config_reloader import LastRead
+from kafka_quota_proxy.proxy.server.server import Server
+
+MAX_BROKERS: Final = 100
+MAX_FAULTS: Final = 20
+MAX_USERS: Final = 5
+
+Row = dict[str, Any]
+
+
+def broker_rows(server: Server) -> list[Row]:
+    """Return a row for each broker behind the proxy. A broker may have several addresses."""
+    upstreams_of: dict[Broker, list[Upstream]] = {}
+    for upstream in _upstreams(server):
+        upstreams_of.setdefault(upstream.broker, []).append(upstream)
+    rows = [
+        {
+            "node_id": _node_id(upstreams),
+            "addresses": [str(one.address) for one in upstreams],
+            "reached": any(one.is_reachable for one in upstreams),
+            "failures": sum(one.failures for one in upstreams),
+        }
+        for upstreams in upstreams_of.values()
+    ]
+    rows.sort(key=lambda row: (row["reached"], row["node_id"] is None, row["node_id"] or 0))
+    return rows
+
+
+def reload_section(last_read: LastRead) -> Row:
+    """Return what came of the last time that the configuration file was read."""
+    return {
+        "time": iso(last_read.time_s),
+        "event": last_read.event,
+        "message": last_read.message,
+        "faults": [cut(str(fault)) for fault in last_read.faults[:MAX_FAULTS]],
+        "more_faults": max(0, len(last_read.faults) - MAX_FAULTS),
+        "needs_restart": last_read.needs_restart[:MAX_FAULTS],
+    }
+
+
+def change_rows(change_log: ChangeLog | None) -> list[Row] | None:
+    """Return the last changes of quotas, the newest first, or None if this proxy has no store of quotas."""
+    return None if change_log is None else [_change(one) for one in reversed(change_log.recent.copy())]
+
+
+def queue_section(server: Server) -> list[Row] | None:
+    """Return the state of fair call queues, as ``/callqueue`` has it, or None if no listener has one."""
+    found = report(server, principal=None, client_id="", host="")
+    for listener in found:
+        listener["users"] = [user | {"identity": cut(user["identity"])} for user in listener["users"][:MAX_USERS]]
+        del listener["brokers"][MAX_BROKERS:]
+    return found or None
+
+
+def iso(time_s: float) -> str:
+    """Return a Unix time as text in UTC, to the millisecond."""
+    return datetime.fromtimestamp(time_s, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def cut(text: str) -> str:
+    """Return a text, or its beginning if it is long. Clients choose their names, which may have 32,767 bytes."""
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+
+
+def _upstreams(server: Server) -> Iterator[Upstream]:
+    yield from list(server.brokers.single.values())
+    for cluster in list(server.brokers.clusters.values()):
+        yield from _members(cluster) or cluster.servers
+
+
+def _members(cluster: BrokerCluster) -> list[Upstream]:
+    """Return the brokers that the cluster lists, without those that have left. Empty until it has listed any."""
+    present = {node_id for listener in list(cluster.listeners) for node_id in tuple(listener.routes)}
+    return [upstream for node_id, upstream in tuple(cluster.brokers.items()) if node_id in present]
+
+
+def _node_id(upstreams: Iterable[Upstream]) -> int | None:
+    for upstream in upstreams:
+        if upstream.identity is not None:
+            return upstream.identity.node_id
+        if upstream.broker.leader is not None and upstream.broker.leader.node_id is not None:
+            return upstream.broker.leader.node_id
+    return None
+
+
+def _change(change: RecentChange) -> Row:
+    outcome, origin = change.outcome, change.origin
+    old, new = _shown(outcome.old), _shown(outcome.new)
+    entity = ", ".join(f"{kind} {'<default>' if name is None else shown_name(name)}" for kind, name in outcome.entity)
+    return {
+        "time": iso(change.unix_ms / 1_000),
+        "principal": cut(origin.principal),
+        "address": origin.address,
+        "listener": origin.listener,
+        "entity": cut(entity),
+        "result": outcome.result(is_dry_run=False),
+        "changed": [
+            {"key": key, "old": old.get(key), "new": new.get(key)}
+            for key in {**old, **new}
+            if old.get(key) != new.get(key)
+        ],
+    }
+
+
+def _shown(rule: StoredRule | None) -> Mapping[str, str]:
+    if rule is None:
+        return {}
+    limits = {key: shown_limit(key, value) for key, value in rule.limits.items()}
+    return limits | {key: cut(shown_term(value)) for key, value in written_terms(rule.terms).items()}

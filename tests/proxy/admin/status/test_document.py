@@ -1,0 +1,91 @@
+"""Tests what the status page is told, how large that is, and how long the event loop waits for it."""
+
+import json
+import time
+
+from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from kafka_quota_proxy.proxy.admin.http_server import Health
+from kafka_quota_proxy.proxy.admin.status.document import MAX_NEAR, MAX_THROTTLED, StatusReader, encoded
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.reloads import Reloads
+from tests.support.throttled_clients import connect, server_with
+
+RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=1_000.0, source="p.yaml:7")
+HOSTILE = '</script><img src=x onerror="alert(1)">\u202e\x1b[2J\n\u2028é'
+MOST_BYTES = 1_000_000
+
+
+def reader(server: Server) -> StatusReader:
+    reloads = Reloads()
+    return StatusReader(server, reloads, Health(server, reloads).readiness)
+
+
+def throttle(server: Server, client_id: str, wait_ms: int = 5_000) -> None:
+    now_ms = time.monotonic_ns() // 1_000_000
+    bucket = connect(server, client_id, now_ms=now_ms)
+    bucket.charge(2_000, now_ms=now_ms)
+    bucket.throttled(wait_ms, now_ms=now_ms)
+
+
+async def test_the_document_has_the_verdict_and_every_section() -> None:
+    server = server_with(RULE)
+    server.is_listening = True
+    for upstream in server.brokers.upstreams:
+        upstream.is_reachable = True
+    throttle(server, HOSTILE)
+
+    found = json.loads(encoded(reader(server).read()))
+
+    assert (found["state"], found["well"]) == ("ready", True)
+    assert found["verdict"] == "Well: 1 client, 1 throttled, 1 broker reached"
+    (row,) = found["clients"]["throttled"]["rows"]
+    assert (row["client_id"], row["throttled"], row["rule"]["source"]) == (HOSTILE, True, "p.yaml:7")
+    assert found["clients"]["near"] == {"clients": 0, "total": 0, "rows": []}
+    assert found["brokers"] == [{"node_id": 1, "addresses": ["127.0.0.1:19092"], "reached": True, "failures": 0}]
+    assert found["reload"]["event"] == "config_loaded"
+    assert (found["changes"], found["queues"], found["replication"]) == (None, None, None)
+
+
+async def test_a_proxy_without_its_broker_is_not_well() -> None:
+    server = server_with(RULE)
+    server.is_listening = True
+
+    found = reader(server).read()
+
+    assert (found["state"], found["well"]) == ("degraded", False)
+    assert found["verdict"].startswith("Not well: broker 127.0.0.1:19092 cannot be reached. 0 clients")
+
+
+async def test_an_event_is_bounded_whatever_clients_call_themselves() -> None:
+    server = server_with(RULE)
+    for number in range(2 * MAX_THROTTLED):
+        throttle(server, f"{number}{chr(0x10FFFF) * 8_000}")
+
+    document = reader(server).read()
+    event = encoded(document)
+
+    assert (document["clients"]["throttled"]["total"], len(document["clients"]["throttled"]["rows"])) == (
+        2 * MAX_THROTTLED,
+        MAX_THROTTLED,
+    )
+    assert len(event) < MOST_BYTES * (MAX_THROTTLED + MAX_NEAR) / 100
+    assert event.isascii()
+    assert b"\n" not in event
+
+
+async def test_the_reader_pauses_after_every_few_rows() -> None:
+    server = server_with(RULE)
+    for number in range(1_000):
+        throttle(server, f"client-{number}")
+    since_s = time.thread_time()
+    longest_s = 0.0
+
+    def rest() -> None:
+        nonlocal since_s, longest_s
+        longest_s, since_s = max(longest_s, time.thread_time() - since_s), time.thread_time()
+
+    document = reader(server).read(rest=rest)
+    encoded(document, rest=rest)
+
+    assert document["clients"]["total"] == 1_000
+    assert 0 < longest_s < 0.010

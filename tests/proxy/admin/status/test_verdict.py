@@ -1,0 +1,105 @@
+"""Tests the sentence that the status page begins with."""
+
+from typing import cast
+
+import pytest
+
+from kafka_quota_proxy.config.errors import Fault
+from kafka_quota_proxy.proxy.admin.clients.rows import Overview, Section
+from kafka_quota_proxy.proxy.admin.status.verdict import faults_of, verdict
+from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
+from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
+from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.server.config_reloader import LastRead
+
+READ = LastRead(0.0, "config_loaded", "proxy.yaml was read at the start")
+REACHED = {"addresses": ["b:1"], "reached": True}
+
+
+def away(number: int) -> dict[str, object]:
+    return {"addresses": [f"away:{number}"], "reached": False}
+
+
+def overview(clients: int, throttled: int) -> Overview:
+    return Overview("t", clients, clients, Section(throttled, throttled, []), Section(0, 0, []))
+
+
+def test_a_proxy_without_a_fault_is_well() -> None:
+    assert (
+        verdict("ready", [], overview(12, 3), [REACHED, REACHED]) == "Well: 12 clients, 3 throttled, 2 brokers reached"
+    )
+    assert verdict("ready", [], overview(1, 0), [REACHED]) == "Well: 1 client, 0 throttled, 1 broker reached"
+
+
+@pytest.mark.parametrize(
+    ("state", "said"), [("starting", "clients cannot connect yet"), ("draining", "waits for open connections to end")]
+)
+def test_a_proxy_that_starts_or_stops_is_not_well(state: str, said: str) -> None:
+    sentence = verdict(state, ["and a fault"], overview(0, 0), [REACHED])
+
+    assert sentence.startswith("Not well: the proxy st")
+    assert sentence.endswith(f"{said}; and a fault. 0 clients, 0 throttled, 1 broker reached")
+
+
+def test_brokers_that_cannot_be_reached_are_named() -> None:
+    found = faults_of([REACHED, away(1)], READ, None, None, None)
+    many = faults_of([away(number) for number in range(5)], READ, None, None, None)
+
+    assert verdict("degraded", found, overview(2, 1), [REACHED, away(1)]) == (
+        "Not well: broker away:1 cannot be reached. 2 clients, 1 throttled, 1 of 2 brokers reached"
+    )
+    assert many == ["brokers away:0, away:1, away:2 and 2 others cannot be reached"]
+
+
+def test_a_refused_file_is_a_fault() -> None:
+    refused = LastRead(
+        0.0, "config_refused", "proxy.yaml is not valid", (Fault(file="f", line=1, key="k", message="m"),)
+    )
+
+    assert faults_of([REACHED], refused, None, None, None) == ["proxy.yaml is not valid"]
+
+
+class Source:
+    name = "kafka://b:1/quotas"
+
+    def __init__(self, *, is_connected: bool) -> None:
+        self.is_connected = is_connected
+
+
+class Store:
+    def __init__(self, **detail: object) -> None:
+        self._detail = detail
+
+    def detail(self) -> dict[str, object]:
+        return self._detail
+
+
+class Watcher:
+    def __init__(self, *, is_successful: bool = True, is_orphaned: bool = False) -> None:
+        self.is_successful, self.is_orphaned = is_successful, is_orphaned
+
+
+@pytest.mark.parametrize(
+    ("source", "store", "watcher", "said"),
+    [
+        (Source(is_connected=True), Store(directory="d", writable=True), Watcher(), []),
+        (Source(is_connected=False), None, None, ["the quotas of quotas_from (kafka://b:1/quotas) cannot be read"]),
+        (None, Store(directory="d", writable=False), None, ["the store of quotas d cannot be written"]),
+        (None, Store(topic="t", connected=False), None, ["the store of quotas in the topic t cannot be reached"]),
+        (None, None, Watcher(is_successful=False), ["the cluster does not say which replication it throttles"]),
+        (
+            None,
+            None,
+            Watcher(is_orphaned=True),
+            ["the cluster throttles replication while nothing is being reassigned"],
+        ),
+    ],
+)
+def test_where_quotas_come_from_and_replication_count_too(
+    source: object, store: object, watcher: object, said: list[str]
+) -> None:
+    found = faults_of(
+        [REACHED], READ, cast(QuotaSource, source), cast(QuotaStore, store), cast(ReplicationWatcher, watcher)
+    )
+
+    assert found == said
