@@ -95,7 +95,7 @@ java:
 promtool:
 	@tests/ensure_promtool.sh
 
-# For the tests of completion scripts and of deploy/'s unit file.
+# For the tests of completion scripts, of deploy/'s unit file and of the status page.
 tools:
 	@tests/ensure_tools.sh
 

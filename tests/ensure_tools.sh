@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Makes sure that the tests find zsh and fish, for completion scripts, and systemd-analyze, for the unit file. Installs what
-# is missing with apt-get where that is allowed (root on Debian or Ubuntu), else says which line installs it, and fails.
+# Makes sure that the tests find zsh and fish, for completion scripts, systemd-analyze, for the unit file, and Chromium with
+# its driver, for the status page. Installs what is missing with apt-get where that is allowed (root on Debian or Ubuntu),
+# else says which line installs it, and fails.
 set -euo pipefail
 
 missing=()
-for tool in zsh:zsh fish:fish systemd-analyze:systemd; do
+for tool in zsh:zsh fish:fish systemd-analyze:systemd chromium:chromium chromedriver:chromium-driver; do
   command -v "${tool%:*}" >/dev/null || missing+=("${tool#*:}")
 done
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi

@@ -143,8 +143,16 @@ class ClientTable:
 
 
 def _clients(found: Iterable[ActiveBucket], rest: Rest) -> int:
-    """Return how many clients have these buckets. A client has a bucket for each kind of quota and each broker."""
-    return len({one.bucket.tags for one in paced(found, rest, every=500)})
+    """Return how many clients have these buckets.
+
+    A client has a bucket for each kind of quota and each broker. Some have both of its names and others one of them, as
+    the rules of each kind group clients.
+    """
+    named = {one.bucket.tags for one in paced(found, rest, every=500)}
+    whole = {tags for tags in named if tags.user and tags.client_id}
+    users, client_ids = {tags.user for tags in whole}, {tags.client_id for tags in whole}
+    others = (tags for tags in named - whole if tags.user not in users and tags.client_id not in client_ids)
+    return len(whole) + sum(1 for _ in others)
 
 
 def _free(lists: Iterable[list[ActiveBucket]], rest: Rest) -> None:

