@@ -115,6 +115,7 @@ function fill(cell, shown) {
   const { text, sub = "", bar = null, tone = "" } = typeof shown === "string" ? { text: shown } : shown;
   const [main, track, below] = cell.children;
   setText(main, text);
+  main.title = text.length > 40 ? text : ""; // it may be cut off
   setText(below, sub);
   below.hidden = !sub;
   track.hidden = bar === null;
@@ -131,12 +132,12 @@ function fill(cell, shown) {
 const CLIENT = [
   ["client", "", client],
   ["kind", "w2", (row) => row.kind],
-  ["broker", "number w2", (row) => (row.broker === null ? "-" : String(row.broker))],
+  ["broker", "number w1", (row) => (row.broker === null ? "-" : String(row.broker))],
   ["rate", "number w3", (row) => rate(row.kind, row.rate)],
   ["limit", "number w3", (row) => rate(row.kind, row.limit)],
   ["used", "w2", (row) => ({ text: percent(row.utilisation), bar: row.utilisation })],
   ["throttled", "w4 half", throttled],
-  ["rule", "w6", (row) => (row.rule ? { text: entity(row.rule), sub: `${place(row.rule.source)}, level ${row.level} of ${LEVELS}` } : "-")],
+  ["rule", "", (row) => (row.rule ? { text: entity(row.rule), sub: `${place(row.rule.source)}, level ${row.level} of ${LEVELS}` } : "-")],
   ["addresses", "w4", addresses],
 ];
 
@@ -226,8 +227,9 @@ function showReload(reload) {
   setText(byId("n-reload"), day(reload.time));
   setText(byId("reload"), reload.message);
   byId("reload").classList.toggle("bad", reload.event === "config_refused");
-  const lines = [...reload.faults, ...reload.needs_restart.map((key) => `${key} has changed, which takes effect only at the next start`)];
-  if (reload.more_faults) lines.push(`and ${reload.more_faults} more`);
+  const more = reload.more_faults ? [`and ${reload.more_faults} more`] : [];
+  const restart = reload.needs_restart.map((key) => `${key} has changed, which takes effect only at the next start`);
+  const lines = [...reload.faults, ...more, ...restart];
   byId("faults").hidden = lines.length === 0;
   if (byId("faults").dataset.shown !== lines.join("\n")) {
     byId("faults").dataset.shown = lines.join("\n");

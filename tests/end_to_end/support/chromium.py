@@ -1,4 +1,4 @@
-"""Drives a real Chromium: the system's, with the system's driver. Nothing is downloaded, and each run has a new profile.
+"""Drives a real Chromium: the system's, with the system's driver. Nothing is downloaded. Each run has a new profile.
 
 The browser's own requests to its maker, for updates and the like, are switched off.
 """
