@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,6 +13,7 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS
 from tests.end_to_end.support.chromium import Browser, chromium
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.load import KIB, batch_of
@@ -208,6 +210,21 @@ def test_the_page_asks_only_the_proxy(browser: Browser, proxy: Proxy) -> None:
     assert all(one.startswith(f"{origin}/") for one in asked)
     assert blocked
     assert any("Content Security Policy" in error for error in browser.errors())
+
+
+def test_a_page_without_room_for_its_stream_waits_for_some(browser: Browser, proxy: Proxy) -> None:
+    host, _, port = proxy.admin_address.partition(":")
+    browser.driver.get("about:blank")  # no page has a stream
+    with ExitStack() as stack:
+        for _ in range(MAX_STREAMS):
+            stream = stack.enter_context(socket.create_connection((host, int(port)), timeout=20))
+            stream.sendall(b"GET /clients/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert stream.recv(16_384).startswith(b"HTTP/1.0 200 ")
+        browser.driver.get(f"http://{proxy.admin_address}/")
+        browser.wait_for(
+            "document.getElementById('link').textContent.startsWith('No connection')", what="it is refused"
+        )
+    wait_for_rows(browser, len(HOSTILE) + 1)
 
 
 def test_the_page_says_that_the_proxy_is_gone_and_comes_back_with_it(browser: Browser) -> None:

@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.admin.clients.active import (
 from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -148,11 +149,20 @@ def _clients(found: Iterable[ActiveBucket], rest: Rest) -> int:
     A client has a bucket for each kind of quota and each broker. Some have both of its names and others one of them, as
     the rules of each kind group clients.
     """
-    named = {one.bucket.tags for one in paced(found, rest, every=500)}
-    whole = {tags for tags in named if tags.user and tags.client_id}
-    users, client_ids = {tags.user for tags in whole}, {tags.client_id for tags in whole}
-    others = (tags for tags in named - whole if tags.user not in users and tags.client_id not in client_ids)
-    return len(whole) + sum(1 for _ in others)
+    whole: set[Tags] = set()
+    partial: set[Tags] = set()
+    users: set[str] = set()
+    client_ids: set[str] = set()
+    for one in paced(found, rest, every=500):
+        tags = one.bucket.tags
+        if tags.user and tags.client_id:
+            whole.add(tags)
+            users.add(tags.user)
+            client_ids.add(tags.client_id)
+        else:
+            partial.add(tags)
+    others = (tags.user not in users and tags.client_id not in client_ids for tags in paced(partial, rest, every=500))
+    return len(whole) + sum(others)
 
 
 def _free(lists: Iterable[list[ActiveBucket]], rest: Rest) -> None:

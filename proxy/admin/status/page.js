@@ -9,9 +9,11 @@ const LEVELS = 8;
 
 const byId = (id) => document.getElementById(id);
 let newest = null; // the last event
+let shown = null; // the event that the page shows; an earlier one while it is paused
 let newestAt = 0;
 let isPaused = false;
 let isConnected = false;
+let isRefused = false;
 let saidWell = null;
 let saidAt = -Infinity;
 
@@ -300,7 +302,8 @@ function showLink() {
   const isLost = !isConnected || age > LOST_MS;
   byId("link").className = isLost && newest !== null ? "lost" : "";
   if (newest === null) {
-    setText(byId("link"), isConnected ? "Waiting for data" : "No connection yet. Trying again.");
+    const why = isRefused ? "The proxy refuses it: too many status pages may be open. " : "";
+    setText(byId("link"), isConnected ? "Waiting for data" : `No connection yet. ${why}Trying again.`);
   } else if (isLost) {
     const old = age < 120000 ? `${Math.floor(age / 1000)} s` : duration(age);
     setText(byId("link"), `Connection lost. The data is ${old} old. Trying again.`);
@@ -309,8 +312,6 @@ function showLink() {
     setText(byId("link"), isPaused ? `Paused at ${clock(shown.time)}` : `Live, as of ${clock(newest.time)}`);
   }
 }
-
-let shown = null;
 
 function update() {
   if (newest !== null && !isPaused) {
@@ -331,8 +332,9 @@ function connect() {
   };
   stream.onerror = () => {
     isConnected = false;
+    isRefused = stream.readyState === EventSource.CLOSED;
     showLink();
-    if (stream.readyState === EventSource.CLOSED) setTimeout(connect, AGAIN_MS); // refused, so it does not try again
+    if (isRefused) setTimeout(connect, AGAIN_MS); // otherwise the browser tries again
   };
 }
 
