@@ -83,7 +83,6 @@ def _section(section: Section) -> dict[str, Any]:
 
 
 def _bounded(row: Row) -> Row:
-    """Return a row whose names have a bounded length."""
-    names = {key: None if row[key] is None else cut(row[key]) for key in ("user", "client_id", "listener")}
-    rule = row["rule"] and {key: None if text is None else cut(text) for key, text in row["rule"].items()}
-    return row | names | {"rule": rule}
+    """Return a row whose rule has names of a bounded length. Those of the client are bounded already."""
+    rule = row["rule"]
+    return row if rule is None else row | {"rule": {key: text and cut(text) for key, text in rule.items()}}
