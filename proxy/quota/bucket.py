@@ -85,6 +85,8 @@ class Bucket(ReservedUsage):
         self._pacer = self._token_bucket(self._pacer, pacer_ms, now_ms)
         if self.silent_until_ms > now_ms or self._owes_more(now_ms):
             self.silent_until_ms = now_ms + self._wait_ms(now_ms) if self.is_limited else 0
+            if self.throttling.history is not None:
+                self.throttling.history.held_until_ms = self.silent_until_ms
 
     def _owes_more(self, now_ms: int) -> bool:
         """Return whether a lower limit makes clients owe more than they have waited for.
@@ -203,7 +205,7 @@ class Bucket(ReservedUsage):
         """
         if self.absorbed_by is not None:
             return self.absorbed_by.throttled(wait_ms, now_ms=now_ms)
-        return self.throttling.count(wait_ms, now_ms=now_ms)
+        return self.throttling.count(wait_ms, held_until_ms=self.silent_until_ms, now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
         """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.

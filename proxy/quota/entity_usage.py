@@ -59,13 +59,16 @@ class ThrottleTotals:
     shadow: ShadowBucket | None = None
     history: ThrottleHistory | None = None
 
-    def count(self, wait_ms: int, *, now_ms: int) -> int:
-        """Count one throttled request, and return by how much ``time_ms`` grows. It counts overlapping waits once."""
+    def count(self, wait_ms: int, *, held_until_ms: int, now_ms: int) -> int:
+        """Count one throttled request, and return by how much ``time_ms`` grows. It counts overlapping waits once.
+
+        Until ``held_until_ms`` the proxy holds the requests that follow.
+        """
         self.requests += 1
         self.average_ms.record(wait_ms, now_ms=now_ms)
         if self.history is None:
             self.history = ThrottleHistory(now_ms=now_ms)
-        added_ms = self.history.record(wait_ms, now_ms=now_ms)
+        added_ms = self.history.record(wait_ms, held_until_ms=held_until_ms, now_ms=now_ms)
         self.time_ms += added_ms
         return added_ms
 

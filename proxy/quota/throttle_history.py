@@ -33,21 +33,28 @@ class ThrottleHistory:
 
     Attributes:
         since_ms: When the current stretch of throttles began, or the last stretch if that is over.
-        until_ms: The end of the latest throttle time.
+        held_until_ms: The end of the time for which the proxy holds requests. It is later than the end of the throttle
+            time if a response announced only a part of a long wait.
     """
 
-    __slots__ = ("_count", "_last", "_slot", "_slots", "_summed_ms", "since_ms", "until_ms")
+    __slots__ = ("_count", "_last", "_slot", "_slots", "_summed_ms", "_told_until_ms", "held_until_ms", "since_ms")
 
     def __init__(self, *, now_ms: int) -> None:
         self.since_ms = now_ms
-        self.until_ms = now_ms
+        self.held_until_ms = now_ms
+        self._told_until_ms = now_ms  # the end of the latest throttle time
         self._summed_ms = now_ms  # the slots contain the throttle time before this time
         self._slot = now_ms // _SLOT_MS  # the number of the newest slot, counted from time 0
         self._slots = array("H", [0] * _SLOTS)
         self._last = array("q", [0] * (2 * _LAST))  # a ring of times, each followed by its wait
         self._count = 0
 
-    def record(self, wait_ms: int, *, now_ms: int) -> int:
+    @property
+    def until_ms(self) -> int:
+        """The end of the latest throttle time, or of the time for which requests are held if that is later."""
+        return max(self._told_until_ms, self.held_until_ms)
+
+    def record(self, wait_ms: int, *, held_until_ms: int, now_ms: int) -> int:
         """Remember a throttle. Return by how many ms it lengthens the throttle time, in which overlaps count once.
 
         The times of calls must not go backwards.
@@ -56,22 +63,22 @@ class ThrottleHistory:
         self._last[at] = now_ms
         self._last[at + 1] = wait_ms
         self._count += 1
-        before_ms = self.until_ms
-        if now_ms > before_ms + LONGEST_PAUSE_MS:
+        if now_ms > self.until_ms + LONGEST_PAUSE_MS:
             self.since_ms = now_ms
         self._sum_up(now_ms)
-        until_ms = now_ms + wait_ms
+        self.held_until_ms = held_until_ms
+        before_ms, until_ms = self._told_until_ms, now_ms + wait_ms
         if until_ms <= before_ms:
             return 0
-        self.until_ms = until_ms
+        self._told_until_ms = until_ms
         return until_ms - max(now_ms, before_ms)
 
     def is_throttled(self, *, now_ms: int) -> bool:
-        """Return whether the stretch goes on: a throttle time runs, or has ended less than the longest pause ago."""
+        """Return whether the stretch goes on: a wait runs, or has ended less than the longest pause ago."""
         return now_ms <= self.until_ms + LONGEST_PAUSE_MS
 
     def last_minute_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms of the last minute a throttle time was running."""
+        """Return for how many ms of the last minute a client had to wait."""
         slots, newest, since_ms = self._slots[:], self._slot, now_ms - MINUTE_MS
         running_ms = max(0, min(now_ms, self.until_ms) - max(self._summed_ms, since_ms))
         first = since_ms // _SLOT_MS

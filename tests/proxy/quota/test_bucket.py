@@ -11,7 +11,7 @@ from kafka_quota_proxy.config.model import (
     Shaping,
 )
 from kafka_quota_proxy.config.units import UNLIMITED
-from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, rule
+from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, replace_rules, rule
 
 INT32_MAX = 2**31 - 1
 
@@ -204,6 +204,22 @@ def test_paced_client_is_even_to_the_second() -> None:
 
 
 # -- counting --
+
+
+def test_client_counts_as_throttled_for_as_long_as_its_requests_are_held() -> None:
+    manager = manager_of(rule("alice"), max_throttle_time_ms=25_000)
+    bucket = bucket_of_alice(manager)
+    bucket.silence(bucket.charge(100_000, now_ms=0), now_ms=0)
+    bucket.throttled(25_000, now_ms=0)
+    history = bucket.throttling.history
+    assert history is not None
+
+    assert history.is_throttled(now_ms=80_000)
+    assert bucket.throttling.time_ms == 25_000
+
+    replace_rules(manager, rule("alice", limit=1e9))
+    bucket_of_alice(manager, now_ms=40_000)
+    assert not history.is_throttled(now_ms=41_001)
 
 
 def test_throttled_requests_are_counted_as_enforced_or_observed() -> None:

@@ -13,7 +13,7 @@ def history(*throttles: tuple[int, int]) -> ThrottleHistory:
     """Return the history of throttles, given as pairs of a time after NOW_MS and a wait."""
     one = ThrottleHistory(now_ms=NOW_MS + throttles[0][0])
     for after_ms, wait_ms in throttles:
-        one.record(wait_ms, now_ms=NOW_MS + after_ms)
+        one.record(wait_ms, held_until_ms=0, now_ms=NOW_MS + after_ms)
     return one
 
 
@@ -34,11 +34,10 @@ def test_a_longer_pause_begins_a_new_stretch() -> None:
 def test_waits_that_overlap_count_once() -> None:
     one = ThrottleHistory(now_ms=NOW_MS)
 
-    assert [one.record(wait_ms, now_ms=NOW_MS + at_ms) for at_ms, wait_ms in ((0, 100), (50, 100), (60, 20))] == [
-        100,
-        50,
-        0,
-    ]
+    throttles = ((0, 100), (50, 100), (60, 20))
+    added_ms = [one.record(wait_ms, held_until_ms=0, now_ms=NOW_MS + at_ms) for at_ms, wait_ms in throttles]
+
+    assert added_ms == [100, 50, 0]
 
 
 def test_only_the_time_that_has_passed_counts() -> None:
@@ -46,6 +45,22 @@ def test_only_the_time_that_has_passed_counts() -> None:
 
     assert one.last_minute_ms(now_ms=NOW_MS + 700) == 700
     assert one.last_minute_ms(now_ms=NOW_MS + 30_000) == 25_000
+
+
+def test_client_whose_requests_are_held_longer_than_it_was_told_is_throttled_until_then() -> None:
+    one = ThrottleHistory(now_ms=NOW_MS)
+    assert one.record(25_000, held_until_ms=NOW_MS + 70_000, now_ms=NOW_MS) == 25_000
+
+    assert one.is_throttled(now_ms=NOW_MS + 69_000)
+    assert one.last_minute_ms(now_ms=NOW_MS + 69_000) == MINUTE_MS
+
+    # The next response tells it to wait again, and the stretch goes on.
+    assert one.record(25_000, held_until_ms=NOW_MS + 100_000, now_ms=NOW_MS + 70_100) == 25_000
+    assert one.since_ms == NOW_MS
+
+    # A higher limit shortens the time for which requests are held.
+    one.held_until_ms = NOW_MS + 96_000
+    assert not one.is_throttled(now_ms=NOW_MS + 96_001 + LONGEST_PAUSE_MS)
 
 
 @given(
@@ -59,7 +74,7 @@ def test_the_last_minute_is_exact_but_for_the_slot_in_which_it_begins(
     one = ThrottleHistory(now_ms=NOW_MS)
     for pause_ms, wait_ms in throttles:
         now_ms += pause_ms
-        one.record(wait_ms, now_ms=now_ms)
+        one.record(wait_ms, held_until_ms=0, now_ms=now_ms)
         waits.append((now_ms, now_ms + wait_ms))
     now_ms += after_ms
 
