@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.background.build import description
 from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
-from kafka_quota_proxy.proxy.server.config_reloader import Reloader
+from kafka_quota_proxy.proxy.server.config_reloader import Reloader, log_faults
 from kafka_quota_proxy.proxy.server.server import Server
 
 log = logging.getLogger(__name__)
@@ -53,10 +53,9 @@ def execute(args: argparse.Namespace) -> int:
         return 2
     configure_logging(loaded.config.log)
     log.info("kafka-quota-proxy %s", description())
-    for warning in loaded.warnings:
-        log.warning("%s", warning)
+    log_faults(loaded.warnings)
     if fault := usage_log_fault(loaded.config):
-        log.warning("%s", located(args.config, USAGE_LOG, fault, Severity.WARNING))
+        log_faults([located(args.config, USAGE_LOG, fault, Severity.WARNING)])
     _raise_file_limit()
     _keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

@@ -7,7 +7,7 @@ symbolic links of a Kubernetes ConfigMap.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from pathlib import Path
@@ -116,7 +116,7 @@ class Reloader:
             loaded = await asyncio.to_thread(load, self._path, reads_files=False)
         except ConfigError as error:
             self.last_reload_successful = False
-            _log_faults(error.faults)
+            log_faults(error.faults)
             message = f"{self._path} is not valid: the configuration stays unchanged"
             self._tell(logging.WARNING, "config_refused", message, error.faults, self.last_read.needs_restart)
             return False
@@ -126,7 +126,7 @@ class Reloader:
             message = f"{self._path} was read again: nothing has changed"
             self._tell(logging.INFO, "config_unchanged", message, loaded.warnings, self.last_read.needs_restart)
             return True
-        _log_faults(loaded.warnings)
+        log_faults(loaded.warnings)
         changed = needs_restart(self._started_with, loaded.config)
         message = f"{self._path} is in force: {summary(self._in_force.config, loaded.config)}"
         self._tell(logging.INFO, "config_reloaded", message, loaded.warnings, changed)
@@ -202,7 +202,8 @@ def _by_entity(config: ProxyConfig) -> Mapping[tuple[EntityName, EntityName], Qu
     return {(rule.user, rule.client_id): replace(rule, source="") for rule in config.quotas}
 
 
-def _log_faults(faults: tuple[Fault, ...]) -> None:
+def log_faults(faults: Iterable[Fault]) -> None:
+    """Log faults of the configuration file, a warning each."""
     for fault in faults:
         log.warning(
             "%s", fault,

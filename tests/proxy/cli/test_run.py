@@ -1,6 +1,10 @@
-"""Tests how the limit of open files is raised. What else ``run`` does is tested in ``tests/end_to_end``."""
+"""Tests the limit of open files and the warnings at the start. All else is tested in ``tests/end_to_end``."""
 
+import json
 import resource
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,3 +43,22 @@ def test_limit_of_open_files_is_raised_as_far_as_the_system_allows(
     _raise_file_limit()
 
     assert limits == (raised, hard)
+
+
+def test_warnings_about_the_file_have_fields(tmp_path: Path) -> None:
+    config = tmp_path / "proxy.yaml"
+    config.write_text(
+        "listeners:\n"
+        "  - {name: clients, bind: 192.0.2.1:9092, upstream: 127.0.0.1:19092}\n"  # no address of this machine
+        "quotas:\n"
+        "  - {user: alice, producer_byte_rate: 10}\n"
+        "log: {format: json}\n"
+    )
+    words = [sys.executable, "-m", "kafka_quota_proxy.proxy", "run", str(config)]
+
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+
+    lines = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    (warning,) = [line for line in lines if line.get("event") == "config_fault"]
+    fields = ("file", "line", "key", "severity")
+    assert [warning[key] for key in fields] == [str(config), 4, "quotas[0].producer_byte_rate", "warning"]
