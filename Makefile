@@ -10,7 +10,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool tools clean
+.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool tools clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -26,8 +26,13 @@ test-units: java promtool .venv/dev.installed
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
 
-test-kafka: java promtool tools .venv/dev.installed ## run all other tests with real Kafkas, clients and Spark, in half an hour
-	$(BIN)/pytest -m kafka $(ARGS)
+test-kafka: test-kafka-units test-kafka-proofs ## run all other tests with real Kafkas, clients and Spark, in half an hour
+
+test-kafka-units: java promtool tools .venv/dev.installed
+	$(BIN)/pytest -m kafka -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
+
+test-kafka-proofs: java promtool tools .venv/dev.installed
+	$(BIN)/pytest -m kafka tests/end_to_end $(ARGS)
 
 compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
 
