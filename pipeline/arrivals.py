@@ -131,12 +131,13 @@ def _sorted(at_ms: Whole, amount: Amounts) -> Parts:
 class ArrivalQueue:
     """Takes records in the order of ``start_ms``, and returns their parts in the order of arrival.
 
-    The intervals of the records may overlap. ``active_ms`` is the time covered by any of them so far.
+    The intervals of the records may overlap. ``active_ms`` is the time covered by any of them so far, and ``end_ms`` is
+    the end of the last one.
     """
 
     def __init__(self) -> None:
         self.active_ms = 0
-        self._end_ms = 0  # the end of the records so far
+        self.end_ms = 0
         self._waiting = NO_PARTS
 
     def take(self, rows: Rows) -> list[Parts]:
@@ -153,11 +154,17 @@ class ArrivalQueue:
         due, self._waiting = self._waiting, NO_PARTS
         return due
 
+    def gaps(self, rows: Rows) -> tuple[Whole, Whole]:
+        """Return the begin and the end of each time that no record covers, before each of the rows to add next."""
+        before_ms = np.maximum.accumulate(np.concatenate(([self.end_ms], rows.start_ms + rows.interval_ms)))[:-1]
+        is_gap = rows.start_ms > before_ms
+        return before_ms[is_gap], rows.start_ms[is_gap]
+
     def _add_active_time(self, rows: Rows) -> None:
         ends_ms = rows.start_ms + rows.interval_ms
-        before_ms = np.maximum.accumulate(np.concatenate(([self._end_ms], ends_ms)))
+        before_ms = np.maximum.accumulate(np.concatenate(([self.end_ms], ends_ms)))
         self.active_ms += int(np.maximum(0, ends_ms - np.maximum(rows.start_ms, before_ms[:-1])).sum())
-        self._end_ms = int(before_ms[-1])
+        self.end_ms = int(before_ms[-1])
 
     def _due(self, rows: Rows) -> Parts:
         new, waiting = parts(rows), self._waiting

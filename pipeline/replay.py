@@ -14,11 +14,12 @@ from typing import Final
 import numpy as np
 
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.pipeline.arrivals import ArrivalQueue, Parts, Rows
+from kafka_quota_proxy.pipeline.arrivals import ArrivalQueue, Parts, Rows, Whole
 from kafka_quota_proxy.pipeline.unthrottled import UnthrottledCharger, unthrottled_chargers
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 _HOUR_MS: Final = 3_600_000
+_FOREVER_MS: Final = 1 << 62
 # The number of parts that are charged at once. It is small after a wait, since the next wait may be near, then grows.
 _LEAST_AT_ONCE: Final = 1 << 10
 _MOST_AT_ONCE: Final = 1 << 17
@@ -49,7 +50,7 @@ class Outcome:
     """The outcome of a replay under one limit. ``hours`` maps the start of an hour (ms since the epoch) to the hour."""
 
     sent_ms: int = 0  # when the last part was sent
-    active_ms: int = 0  # the time that records cover
+    busy_ms: int = 0  # the time that records cover, or in which the bucket was in debt
     hours: dict[int, Hour] = field(default_factory=dict)
 
 
@@ -65,17 +66,56 @@ class Replay:
 
     def take(self, rows: Rows) -> None:
         """Add usage records to the replay. They must not begin before the records that were added earlier."""
+        gaps = self._arrivals.gaps(rows)
         for parts in self._arrivals.take(rows):
             self._send(parts)
+        self._count_debts(*gaps)
 
     def end(self) -> list[Outcome]:
         """Finish the replay, and return the outcome under each limit, in the order of the buckets."""
         self._send(self._arrivals.rest())
-        return [Outcome(sender.sent_ms, self._arrivals.active_ms, sender.hours) for sender in self._senders]
+        self._count_debts(np.array([self._arrivals.end_ms]), np.array([_FOREVER_MS]))
+        active_ms = self._arrivals.active_ms
+        return [Outcome(sender.sent_ms, active_ms + sender.debts.in_gaps_ms, sender.hours) for sender in self._senders]
+
+    def _count_debts(self, begins_ms: Whole, ends_ms: Whole) -> None:
+        """Count the time in debt within these gaps between records. All parts before the last gap's end were sent."""
+        for sender in self._senders:
+            sender.debts.count(begins_ms, ends_ms, until_ms=self._arrivals.end_ms)
 
     def _send(self, parts: Parts) -> None:
         for sender in self._senders:
             sender.send(parts)
+
+
+class _Debts:
+    """The times in which a bucket was in debt. ``in_gaps_ms`` is how much of them lies in gaps between records."""
+
+    def __init__(self) -> None:
+        self.in_gaps_ms = 0
+        self._spans: list[list[int]] = []  # the begin and the end of each time in debt that may lie in a later gap
+
+    def add(self, begin_ms: int, end_ms: int) -> None:
+        """Add a time in debt, which must not begin before the end of the last one."""
+        if self._spans and self._spans[-1][1] == begin_ms:
+            self._spans[-1][1] = end_ms
+        else:
+            self._spans.append([begin_ms, end_ms])
+
+    def count(self, begins_ms: Whole, ends_ms: Whole, *, until_ms: int) -> None:
+        """Count the time in debt within these gaps. Later gaps begin at ``until_ms`` at the earliest."""
+        if not self._spans:
+            return
+        spans = np.array(self._spans)
+        before_ms = np.concatenate(([0], np.cumsum(spans[:, 1] - spans[:, 0])))
+
+        def in_debt_until(at_ms: Whole) -> Whole:
+            begun = np.searchsorted(spans[:, 0], at_ms)
+            left_ms = np.where(begun > 0, np.maximum(0, spans[begun - 1, 1] - at_ms), 0)
+            return np.asarray(before_ms[begun] - left_ms)
+
+        self.in_gaps_ms += int((in_debt_until(ends_ms) - in_debt_until(begins_ms)).sum())
+        self._spans = [span for span in self._spans if span[1] > until_ms]
 
 
 class _Sender:
@@ -84,6 +124,7 @@ class _Sender:
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
         self.hours: dict[int, Hour] = {}
         self.sent_ms = 0
+        self.debts = _Debts()
         self._bucket = bucket
         self._charger = charger
         self._is_unthrottled = True  # no part waits, and the bucket itself is not up to date
@@ -167,6 +208,7 @@ class _Sender:
             self._free_ms = bucket.free_at_ms(now_ms=now_ms)
             hour.throttled_requests += 1
             hour.throttle_time_ms += self._free_ms - now_ms
+            self.debts.add(now_ms, self._free_ms)
             self._left = self._alone
 
     def _hour(self, hour_ms: int) -> Hour:

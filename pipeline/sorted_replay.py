@@ -35,7 +35,7 @@ HOURS: Final = pa.schema(
     [
         *((name, pa.int32() if name == "broker" else pa.string()) for name in PROPOSED_BUCKET),
         ("limit", pa.float64()),
-        *((name, pa.int64()) for name in ("hour_ms", *_HOUR, "sent_ms", "active_ms")),
+        *((name, pa.int64()) for name in ("hour_ms", *_HOUR, "sent_ms", "busy_ms")),
     ]
 )
 
@@ -84,7 +84,7 @@ class _BucketReplay:
     def end(self) -> pa.RecordBatch:
         self._replay.take(self._adjacent.rest())
         rows = [
-            (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.active_ms)
+            (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.busy_ms)
             for limit, outcome in zip(self._limits, self._replay.end(), strict=True)
             for hour_ms, hour in sorted(outcome.hours.items())
         ]

@@ -178,22 +178,29 @@ def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataF
 
     ``hours`` is the result of ``forecast``. ``asked_rate`` is the logged demand as a rate. ``achieved_rate`` is the
     rate from the first record to the last sent part. ``late_ms`` is the time from the end of the records to that part.
-    ``throttled_share`` is ``throttle_time_ms`` divided by the time that records cover.
+    ``throttled_share`` is ``throttle_time_ms`` divided by the time in which the clients send or wait, so it is at most
+    1. ``clients`` is the number of clients that share the bucket.
     """
     whole = (
         _named(demands, entities)
         .groupBy(*PROPOSED_BUCKET, "limit")
-        .agg(F.sum("amount").alias("amount"), F.min("from_ms").alias("from_ms"), F.max("until_ms").alias("until_ms"))
+        .agg(
+            F.count("*").alias("clients"),
+            F.sum("amount").alias("amount"),
+            F.min("from_ms").alias("from_ms"),
+            F.max("until_ms").alias("until_ms"),
+        )
     )
     happened = hours.groupBy(*PROPOSED_BUCKET, "limit").agg(
         *(F.sum(name).alias(name) for name in _COUNTED[:-1]),
-        *(F.max(name).alias(name) for name in (*_COUNTED[-1:], "sent_ms", "active_ms")),
+        *(F.max(name).alias(name) for name in (*_COUNTED[-1:], "sent_ms", "busy_ms")),
     )
     ended = F.greatest("until_ms", F.coalesce("sent_ms", "until_ms"))
-    share = F.coalesce(F.col("throttle_time_ms") / F.greatest("active_ms", F.lit(1)), F.lit(0.0))
+    share = F.coalesce(F.col("throttle_time_ms") / F.greatest("busy_ms", F.lit(1)), F.lit(0.0))
     return whole.join(happened, on=[*PROPOSED_BUCKET, "limit"], how="left").select(
         *PROPOSED_BUCKET,
         "limit",
+        "clients",
         "amount",
         *(F.coalesce(name, F.lit(0)).alias(name) for name in _COUNTED),
         share.alias("throttled_share"),

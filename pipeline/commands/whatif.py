@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace) -> int:
         hours = output.keep("replayed", forecast(records, used, found, quotas))
         by_bucket = output.keep("outcomes", outcomes(used, found, hours))
         output.table("entities", by_bucket.orderBy(*PROPOSED_BUCKET), form="csv")
-        columns = [name for name in hours.columns if name not in ("limit", "sent_ms", "active_ms")]
+        columns = [name for name in hours.columns if name not in ("limit", "sent_ms", "busy_ms")]
         day = F.date_format(F.timestamp_millis("hour_ms"), "yyyy-MM-dd").alias("day")
         output.daily("hours", hours.select(*columns, day), *PROPOSED_BUCKET, "hour_ms", form="csv")
         output.table("rules", found.orderBy("kind", "user", "client_id"), form="csv")
@@ -40,8 +40,9 @@ def execute(args: argparse.Namespace) -> int:
         worst = waited.orderBy(F.desc("throttle_time_ms"), *PROPOSED_BUCKET).limit(_SHOWN).collect()
     for row in worst:
         name = " / ".join(part for part in (row["bucket_user"], row["bucket_client_id"]) if part) or "(no name)"
+        shared = f" ({row['clients']} clients together)" if row["clients"] > 1 else ""
         sys.stdout.write(
-            f"{name}, {row['kind']}, broker {row['broker']}: throttled for {duration(row['throttle_time_ms'])} "
+            f"{name}{shared}, {row['kind']}, broker {row['broker']}: throttled for {duration(row['throttle_time_ms'])} "
             f"({row['throttled_share']:.2%} of its time), {size(row['delayed_amount'])} of {size(row['amount'])} "
             f"later, by {duration(row['longest_delay_ms'])} at most; {size(row['achieved_rate'])}/s of "
             f"{size(row['asked_rate'])}/s\n"

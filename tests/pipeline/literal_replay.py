@@ -5,7 +5,7 @@ out when it has arrived and the throttle time of the bucket is over. A fetch goe
 under the limit, but at least a quarter of the part. A client that waits sends its later requests later.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from math import inf
 from typing import Final, NamedTuple
@@ -84,6 +84,15 @@ def _after_ms(demand: Demand, part: int, count: int) -> int:
     return int(min(max(found, 0), interval_ms))
 
 
+def covered_ms(spans: Iterable[tuple[int, int]]) -> int:
+    """Return how long any of the times (begin, end) lasts, where they may overlap."""
+    found = until_ms = 0
+    for begin_ms, end_ms in sorted(spans):
+        found += max(0, end_ms - max(begin_ms, until_ms))
+        until_ms = max(until_ms, end_ms)
+    return found
+
+
 class LiteralReplay:
     """Charges the records of a bucket one after the other, in the order of ``start_ms``."""
 
@@ -92,15 +101,13 @@ class LiteralReplay:
         self._bucket = bucket
         self._waiting: list[tuple[int, int, int]] = []  # a heap of parts by arrival time, because records overlap
         self._order = 0
-        self._end_ms = 0  # the latest end of the records so far
         self._free_ms = 0  # the time from which the next part may go out
+        self._busy: list[tuple[int, int]] = []  # the times of records and of debt
 
     def take(self, demand: Demand) -> None:
         """Add a record, which must not begin before the previous one."""
-        end_ms = demand.start_ms + demand.interval_ms
         self._send_until(demand.start_ms)
-        self.outcome.active_ms += max(0, end_ms - max(demand.start_ms, self._end_ms))
-        self._end_ms = max(self._end_ms, end_ms)
+        self._busy.append((demand.start_ms, demand.start_ms + demand.interval_ms))
         for at_ms, amount in parts(demand):
             self._order += 1
             heappush(self._waiting, (at_ms, self._order, amount))
@@ -108,6 +115,7 @@ class LiteralReplay:
     def end(self) -> Outcome:
         """Send the remaining parts, and return the outcome."""
         self._send_until(None)
+        self.outcome.busy_ms = covered_ms(self._busy)
         return self.outcome
 
     def _send_until(self, until_ms: int | None) -> None:
@@ -140,3 +148,4 @@ class LiteralReplay:
             hour.longest_delay_ms = max(hour.longest_delay_ms, now_ms - came_ms)
         hour.throttled_requests += self._free_ms > now_ms
         hour.throttle_time_ms += self._free_ms - now_ms
+        self._busy.append((now_ms, self._free_ms))

@@ -111,7 +111,8 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
 
     (outcome,) = replayed(given, bucket())
 
-    assert outcome.active_ms == 600_000
+    # The bucket is in debt from early on until after the last part.
+    assert 1_185_000 <= outcome.busy_ms <= 1_211_000
     # At the beginning, Kafka's windows let the amount of ten seconds pass at once.
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 

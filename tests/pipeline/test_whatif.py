@@ -12,7 +12,8 @@ from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
 from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
-from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
+from tests.pipeline import many_clients
+from tests.pipeline.literal_replay import Demand, LiteralReplay, beside, covered_ms, parts
 from tests.pipeline.support import START_MS, frame, record, rows
 
 ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
@@ -65,6 +66,40 @@ def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession) -> Non
     assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
 
 
+def test_clients_that_share_a_rule_wait_together(spark: SparkSession) -> None:
+    """20 clients of one user ask for twice the limit for a minute, and none of them alone exceeds it."""
+    limit, names = 50_000.0, [f"app-{at:02}" for at in range(20)]
+    demands = {
+        name: beside([Demand(START_MS + at * 1_000, 1_000, 5_000, 5) for at in range(number % 4, 60)])
+        for number, name in enumerate(names)
+    }
+    columns = ("start_ms", "interval_ms", "amount", "requests")
+    log = [
+        # The number of connections of a record must make no difference.
+        record(client_id=name, connections=1 + at % 3, **dict(zip(columns, demand, strict=False)))
+        for name in names
+        for at, demand in enumerate(demands[name])
+    ]
+    given = quotas(QuotaRule(user="alice", producer_byte_rate=limit))
+    records = frame(spark, log)
+    used, found = total_demand(records), resolved(records, given)
+    (row,) = rows(outcomes(used, found, forecast(records, used, found, given)))
+
+    happened = many_clients.passed(
+        {name: [part for demand in demands[name] for part in parts(demand)] for name in names}, limit
+    )
+    silent = [(one.out_ms, one.out_ms + one.wait_ms) for one in happened]
+    logged = [(one["start_ms"], one["start_ms"] + one["interval_ms"]) for one in log]
+    assert (row["clients"], row["amount"]) == (20, sum(one["amount"] for one in log))
+    assert row["throttle_time_ms"] == sum(one.wait_ms for one in happened) > 30_000
+    assert row["throttled_requests"] == sum(one.wait_ms > 0 for one in happened)
+    assert row["throttled_share"] == row["throttle_time_ms"] / covered_ms([*silent, *logged]) <= 1
+    # No client waits for longer than the rule throttles them all, and together they wait for much longer.
+    waits_ms = [sum(one.out_ms - one.ready_ms for one in happened if one.client == name) for name in names]
+    assert max(waits_ms) <= row["throttle_time_ms"]
+    assert sum(waits_ms) >= 15 * row["throttle_time_ms"]
+
+
 @pytest.mark.kafka
 def test_partitions_and_batches_do_not_change_the_forecast(spark: SparkSession) -> None:
     given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
@@ -108,7 +143,7 @@ def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
     assert first["achieved_rate"] == pytest.approx(1_100, rel=0.1)
     # The replay takes 90 s, less at most the ten seconds that pass at once, and less the 30 s that the log covers.
     assert 50_000 <= first["late_ms"] <= 60_000
-    assert first["throttled_share"] > 0.9
+    assert 0.9 < first["throttled_share"] <= 1
 
 
 @pytest.mark.kafka

@@ -10,7 +10,7 @@ import pytest
 
 from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.brute_force import passed
-from tests.pipeline.literal_replay import Demand, beside, parts
+from tests.pipeline.literal_replay import Demand, beside, covered_ms, parts
 from tests.pipeline.support import record, write_log
 
 pytestmark = pytest.mark.kafka
@@ -81,6 +81,7 @@ def sent(
     ones = sorted(ones, key=lambda one: (one[1].start_ms, one[0]["user"], one[0]["client_id"]))
     comes = [(at_ms, order, amount) for order, (_, demand) in enumerate(ones) for at_ms, amount in parts(demand)]
     found: dict[str, float] = defaultdict(int)
+    busy = [(demand.start_ms, demand.start_ms + demand.interval_ms) for _, demand in ones]
     in_order = [(at_ms, amount) for at_ms, _, amount in sorted(comes, key=lambda part: part[:2])]
     for one in passed(in_order, limit, is_paced=is_paced, is_fetch=is_fetch):
         found["amount"] += one.amount
@@ -90,6 +91,8 @@ def sent(
         found["sent_ms"] = max(found["sent_ms"], one.out_ms)
         found["throttled_requests"] += one.wait_ms > 0
         found["throttle_time_ms"] += one.wait_ms
+        busy.append((one.out_ms, one.out_ms + one.wait_ms))
+    found["throttled_share"] = found["throttle_time_ms"] / covered_ms(busy)
     from_ms = min(demand.start_ms for _, demand in ones)
     until_ms = max(demand.start_ms + demand.interval_ms for _, demand in ones)
     ended_ms = max(until_ms, found.pop("sent_ms"))

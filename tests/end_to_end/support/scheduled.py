@@ -220,11 +220,16 @@ def topics_of(kafka: Kafka, loads: Sequence[Load]) -> dict[str, str]:
     return topics
 
 
-def run_all(loads: Sequence[Load], address: str, topics: Mapping[str, str]) -> tuple[Start, dict[str, Passed]]:
-    """Run all loads at the same time. Returns the start and the results. Raises HarnessError if a client was late."""
+def run_all(
+    loads: Sequence[Load], address: str, topics: Mapping[str, str], *, head_start_s: int = _HEAD_START_S
+) -> tuple[Start, dict[str, Passed]]:
+    """Run all loads at the same time. Returns the start and the results. Raises HarnessError if a client was late.
+
+    Clients have ``head_start_s`` to connect.
+    """
     # Loads start on a full second, like the intervals of a usage log.
     now_ms = time.time_ns() // 1_000_000
-    wait_ms = 1_000 * _HEAD_START_S - now_ms % 1_000
+    wait_ms = 1_000 * head_start_s - now_ms % 1_000
     start = Start(time.monotonic() + wait_ms / 1_000, now_ms + wait_ms)
     with ThreadPoolExecutor(len(loads)) as pool:
         running = {
