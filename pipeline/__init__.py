@@ -10,6 +10,9 @@
 * ``whatif``           replays the log under proposed quotas: ``arrivals`` splits records into parts, ``adjacent_rates``
                        helps to place the parts in time, ``replay`` charges them (``unthrottled`` charges many at
                        once), ``sorted_replay`` feeds sorted rows to the replay, ``proposed_quotas`` makes the buckets
+* ``safe_limits``      finds limits for ``capacity``: ``limit_search`` decides which ones to replay, and
+                       ``broker_capacity`` what brokers can bear
+* ``local_hours``      adds up usage by hours in a time zone
 * ``balancer``         divides a cluster's limits among proxies by demand: ``limit_division`` computes the shares,
                        ``leases`` keeps their sum below the limit, ``quota_topic`` writes them for the proxies
 * ``capacity``, ``chargeback``, ``rebalance``, ``balance``, ``alerts`` and ``simulate`` map DataFrames to DataFrames

@@ -41,9 +41,12 @@ _COMMANDS: Final = {
         "example: kafka-quota-pipeline capacity --usage usage --out plan --capacities capacities.csv\n\n"
         "Writes report.html, quotas.yaml and the steps of ramp/ (for kafka-quota-proxy check and run),\n"
         "ramp.csv, and tables.\n"
-        "A limit is the percentile of an entity's rates on its busiest broker while it was active, times the\n"
-        "headroom. It is raised if a replay of the log with the proxy's own arithmetic throttles the entity for\n"
-        "longer than the rest of the time (1 % with --percentile 99).",
+        "A limit is what an entity needs, times the headroom. It needs the percentile of its rates on its busiest\n"
+        "broker while it was active, or more: a replay of the log with the proxy's own arithmetic must not throttle\n"
+        "it for longer than the rest of the time (1 % with --percentile 99), nor delay a request by more than\n"
+        "--max-delay. With --capacities, the limits on a broker add up to no more than its capacity; what is there\n"
+        "is divided by --weights, and the output names each broker that cannot bear what its clients need.\n"
+        "decided_by in suggestions.csv names the bound that decided each limit.",
     ),
     "whatif": _Command(
         "replay the log under other quotas: which clients would be throttled, and for how long",
@@ -59,7 +62,8 @@ _COMMANDS: Final = {
     "rebalance": _Command(
         "find the throttle that lets a reassignment end in a window",
         "example: kafka-quota-pipeline rebalance --usage usage --plan plan.json --sizes sizes.csv --window 6h\n\n"
-        "Prints the throttle that each broker needs; --out DIR also writes tables.\n"
+        "Prints the throttle that each broker needs, and the hours in which clients use least (--timezone); --out DIR\n"
+        "also writes tables.\n"
         "sizes.csv has the columns topic, partition, leader, replicas (node ids, a space between), size_bytes,\n"
         "incoming_byte_rate. By KIP-73, copying L bytes in W seconds while A bytes a second arrive needs a\n"
         "throttle of L / W + A.",

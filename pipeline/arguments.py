@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
@@ -66,6 +67,16 @@ def _percentage(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _zone(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--timezone",
+        type=_timezone,
+        default="UTC",
+        metavar="ZONE",
+        help="the time zone of weekdays and hours, such as Europe/Berlin (UTC)",
+    )
+
+
 def _arithmetic(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shaping",
@@ -77,14 +88,28 @@ def _arithmetic(parser: argparse.ArgumentParser) -> None:
 
 def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--headroom", type=_headroom, default=1.2, metavar="X", help="the factor above the percentile (1.2)"
+        "--headroom", type=_headroom, default=1.2, metavar="X", help="the factor above what a client needs (1.2)"
     )
     _percentage(parser)
+    parser.add_argument(
+        "--max-delay", type=_duration, default=30_000, metavar="TIME", help="the longest delay of a request (30s)"
+    )
     parser.add_argument(
         "--capacities",
         metavar="FILE",
         help="the capacity of brokers: CSV or YAML of broker, produce, fetch (bytes per second)",
     )
+    parser.add_argument(
+        "--oversubscription",
+        type=_factor,
+        default=1.0,
+        metavar="X",
+        help="how many times its capacity the limits on a broker may add up to (1)",
+    )
+    parser.add_argument(
+        "--weights", metavar="FILE", help="CSV of user, client_id, weight, for brokers with too little capacity (all 1)"
+    )
+    _zone(parser)
     parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="the number of steps of the ramp (4)")
     _arithmetic(parser)
 
@@ -112,6 +137,7 @@ def _rebalance(parser: argparse.ArgumentParser) -> None:
         "--throttle", type=_rate, metavar="RATE", help="also show the effect of this throttle, such as 50MB"
     )
     parser.add_argument("--capacities", metavar="FILE", help="the capacity of brokers, as for the command capacity")
+    _zone(parser)
     parser.add_argument("--out", metavar="DIR", help="also write tables to this directory")
 
 
@@ -225,6 +251,17 @@ def _percentile(text: str) -> float:
 
 def _headroom(text: str) -> float:
     return _number(text, least=1, most=100, what="a factor of at least 1, such as 1.2")
+
+
+def _factor(text: str) -> float:
+    return _number(text, least=0.01, most=1_000, what="a factor from 0.01 to 1000")
+
+
+def _timezone(text: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(text)
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time zone; write one such as Europe/Berlin") from None
 
 
 def _share(text: str) -> float:

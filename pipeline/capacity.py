@@ -8,7 +8,6 @@ that works for ten minutes a day would get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
-from math import ceil, floor, log10
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Row, Window
@@ -16,6 +15,8 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
+from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS
 from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE, start_of
 from kafka_quota_proxy.pipeline.whatif import demand
 
@@ -27,12 +28,6 @@ _BINS: Final = 64
 # A trend needs this number of pairs of days, which two weeks of Monday to Friday have. It ignores older days.
 _LEAST_PAIRS: Final = 5
 _TREND_DAYS: Final = 90
-# A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
-LEAST_LIMIT: Final = 1_000
-# A limit that throttles for too long in the replay is raised by this factor. After this number of raises, the limit
-# that never throttles is taken.
-_RAISE: Final = 1.5
-RAISES: Final = 6
 
 _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 
@@ -105,7 +100,7 @@ class Suggestion(NamedTuple):
     """A suggested limit for one kind of request of one entity, and the rates that it is based on.
 
     ``limit`` is in bytes per second, or None if no rule can limit the entity. ``why`` is a remark, and may be empty.
-    ``raises`` is the number of lower limits that were tried before.
+    ``decided_by`` is the bound that keeps the limit from being lower or higher (see ``limit_search``).
     """
 
     kind: str
@@ -116,34 +111,18 @@ class Suggestion(NamedTuple):
     part: int
     limit: int | None
     why: str
-    raises: int = 0
+    decided_by: str = ""
 
     @property
     def never_waits(self) -> int:
         """A limit with three significant digits, so high that a replay of the log never throttles the entity."""
         # With 11 windows of one second, the amount that counts arrived within 12 s and is divided by at least 10 s. One
         # part more may count at either end, since the arrival times of parts are a guess.
-        return rounded_up(1.2 * self.peak + 0.2 * self.part)
-
-    def ladder(self) -> list["Suggestion"]:
-        """Return this suggestion and the higher ones to try if it throttles for too long, in ascending order."""
-        steps = [self]
-        while (higher := steps[-1].raised()).limit != steps[-1].limit:
-            steps.append(higher)
-        return steps
-
-    def raised(self) -> "Suggestion":
-        """Return this suggestion with the next higher limit to try, or with the same limit if it is the highest."""
-        limit = self.limit or LEAST_LIMIT
-        most = max(self.never_waits, limit)
-        higher = most if self.raises + 1 >= RAISES else min(rounded_up(limit * _RAISE), most)
-        return self._replace(
-            limit=higher, raises=self.raises + 1, why="raised: a lower limit would make it wait too long"
-        )
+        return max(LEAST_LIMIT, rounded_up(1.2 * self.peak + 0.2 * self.part))
 
 
-def suggestion(entity: Row, *, headroom: float) -> Suggestion:
-    """Return the first limit to try for an entity: the chosen percentile of its rates times ``headroom``.
+def suggestion(entity: Row) -> Suggestion:
+    """Return a suggestion with the percentile of an entity's rates as its limit, to begin a search with.
 
     ``entity`` is a row of the result of ``entities``. The limit is None if no quota rule can be made for the entity.
     """
@@ -157,27 +136,24 @@ def suggestion(entity: Row, *, headroom: float) -> Suggestion:
     elif not user and not client_id:
         why = "a client without a client-id: Kafka looks up no rule for an empty one; limit its user"
     else:
-        limit = max(LEAST_LIMIT, rounded_up(entity["percentile"] * headroom))
+        limit = max(LEAST_LIMIT, rounded_up(entity["percentile"]))
         why = "was throttled while this was measured, and may need more" if entity["throttled_requests"] else ""
     return Suggestion(kind, user, client_id, *numbers, limit, why)
 
 
-def rounded_up(rate: float) -> int:
-    """Return ``rate`` rounded up to three significant digits."""
-    whole = ceil(rate)
-    step = 10 ** max(0, floor(log10(whole)) - 2) if whole else 1
-    return -(-whole // step) * step
-
-
 def rules(suggestions: Iterable[Suggestion]) -> list[tuple[QuotaRule, str]]:
-    """Return a quota rule and its comment for each entity with a suggested limit, sorted by user and client-id."""
+    """Return a quota rule and its comment for each entity with a suggested limit, sorted by user and client-id.
+
+    The comment says for each kind which bound decided, and contains the remarks.
+    """
     limits: dict[tuple[str, str], dict[str, float]] = {}
     words: dict[tuple[str, str], list[str]] = {}
-    for one in suggestions:
+    for one in sorted(suggestions, key=lambda one: one.kind, reverse=True):  # produce comes first
         if one.limit is not None:
             limits.setdefault((one.user, one.client_id), {})[_RATE_KEYS[one.kind]] = float(one.limit)
-            if one.why:
-                words.setdefault((one.user, one.client_id), []).append(f"{one.kind} {one.why}")
+            said = ", ".join(filter(None, (one.decided_by, one.why)))
+            if said:
+                words.setdefault((one.user, one.client_id), []).append(f"{one.kind}: {said}")
     return [
         (
             QuotaRule(user=user or None, client_id=client_id or None, limits=given),
@@ -211,7 +187,7 @@ def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggest
     Entities without a suggested limit are left out.
     """
     every = [(one, ramp(one, steps)) for one in suggested if one.limit is not None]
-    return [[one._replace(limit=limits[step], why="") for one, limits in every] for step in range(steps)]
+    return [[one._replace(limit=limits[step], why="", decided_by="") for one, limits in every] for step in range(steps)]
 
 
 def minutes(usage: DataFrame) -> DataFrame:
@@ -222,13 +198,10 @@ def minutes(usage: DataFrame) -> DataFrame:
     )
 
 
-def seasons(usage: DataFrame) -> DataFrame:
-    """Return the mean total rate of all entities by kind (produce or fetch), weekday (0 is Monday) and hour (UTC)."""
-    hours = usage.groupBy("kind", start_of(_HOUR_MS).alias("hour_ms")).agg(F.sum("amount").alias("amount"))
-    # The epoch began on a Thursday.
-    weekday = ((F.floor(F.col("hour_ms") / _DAY_MS) + 3) % 7).alias("weekday")
-    hour = F.expr(f"hour_ms div {_HOUR_MS} % 24").alias("hour")
-    return hours.groupBy("kind", weekday, hour).agg((F.avg("amount") / (_HOUR_MS / 1_000)).alias("rate"))
+def quarter_hours(usage: DataFrame) -> DataFrame:
+    """Return the total amount of all entities by kind (produce or fetch) and quarter of an hour."""
+    quarter = start_of(QUARTER_MS).alias("quarter_ms")
+    return usage.groupBy("kind", quarter).agg(F.sum("amount").alias("amount"))
 
 
 def hourly(usage: DataFrame) -> DataFrame:

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
+from kafka_quota_proxy.pipeline.local_hours import quietest_run
 from kafka_quota_proxy.pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, page, plots, size, table
 
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_HOURS_OF_WEEK: Final = 7 * 24
 _MOST_ROWS: Final = 200
 _MOST_BARS: Final = 8
 # The number of hours that a rebalance or a nightly batch takes.
@@ -34,22 +34,27 @@ def capacity_page(
     throttled: Mapping[Entity, Row],
     growth: Mapping[Entity, float | None],
     log: str,
+    warnings: Sequence[str],
     notes: Sequence[str],
     percentile: float,
+    max_delay_ms: int,
+    timezone: str,
 ) -> str:
     """Return the HTML of report.html.
 
     ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hourly`` for
     these entities. ``throttled`` and ``growth`` contain each entity's outcome in the replay and its growth. ``seasons``
-    and ``brokers`` are the rows of ``capacity.seasons`` and ``capacity.oversubscription``. ``log`` is a sentence about
-    the usage log, and ``notes`` are sentences about its faults.
+    has the rate in each hour of the week, in the time zone ``timezone``, and ``brokers`` are the rows of
+    ``capacity.oversubscription``. ``log`` is a sentence about the usage log, ``warnings`` are sentences about brokers
+    with too little capacity, and ``notes`` are sentences about faults of the log.
     """
     sections = [
         Section(
             "Which clients would be throttled, and for how long?",
             "The log replayed under the suggested limits by the proxy's own arithmetic: for how long clients were "
-            "silent, on all brokers together, and what part that is of the time of the log, on the broker where it is "
-            f"most. Limits were raised until that is at most {100 - percentile:.3g} % for each client.",
+            "silent on the broker where that is most of their time, what part of their time that is, and the longest "
+            f"delay of a request. A limit is at least as high as needed for {100 - percentile:.3g} % and "
+            f"{duration(max_delay_ms)}, unless a broker cannot bear it.",
             _throttled(throttled),
         ),
         Section(
@@ -65,14 +70,15 @@ def capacity_page(
         ),
         Section(
             "When is it busy, and when is there room?",
-            "The mean of all entities and brokers together, by weekday and hour, UTC. Rebalances and batches belong "
-            "where it is dark.",
+            f"The mean of all entities and brokers together, by weekday and hour, {timezone}. An hour without a record "
+            "counts as 0. Rebalances and batches belong where it is dark.",
             _heat_maps(seasons),
         ),
         Section(
             "Which limits?",
             f"Bytes per second, on each broker. p{percentile:g} is of the intervals in which the entity was active, on "
-            "its busiest broker; growth compares the same weekdays. " + _which(len(suggestions)),
+            "its busiest broker; growth compares the same weekdays. What decided is the bound that a lower limit would "
+            "break, or the capacity of a broker. " + _which(len(suggestions)),
             _limits(suggestions, throttled, growth, percentile),
         ),
     ]
@@ -81,7 +87,8 @@ def capacity_page(
         "in the steps of ramp/."
     )
     facts = _facts(suggestions, brokers, throttled)
-    return page("Capacity: which quotas are safe to switch on", facts, sections, words=words, notes=notes)
+    title = "Capacity: which quotas are safe to switch on"
+    return page(title, facts, sections, words=words, notes=notes, warnings=warnings)
 
 
 def _facts(
@@ -95,6 +102,8 @@ def _facts(
         entity, row = worst
         words = f"of its time silent, the most of all: {_named(entity)}"
         facts.append((_share(row["throttled_share"]), words))
+        entity, row = max(throttled.items(), key=lambda item: item[1]["longest_delay_ms"])
+        facts.append((duration(row["longest_delay_ms"]), f"the longest delay of a request: {_named(entity)}"))
     elif limited:
         facts.append(("no client", "would have been silent for a moment under them"))
     known = [row for row in brokers if row["oversubscription"] is not None]
@@ -124,13 +133,13 @@ def _throttled(throttled: Mapping[Entity, Row]) -> str:
             Bar(
                 label(*entity[1:]),
                 row["throttle_time_ms"],
-                f"{duration(row['throttle_time_ms'])}, {_share(row['throttled_share'])}",
+                f"{duration(row['throttle_time_ms'])}, {_share(row['throttled_share'])}, "
+                f"delay {duration(row['longest_delay_ms'])}",
             )
             for entity, row in waited[:_MOST_BARS]
         ]
         rest = len(waited) - len(lines)
-        all_of_it = duration(sum(row["throttle_time_ms"] for _, row in waited))
-        words = f"{all_of_it} in all, of {len(waited)}" + (f"; the {len(lines)} longest" if rest else "")
+        words = f"{len(waited)} clients" + (f"; the {len(lines)} longest" if rest else "")
         figures.append(figure(f"{kind}: silent for", words, bars(lines)))
     return plots(figures) if figures else "<p><b>None.</b></p>"
 
@@ -206,16 +215,12 @@ def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
     """
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
     words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"
-    runs = {}
-    for start in range(_HOURS_OF_WEEK):
-        places = [divmod((start + at) % _HOURS_OF_WEEK, 24) for at in range(_QUIET_HOURS)]
-        if all(place in cells for place in places):
-            runs[start] = sum(cells[place] for place in places) / _QUIET_HOURS
-    if not runs:
+    found = quietest_run(cells, _QUIET_HOURS)
+    if found is None:
         return words
-    start = min(runs, key=lambda at: (runs[at], at))
+    start, rate = found
     (day, hour), (_, end) = divmod(start, 24), divmod(start + _QUIET_HOURS, 24)
-    return f"{words}; quietest {_DAYS[day]} {hour:02}:00 to {end:02}:00, {_rate(runs[start])}"
+    return f"{words}; quietest {_DAYS[day]} {hour:02}:00 to {end:02}:00, {_rate(rate)}"
 
 
 def _limits(
@@ -232,17 +237,19 @@ def _limits(
                 label(one.user, one.client_id),
                 one.kind,
                 _rate(one.limit) or "none",
+                one.decided_by,
                 _rate(one.percentile),
                 _rate(one.peak),
                 duration(row["throttle_time_ms"]) if row and row["throttle_time_ms"] else "",
                 _share(row["throttled_share"]) if row and row["throttled_share"] else "",
+                duration(row["longest_delay_ms"]) if row and row["longest_delay_ms"] else "",
                 # A fall of more than 100 % means that the entity disappears.
                 "" if trend is None else f"{max(trend, -100):+.0f} %".replace("-", "−"),
                 one.why,
             )
         )
-    columns = ("entity", "kind", "limit", f"p{percentile:g}", "peak", "silent", "of its time", "growth in 30 d", "")
-    return table(columns, rows, names=2, words=1)
+    measured = (f"p{percentile:g}", "peak", "silent", "of its time", "longest delay", "growth in 30 d")
+    return table(("entity", "kind", "limit", "decided by", *measured, ""), rows, names=2, words=1)
 
 
 def _named(entity: Entity) -> str:

@@ -1,4 +1,4 @@
-"""Reads the input files of commands: capacities, owners, partition sizes and reassignment plans.
+"""Reads the input files of commands: capacities, weights, owners, partition sizes and reassignment plans.
 
 If a file is faulty, each function raises an InputError that lists all faults of the file. Each fault begins with the
 place where it is, as FILE:LINE.
@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeVar
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import ConfigError, UnitError
 from kafka_quota_proxy.config.units import parse_rate, parse_size
+from kafka_quota_proxy.pipeline.broker_capacity import Weight
 from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, Owner, overlaps
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.rebalance import Partition
@@ -21,6 +22,8 @@ from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
 _T = TypeVar("_T")
 _SIZES: Final = ("topic", "partition", "leader", "replicas", "size_bytes", "incoming_byte_rate")
+_LEAST_WEIGHT: Final = 1e-3
+_MOST_WEIGHT: Final = 1e6
 _PLAN: Final = '{"version": 1, "partitions": [{"topic": …, "partition": …, "replicas": […]}, …]}'
 
 
@@ -92,6 +95,23 @@ def owners(path: str) -> list[Owner]:
     reader.faults += overlaps(found)
     reader.end()
     return [owner for _, owner in found]
+
+
+def weights(path: str) -> list[Weight]:
+    """Read a CSV file with the weights of users and client-ids. An empty user or client_id matches any."""
+    reader = _Reader()
+    found: list[Weight] = []
+    lines: dict[tuple[str, str], str] = {}
+    for line in _csv_lines(path, columns=("user", "client_id", "weight")):
+        names = (line.values["user"], line.values["client_id"])
+        if names in lines:
+            reader.faults.append(f"{line.where}: user: these names have a line already: {lines[names]}")
+        lines[names] = line.where
+        weight = reader.value(line, "weight", _weight)
+        if weight is not None:
+            found.append(Weight(names[0] or None, names[1] or None, weight))
+    reader.end()
+    return found
 
 
 def reassignment_plan(path: str) -> dict[tuple[str, int], list[int]]:
@@ -188,6 +208,16 @@ def _whole(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(f"{text!r} is not a whole number")
     return int(text)
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = 0.0
+    if not _LEAST_WEIGHT <= weight <= _MOST_WEIGHT:
+        raise ValueError(f"{text!r} is not a weight from {_LEAST_WEIGHT:g} to {_MOST_WEIGHT:g}")
+    return weight
 
 
 def _day_ms(text: str) -> int:

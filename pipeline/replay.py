@@ -9,6 +9,7 @@ later, as under real limits. The replay cannot know which requests the client wo
 """
 
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -57,12 +58,15 @@ class Outcome:
 class Replay:
     """Computes how the logged traffic of one client would have been throttled under several limits.
 
-    Each of ``buckets`` has another limit, and nothing has been charged to it yet.
+    Each of ``buckets`` has another limit, and nothing has been charged to it yet. Under a limit that delays a part by
+    more than ``max_delay_ms``, the replay ends soon after that part. The outcome shows the delay, and the rest is
+    missing in it.
     """
 
-    def __init__(self, *buckets: Bucket) -> None:
+    def __init__(self, *buckets: Bucket, max_delay_ms: float = inf) -> None:
         self._arrivals = ArrivalQueue()
-        self._senders = [_Sender(*both) for both in zip(buckets, unthrottled_chargers(*buckets), strict=True)]
+        chargers = unthrottled_chargers(*buckets)
+        self._senders = [_Sender(*both, max_delay_ms) for both in zip(buckets, chargers, strict=True)]
 
     def take(self, rows: Rows) -> None:
         """Add usage records to the replay. They must not begin before the records that were added earlier."""
@@ -121,12 +125,14 @@ class _Debts:
 class _Sender:
     """Sends the parts of a replay through one bucket, and counts what is delayed and throttled."""
 
-    def __init__(self, bucket: Bucket, charger: UnthrottledCharger) -> None:
+    def __init__(self, bucket: Bucket, charger: UnthrottledCharger, max_delay_ms: float) -> None:
         self.hours: dict[int, Hour] = {}
         self.sent_ms = 0
         self.debts = _Debts()
         self._bucket = bucket
         self._charger = charger
+        self._max_delay_ms = max_delay_ms
+        self._longest_delay_ms = 0
         self._is_unthrottled = True  # no part waits, and the bucket itself is not up to date
         self._at_once = _LEAST_AT_ONCE
         self._alone = _LEAST_ALONE
@@ -138,7 +144,7 @@ class _Sender:
     def send(self, parts: Parts) -> None:
         """Send parts through the bucket. They must not arrive before the parts that were sent earlier."""
         at, end = 0, len(parts.at_ms)
-        while at < end:
+        while at < end and self._longest_delay_ms <= self._max_delay_ms:
             if self._is_unthrottled:
                 at += self._send_many(parts, at)
             else:
@@ -202,6 +208,7 @@ class _Sender:
         if now_ms > came_ms:
             hour.delayed_amount += amount
             hour.longest_delay_ms = max(hour.longest_delay_ms, now_ms - came_ms)
+            self._longest_delay_ms = max(self._longest_delay_ms, now_ms - came_ms)
         self._left -= 1
         self._free_ms = now_ms
         if not bucket.is_free(0, now_ms=now_ms):

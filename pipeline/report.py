@@ -21,6 +21,7 @@ body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(
 h1 { font-size: 1.5rem; line-height: 1.25; margin: .5rem 0 1rem }
 h2 { font-size: 1.2rem; line-height: 1.3; margin: 3rem 0 .25rem }
 p, ul { max-width: 46rem; margin: .4rem 0 } ul { padding-left: 1.2rem } a { color: var(--use) }
+.warning { border-left: 4px solid var(--limit); padding: .1rem 0 .1rem .8rem; font-weight: 600 }
 .facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 1rem 2rem;
          margin: 0 0 1rem; padding: 1rem 0; border: solid var(--line); border-width: 1px 0 }
 .facts b { display: block; font-size: 1.7rem; line-height: 1.2 }
@@ -58,12 +59,19 @@ class Section(NamedTuple):
 
 
 def page(
-    title: str, facts: Iterable[tuple[str, str]], sections: Iterable[Section], *, words: str, notes: Sequence[str]
+    title: str,
+    facts: Iterable[tuple[str, str]],
+    sections: Iterable[Section],
+    *,
+    words: str,
+    notes: Sequence[str],
+    warnings: Sequence[str] = (),
 ) -> str:
     """Return the HTML of a report.
 
-    ``facts`` contains the main numbers with their meanings, the most important first. ``words`` is a paragraph about
-    the source of the numbers and the next steps. ``notes`` contains a sentence for each fault of the log.
+    ``warnings`` are sentences that stand above everything else. ``facts`` contains the main numbers with their
+    meanings, the most important first. ``words`` is a paragraph about the source of the numbers and the next steps.
+    ``notes`` contains a sentence for each fault of the log.
     """
     shown = "".join(f"<div><b>{text_of(number)}</b>{text_of(name)}</div>" for number, name in facts)
     body = "".join(f"<h2>{text_of(s.title)}</h2>{_paragraph(s.words)}{s.body}" for s in sections)
@@ -71,8 +79,8 @@ def page(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text_of(title)}</title><style>{_CSS}</style></head>\n"
-        f'<body><h1>{text_of(title)}</h1><div class="facts">{shown}</div>{_paragraph(words)}{_notes(notes)}{body}'
-        "</body></html>\n"
+        f'<body><h1>{text_of(title)}</h1>{_warnings(warnings)}<div class="facts">{shown}</div>{_paragraph(words)}'
+        f"{_notes(notes)}{body}</body></html>\n"
     )
 
 
@@ -143,6 +151,10 @@ def duration(ms: float) -> str:
 
 def _paragraph(words: str) -> str:
     return f"<p>{text_of(words)}</p>" if words else ""
+
+
+def _warnings(warnings: Sequence[str]) -> str:
+    return "".join(f'<p class="warning" role="alert">{text_of(warning)}</p>' for warning in warnings)
 
 
 def _notes(notes: Sequence[str]) -> str:

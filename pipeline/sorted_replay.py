@@ -9,6 +9,7 @@ batch of rows and end in another. This module needs no Spark.
 import json
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from math import inf
 from typing import Final
 
 import numpy as np
@@ -40,11 +41,14 @@ HOURS: Final = pa.schema(
 )
 
 
-def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Iterator[pa.RecordBatch]:
+def replayed(
+    batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas, *, max_delay_ms: float = inf
+) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield the outcome of each bucket after its last row.
 
     ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The limits of a bucket come from
-    its first row, and its other settings from the rule that ``quotas`` has for it.
+    its first row, and its other settings from the rule that ``quotas`` has for it. A replay under a limit that delays
+    a part by more than ``max_delay_ms`` ends early.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -58,7 +62,7 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
                 yield running.end()
                 running = None
             if running is None:
-                running = _BucketReplay(number, heads.pop(number), quotas, tables)
+                running = _BucketReplay(number, heads.pop(number), quotas, tables, max_delay_ms)
                 begin += 1
             running.take(key[begin:end], [column[begin:end] for column in columns])
     if running is not None:
@@ -68,13 +72,16 @@ def replayed(batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas) -> Itera
 class _BucketReplay:
     """Computes how the logged traffic of one bucket would have been throttled under each of several limits."""
 
-    def __init__(self, number: int, head: str, quotas: ProposedQuotas, tables: Mapping[str, RuleTable]) -> None:
+    def __init__(
+        self, number: int, head: str, quotas: ProposedQuotas, tables: Mapping[str, RuleTable], max_delay_ms: float
+    ) -> None:
         self.number = number
         fields = json.loads(head)
         self._names = [fields[name] for name in PROPOSED_BUCKET]
         self._limits = fields["limits"]
         _, _, kind, user, client_id = self._names
-        self._replay = Replay(*quotas.buckets(self._limits, tables[kind], kind=kind, user=user, client_id=client_id))
+        buckets = quotas.buckets(self._limits, tables[kind], kind=kind, user=user, client_id=client_id)
+        self._replay = Replay(*buckets, max_delay_ms=max_delay_ms)
         self._adjacent = AdjacentRates()
 
     def take(self, key: NDArray[np.int64], columns: list[NDArray[np.int64]]) -> None:

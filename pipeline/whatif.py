@@ -7,6 +7,7 @@ with half of all rows needs no more memory than any other.
 """
 
 from collections.abc import Iterator
+from math import inf
 from typing import Final
 
 import pandas as pd
@@ -85,11 +86,13 @@ def at_once() -> Column:
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
 
 
-def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas) -> DataFrame:
+def forecast(
+    records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas, *, max_delay_ms: float = inf
+) -> DataFrame:
     """Replay the buckets that may exceed their limit. Return the outcome of each bucket for each limit and hour.
 
     ``demands`` is the result of ``total_demand``. ``entities`` is the result of ``resolved``, with a row for each limit
-    to try.
+    to try. The replay under a limit that delays a part by more than ``max_delay_ms`` ends early.
     """
     # Rows are placed by a partition number, since adaptive execution would merge partitions by their size. Most of the
     # work is done in Python, and Spark does not know its cost.
@@ -98,7 +101,7 @@ def forecast(records: DataFrame, demands: DataFrame, entities: DataFrame, quotas
     ordered = rows.repartitionById(partitions, "partition").drop("partition").sortWithinPartitions("key")
 
     def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return replayed(batches, quotas)
+        return replayed(batches, quotas, max_delay_ms=max_delay_ms)
 
     return ordered.mapInArrow(replay, _HOURS)
 

@@ -51,7 +51,7 @@ def forecast(directory: Path, usage: Path) -> dict[str, str]:
     """Return the only row of the forecast under the rule."""
     quotas, out = directory / "quotas.yaml", directory / "forecast"
     quotas.write_text(yaml.safe_dump({"quotas": [RULE]}))
-    words = ["whatif", "--usage", usage, "--quotas", quotas, "--out", out]
+    words: list[str | Path] = ["whatif", "--usage", usage, "--quotas", quotas, "--out", out]
     words += [word for setting in SMALL for word in ("--conf", setting)]
     run([sys.executable, "-m", "kafka_quota_proxy.pipeline", *words], timeout_s=300, cwd=ROOT)
     (path,) = (out / "entities").glob("*.csv")

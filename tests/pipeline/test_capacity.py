@@ -19,17 +19,16 @@ from kafka_quota_proxy.pipeline.capacity import (
     hourly,
     oversubscription,
     percentiles,
+    quarter_hours,
     ramp,
     ramp_steps,
-    rounded_up,
     rules,
-    seasons,
     suggestion,
 )
 from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.replay import Replay
 from tests.pipeline.literal_replay import Demand, arrays
-from tests.pipeline.support import frame, record, rows
+from tests.pipeline.support import START_MS, frame, record, rows
 
 DAY_S = 86_400
 
@@ -79,14 +78,7 @@ def test_an_entity_has_the_use_of_its_busiest_broker(spark: SparkSession) -> Non
     assert (row["percentile"], row["peak"], row["brokers"], row["amount"]) == (3_000, 3_000, 3, 60_000)
 
 
-@pytest.mark.parametrize(
-    ("rate", "rounded"), [(0, 0), (1, 1), (999, 999), (1_000, 1_000), (1_001, 1_010), (123_400, 124_000), (0.2, 1)]
-)
-def test_limits_are_rounded_up_to_three_digits(rate: float, rounded: int) -> None:
-    assert rounded_up(rate) == rounded
-
-
-def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None:
+def test_a_search_begins_at_the_percentile(spark: SparkSession) -> None:
     log = [record(at_s=at, amount=10_000) for at in range(3)]
     log += [
         record(at_s=at, user=user, client_id=name)
@@ -95,9 +87,9 @@ def test_a_limit_is_the_percentile_and_the_headroom(spark: SparkSession) -> None
     log += [record(at_s=1, user="slow", amount=10, enforced=True, throttled_requests=3)]
     rows_of = entities(percentiles(byte_usage(frame(spark, log)), 99.0)).orderBy("user", "client_id").collect()
 
-    nameless, other, shared, alice, slow = (suggestion(row, headroom=1.5) for row in rows_of)
+    nameless, other, shared, alice, slow = (suggestion(row) for row in rows_of)
 
-    assert (alice.limit, alice.why) == (15_000, "")
+    assert (alice.limit, alice.why) == (10_000, "")
     assert (nameless.limit, other.limit, shared.limit) == (None, None, None)
     assert "without a client-id" in nameless.why
     assert "max_buckets" in other.why == shared.why
@@ -110,7 +102,7 @@ def test_collective_names_get_no_limit(names: tuple[str, str]) -> None:
     """A client may call itself ``<default>``. A rule for that name would apply to all clients."""
     sums = {"percentile": 9_000, "peak": 9_000, "part": 9_000, "throttled_requests": 0}
 
-    found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums), headroom=1.2)
+    found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums))
 
     assert found.limit is None
     assert "means all others" in found.why
@@ -136,11 +128,6 @@ def test_no_client_is_throttled_under_the_limit_that_never_waits(
     assert sum(hour.throttle_time_ms for hour in outcome.hours.values()) == 0
 
 
-def test_a_limit_is_raised_until_it_is_one_that_never_waits() -> None:
-    one = suggested(limit=1_200, peak=1_000_000, part=0)
-    assert [one.limit for one in one.ladder()] == [1_200, 1_800, 2_700, 4_050, 6_080, 9_120, 1_200_000]
-
-
 def test_a_ramp_goes_from_no_throttling_to_the_limit() -> None:
     steps = ramp(suggested(limit=1_000, peak=13_000, part=2_000), 4)
 
@@ -151,32 +138,38 @@ def test_a_ramp_goes_from_no_throttling_to_the_limit() -> None:
 
 
 def test_a_step_of_the_ramp_has_every_entity_with_a_limit() -> None:
-    every = [suggested(limit=1_000, peak=13_000, why="raised"), suggested(user="x", limit=None)]
+    every = [suggested(limit=1_000, peak=13_000, why="remark", decided_by="delay"), suggested(user="x", limit=None)]
 
     steps = ramp_steps(every, 3)
 
-    assert [[(one.user, one.limit, one.why) for one in step] for step in steps] == [
-        [("alice", limit, "")] for limit in ramp(every[0], 3)
+    assert [[(one.user, one.limit, one.why, one.decided_by) for one in step] for step in steps] == [
+        [("alice", limit, "", "")] for limit in ramp(every[0], 3)
     ]
 
 
 def test_an_entity_has_one_rule_for_both_kinds() -> None:
     ((rule, why),) = rules(
-        [suggested(why="raised"), suggested(kind="fetch", limit=7_000), suggested(user="x", limit=None)]
+        [
+            suggested(why="remark", decided_by="delay"),
+            suggested(kind="fetch", limit=7_000, decided_by="percentile"),
+            suggested(user="x", limit=None),
+        ]
     )
 
     assert (rule.user, rule.client_id) == ("alice", "etl")
     assert (rule.limits.get("producer_byte_rate"), rule.limits.get("consumer_byte_rate")) == (1_200.0, 7_000.0)
-    assert why == "produce raised"
+    assert why == "produce: delay, remark; fetch: percentile"
 
 
-def test_hours_and_weekdays_are_in_utc(spark: SparkSession) -> None:
-    log = [record(at_s=5 * DAY_S + 3 * 3_600, amount=3_600_000), record(at_s=12 * DAY_S + 3 * 3_600), record(at_s=1)]
+def test_use_is_added_up_by_quarter_of_an_hour(spark: SparkSession) -> None:
+    log = [
+        record(at_s=at, amount=amount, client_id=name)
+        for at, amount, name in ((899, 1, "a"), (900, 2, "a"), (1_799, 4, "b"))
+    ]
 
-    found = {(row["weekday"], row["hour"]): row["rate"] for row in rows(seasons(byte_usage(frame(spark, log))))}
+    found = rows(quarter_hours(byte_usage(frame(spark, log))), "quarter_ms")
 
-    assert set(found) == {(5, 3), (0, 0)}  # an hour on each of two Saturdays, and one on a Monday
-    assert found[5, 3] == pytest.approx(3_601_000 / 2 / 3_600)
+    assert [((row["quarter_ms"] - START_MS) // 1_000, row["amount"]) for row in found] == [(0, 1), (900, 6)]
 
 
 def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: SparkSession) -> None:

@@ -6,7 +6,7 @@ from kafka_quota_proxy.pipeline.capacity import Suggestion
 from kafka_quota_proxy.pipeline.capacity_report import busy_and_quiet, capacity_page, label
 from tests.pipeline.support import START_MS
 
-ONE = Suggestion("produce", "alice", "etl", 1_000_000, 5_000_000, 10, 2_000_000, "raised")
+ONE = Suggestion("produce", "alice", "etl", 1_000_000, 5_000_000, 10, 2_000_000, "was throttled", "delay")
 KEY = ("produce", "alice", "etl")
 BROKER = {
     "proxy": "p1",
@@ -25,19 +25,23 @@ EMPTY: dict[str, Any] = {
     "throttled": {},
     "growth": {},
     "log": "",
+    "warnings": [],
     "notes": [],
     "percentile": 99.0,
+    "max_delay_ms": 30_000,
+    "timezone": "UTC",
 }
-FULL: dict[str, Any] = {
+FULL: dict[str, Any] = EMPTY | {
     "suggestions": [ONE],
     "top": [{"kind": "produce", "user": "alice", "client_id": "etl", "hour_ms": START_MS, "peak": 4e6}],
     "seasons": [{"kind": "produce", "weekday": 0, "hour": 3, "rate": 1e6}],
     "brokers": [BROKER],
-    "throttled": {KEY: {"throttle_time_ms": 7_200_000, "throttled_share": 0.005}},
+    "throttled": {KEY: {"throttle_time_ms": 7_200_000, "throttled_share": 0.005, "longest_delay_ms": 21_000}},
     "growth": {KEY: 12.4},
     "log": "From 7 records.",
+    "warnings": ["broker 1 cannot bear <it>"],
     "notes": ["3 bad lines"],
-    "percentile": 99.0,
+    "timezone": "Europe/Berlin",
 }
 
 
@@ -57,7 +61,12 @@ def test_the_page_shows_the_given_numbers() -> None:
         "0.5 %",
         "+12 %",
         "3 bad lines",
-        "raised",
+        "was throttled",
+        "<td>delay</td>",
+        "<td>21 s</td>",
+        "2 h, 0.5 %, delay 21 s",
+        "at least as high as needed for 1 % and 30 s",
+        "by weekday and hour, Europe/Berlin",
         ">p99<",
     ):
         assert said in text, said
@@ -71,11 +80,21 @@ def test_the_page_begins_with_the_key_figures() -> None:
 
     assert "<b>1</b>limits suggested, for 1 entity" in head
     assert "<b>0.5 %</b>of its time silent, the most of all: alice / etl, produce" in head
+    assert "<b>21 s</b>the longest delay of a request: alice / etl, produce" in head
     assert "<b>2.00 ×</b>the capacity, if all used their limits at once: broker 1 (p1), produce" in head
 
 
+def test_a_broker_with_too_little_capacity_is_named_at_the_top() -> None:
+    top, _, rest = capacity_page(**FULL).partition('class="facts"')
+
+    assert "</h1><p" in top
+    assert "broker 1 cannot bear &lt;it&gt;</p>" in top
+    assert 'class="warning"' not in rest
+    assert 'class="warning"' not in capacity_page(**EMPTY)
+
+
 def test_the_page_says_when_no_client_waits_and_no_capacity_is_known() -> None:
-    quiet = {KEY: FULL["throttled"][KEY] | {"throttle_time_ms": 0, "throttled_share": 0.0}}
+    quiet = {KEY: FULL["throttled"][KEY] | {"throttle_time_ms": 0, "throttled_share": 0.0, "longest_delay_ms": 0}}
     unknown = [BROKER | {"capacity": None, "oversubscription": None}]
 
     text = capacity_page(**FULL | {"throttled": quiet, "brokers": unknown})
@@ -89,12 +108,15 @@ def test_the_page_says_when_no_client_waits_and_no_capacity_is_known() -> None:
 
 def test_many_entities_are_cut_to_the_longest_waits_and_the_busiest() -> None:
     many = [ONE._replace(client_id=f"c{at:03}") for at in range(300)]
-    waits = {one[:3]: {"throttle_time_ms": 1_000 + at, "throttled_share": 0.001} for at, one in enumerate(many)}
+    waits = {
+        one[:3]: {"throttle_time_ms": 1_000 + at, "throttled_share": 0.001, "longest_delay_ms": 9}
+        for at, one in enumerate(many)
+    }
 
     text = capacity_page(**FULL | {"suggestions": many, "throttled": waits})
 
     assert "The 200 that use most, of 300: all are in suggestions/" in text
-    assert "of 300; the 8 longest" in text
+    assert "300 clients; the 8 longest" in text
     assert "alice / c299" in text.partition("Which limits?")[0]
     assert "alice / c199" in text.partition("Which limits?")[2]
     assert "alice / c200<" not in text.partition("Which limits?")[2]

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from kafka_quota_proxy.pipeline.broker_capacity import Weight
 from kafka_quota_proxy.pipeline.chargeback import Owner
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.input_files import capacities, owners, partition_sizes, reassignment_plan
+from kafka_quota_proxy.pipeline.input_files import capacities, owners, partition_sizes, reassignment_plan, weights
 from kafka_quota_proxy.pipeline.rebalance import Partition
 
 OWNERS = "user,client_id,owner,from,until\n"
@@ -53,6 +54,21 @@ def test_each_fault_of_capacities_has_its_line(tmp_path: Path, name: str, text: 
     assert len(error.value.faults) == len(faults)
     for fault, expected in zip(error.value.faults, faults, strict=True):
         assert fault.startswith(f"{tmp_path}/{expected}")
+
+
+def test_weights_are_read_and_each_fault_has_its_line(tmp_path: Path) -> None:
+    right, wrong = tmp_path / "right.csv", tmp_path / "wrong.csv"
+    right.write_text("user,client_id,weight\nalice,,3\n,etl,0.5\n", encoding="utf-8")
+    wrong.write_text("user,client_id,weight\nalice,,0\nalice,,nan\n", encoding="utf-8")
+
+    assert weights(str(right)) == [Weight("alice", None, 3.0), Weight(None, "etl", 0.5)]
+    with pytest.raises(InputError) as error:
+        weights(str(wrong))
+    assert list(error.value.faults) == [
+        f"{wrong}:2: weight: '0' is not a weight from 0.001 to 1e+06",
+        f"{wrong}:3: user: these names have a line already: {wrong}:2",
+        f"{wrong}:3: weight: 'nan' is not a weight from 0.001 to 1e+06",
+    ]
 
 
 def test_a_missing_file_is_named() -> None:

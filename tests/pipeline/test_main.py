@@ -64,6 +64,9 @@ def test_required_arguments_suffice(line: str) -> None:
         (["capacity", "--out", "x"], "--usage"),
         (["capacity", "--out", "x", "--usage", "u", "--percentile", "100"], "50 to 99.99"),
         (["capacity", "--out", "x", "--usage", "u", "--headroom", "0.5"], "at least 1"),
+        (["capacity", "--out", "x", "--usage", "u", "--max-delay", "0s"], "is not a time above 0"),
+        (["capacity", "--out", "x", "--usage", "u", "--timezone", "Mars"], "is not a time zone"),
+        (["capacity", "--out", "x", "--usage", "u", "--timezone", "../etc"], "is not a time zone"),
     ],
 )
 def test_a_wrong_argument_is_answered_at_once(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +171,10 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
         names = (row["kind"], row["user"], row["client_id"])
         assert float(row["throttled_hours"]) == pytest.approx(silent_ms[names] / 3_600_000)
         assert float(row["throttled_share"]) <= 0.01
-        assert int(row["longest_delay_ms"]) >= 0
+        assert int(row["longest_delay_ms"]) <= 30_000
+        assert row["decided_by"] in ("percentile", "share", "delay")
+    for row in outcome:
+        assert int(row["longest_delay_ms"]) <= 30_000
 
 
 def rates(path: str) -> dict[tuple[object, object], float]:
@@ -271,7 +277,7 @@ def test_a_throttle_that_is_too_low_never_ends(
     # The log covers only the hour after midnight, so from 01:00 on clients have all of the capacity except the
     # throttle.
     assert "broker 1 sends 36 GB: needs 12 MB/s; at 12 MB/s it ends in 1 h; leaves clients 88 MB/s more" in ends
-    assert "clients use least from 01:00 UTC" in ends
+    assert "clients use least from 01:00, UTC" in ends
     assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
     assert "at 2 MB/s: never" in never
     assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")

@@ -117,6 +117,36 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 
 
+@given(given=demands, limit=st.floats(100, 3_000), max_delay_ms=st.sampled_from([0, 1_000, 30_000]), kind=kinds)
+def test_a_replay_ends_early_only_under_a_limit_that_delays_for_too_long(
+    given: list[Demand], limit: float, max_delay_ms: int, kind: QuotaKind
+) -> None:
+    def longest_ms(outcome: Outcome) -> int:
+        return max((hour.longest_delay_ms for hour in outcome.hours.values()), default=0)
+
+    (whole,) = replayed(given, bucket(limit, kind))
+    replay = Replay(bucket(limit, kind), max_delay_ms=max_delay_ms)
+    for demand in given:
+        replay.take(arrays([demand]))
+
+    (outcome,) = replay.end()
+
+    if longest_ms(whole) <= max_delay_ms:
+        assert outcome == whole
+    else:
+        assert longest_ms(outcome) > max_delay_ms
+
+
+def test_a_replay_that_ends_early_sends_no_more() -> None:
+    replay = Replay(bucket(), max_delay_ms=5_000)
+    for at in range(600):
+        replay.take(arrays([Demand(at * 1_000, 1_000, 2_000, 4)]))
+
+    (outcome,) = replay.end()
+
+    assert sum(hour.amount for hour in outcome.hours.values()) < 40_000
+
+
 def test_debt_is_waited_for_in_full() -> None:
     given = [Demand(0, 1_000, 80_000, 2)]
 

@@ -27,7 +27,15 @@ def report() -> str:
     ]
     suggested = [
         Suggestion(
-            kind, "team", name, 10**7, 3 * 10**7, 10**5, 2 * 10**7, "raised: a lower limit would make it wait too long"
+            kind,
+            "team",
+            name,
+            10**7,
+            3 * 10**7,
+            10**5,
+            2 * 10**7,
+            "was throttled while this was measured, and may need more",
+            "delay",
         )
         for name in names
         for kind in ("produce", "fetch")
@@ -53,13 +61,17 @@ def report() -> str:
             for kind in ("produce", "fetch")
         ],
         throttled={
-            one[:3]: {"throttle_time_ms": int(4e7 * chance.random()), "throttled_share": 0.01 * chance.random()}
+            one[:3]: {"throttle_time_ms": int(4e7 * chance.random()), "throttled_share": 0.01 * chance.random(),
+             "longest_delay_ms": int(3e4 * chance.random())}
             for one in suggested
         },
         growth={one[:3]: 100 * chance.random() for one in suggested},
         log="From 12,345,678 records, 60.4 TB from 2026-09-07 00:00 to 2026-09-21 00:00 UTC.",
+        warnings=["broker 1 (produce) cannot bear what its clients need: limits of 9 GB/s, 12 times its capacity"],
         notes=["17 bad lines were ignored: see quarantine/", *(f"No limit for {name}." for name in names)],
         percentile=99.0,
+        max_delay_ms=30_000,
+        timezone="Europe/Berlin",
     )  # fmt: skip
 
 

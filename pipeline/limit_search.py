@@ -1,0 +1,121 @@
+"""Searches for the lowest limit of an entity under which its clients are throttled little, and wait for a short time.
+
+The search begins at a percentile of the entity's rates and ends at a limit that never throttles. A replay of the log
+tries several candidates in one pass over the log. The first pass has candidates between both ends, by equal factors.
+The second pass has candidates between the highest rejected and the lowest accepted one. What is accepted is the need of
+the entity. Its limit is the need times a factor, the headroom, so a limit may be replayed too.
+
+This module does no I/O and needs no Spark.
+"""
+
+from collections.abc import Mapping
+from math import ceil, floor, log10
+from typing import Final, NamedTuple
+
+# A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
+LEAST_LIMIT: Final = 1_000
+# The number of steps between the ends of a pass. A limit that never throttles is about ten times the percentile of a
+# client with bursts, and so the need is found to 4 %.
+_STEPS: Final = 8
+# A need that is hardly above the percentile counts as the percentile. A steady client under a limit of its own rate is
+# throttled now and then, and does not need more than the headroom.
+_RESOLUTION: Final = 1.05
+
+PERCENTILE: Final = "percentile"
+SHARE: Final = "share"
+DELAY: Final = "delay"
+CAPACITY: Final = "capacity"
+MINIMUM: Final = "minimum"
+
+
+class Replayed(NamedTuple):
+    """What a replay of the log under one limit found for an entity, on the broker where each is highest."""
+
+    throttled_share: float
+    longest_delay_ms: int
+
+
+class Bounds(NamedTuple):
+    """The highest share of its time in which a client may be throttled, and the longest delay of a request."""
+
+    share: float
+    delay_ms: int
+
+    def broken(self, found: Replayed) -> str | None:
+        """Return the bound that a limit exceeds, or None. A delay comes first, as a replay may end at the bound."""
+        if found.longest_delay_ms > self.delay_ms:
+            return DELAY
+        return SHARE if found.throttled_share > self.share else None
+
+
+class LimitSearch:
+    """The search for the limit of one entity. Replay the log under ``to_replay``, call ``take``, and so on.
+
+    The search has ended when there is nothing to replay. ``need`` is then the lowest limit that meets the bounds, and
+    ``limit`` is the need times the headroom. ``decided_by`` is what keeps the need from being lower.
+    """
+
+    def __init__(self, percentile: int, never_throttles: int, *, headroom: float, bounds: Bounds) -> None:
+        self._headroom, self._bounds = headroom, bounds
+        self._first = first = max(1, rounded_up(percentile), floor(LEAST_LIMIT / headroom))
+        self._first_by = PERCENTILE if first == rounded_up(percentile) else MINIMUM
+        self.need, self.decided_by = first, self._first_by
+        self._rejected = 0  # the highest limit that breaks a bound
+        self._found: dict[int, Replayed] = {}
+        self._candidates = _between(first, max(first, never_throttles))
+        self.to_replay = {*self._candidates, self.limit}
+
+    @property
+    def limit(self) -> int:
+        """The limit of the entity: what it needs, times the headroom."""
+        return self._limit_for(self.need)
+
+    def _limit_for(self, need: int) -> int:
+        return max(LEAST_LIMIT, rounded_up(need * self._headroom))
+
+    def take(self, found: Mapping[int, Replayed]) -> None:
+        """Take the outcomes of ``to_replay``, by limit."""
+        self._found |= found
+        is_first = not self._rejected
+        accepted = next((one for one in self._candidates if not self._broken(one)), self._candidates[-1])
+        lower = [one for one in self._candidates if one < accepted]
+        self.need, self.to_replay = accepted, set()
+        if lower:
+            self._rejected = lower[-1]
+        if self._rejected:
+            self.decided_by = self._broken(self._rejected) or self.decided_by
+        if self.need <= _RESOLUTION * self._first and not self._bounds.broken(
+            self._found[self._limit_for(self._first)]
+        ):
+            self.need, self.decided_by = self._first, self._first_by
+        elif lower and is_first:
+            self._candidates = _between(self._rejected, accepted)[1:]
+            self.to_replay = {*self._candidates, *map(self._limit_for, self._candidates)} - self._found.keys()
+
+    def _broken(self, need: int) -> str | None:
+        """Return the bound that a limit of ``need`` exceeds, or that the limit with headroom exceeds."""
+        limits = (need, self._limit_for(need))
+        return next(filter(None, (self._bounds.broken(self._found[one]) for one in limits if one in self._found)), None)
+
+
+def _between(low: int, high: int) -> list[int]:
+    """Return limits from ``low`` to ``high`` by equal factors, both included."""
+    found = {rounded_up(low * (high / low) ** (step / _STEPS)) for step in range(1, _STEPS)}
+    return [low, *sorted(one for one in found if low < one < high), *([high] if high > low else [])]
+
+
+def rounded_up(rate: float) -> int:
+    """Return ``rate`` rounded up to three significant digits."""
+    whole = ceil(rate)
+    step = _step(whole)
+    return -(-whole // step) * step
+
+
+def rounded_down(rate: float) -> int:
+    """Return ``rate`` rounded down to three significant digits."""
+    whole = floor(rate)
+    return whole - whole % _step(whole)
+
+
+def _step(whole: int) -> int:
+    return int(10 ** max(0, floor(log10(whole)) - 2)) if whole > 0 else 1
