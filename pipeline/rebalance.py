@@ -8,13 +8,15 @@ the broker that needs the highest throttle determines it.
 This module does no I/O. It uses Spark only to measure how much clients transfer.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import tzinfo
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS, hours_of_day, quarters
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS, start_of
 
 _HOUR_MS: Final = 3_600_000
@@ -78,22 +80,52 @@ def loads(now: Mapping[tuple[str, int], Partition], target: Mapping[tuple[str, i
     return [Load(broker, side, left[broker, side], incoming[broker, side]) for broker, side in keys]
 
 
-def client_hours(records: DataFrame) -> DataFrame:
-    """Return the rate of all clients together for each broker, kind (produce or fetch) and hour of the day (UTC).
+def client_quarters(records: DataFrame) -> DataFrame:
+    """Return what all clients together transfer, for each broker, kind (produce or fetch) and quarter of an hour.
 
-    The rate is computed for each hour of the log first. ``peak`` is the highest rate and ``mean`` the mean rate among
-    all hours that have the same hour of the day, in bytes per second.
+    ``from_ms`` and ``until_ms`` are the first and the last time of the records.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS) & F.col("broker").isNotNull())
-    hours = placed.groupBy("broker", "kind", start_of(_HOUR_MS).alias("hour_ms"))
-    rates = hours.agg((F.sum("amount") * 1_000 / _HOUR_MS).alias("rate"))
-    return rates.groupBy("broker", "kind", F.expr(f"hour_ms div {_HOUR_MS} % 24").alias("hour")).agg(
-        F.max("rate").alias("peak"), F.avg("rate").alias("mean")
+    return placed.groupBy("broker", "kind", start_of(QUARTER_MS).alias("quarter_ms")).agg(
+        F.sum("amount").alias("amount"),
+        F.min("start_ms").alias("from_ms"),
+        F.max(F.col("start_ms") + F.col("interval_ms")).alias("until_ms"),
     )
 
 
+class ClientHour(NamedTuple):
+    """The rate of all clients together on one broker, in one hour of the day, over all days of a log.
+
+    ``peak`` is the highest rate of such an hour and ``mean`` the mean rate, in bytes per second.
+    """
+
+    broker: int
+    kind: str
+    hour: int
+    peak: float
+    mean: float
+
+
+def client_hours(rows: Sequence[Mapping[str, Any]], zone: tzinfo) -> list[ClientHour]:
+    """Return the rates in each hour of the day in a time zone, from the rows of ``client_quarters``.
+
+    Hours of the log without a record count as 0.
+    """
+    amounts: dict[tuple[int, str], dict[int, int]] = {}
+    for row in rows:
+        amounts.setdefault((row["broker"], row["kind"]), {})[row["quarter_ms"]] = row["amount"]
+    if not rows:
+        return []
+    covered = quarters(min(row["from_ms"] for row in rows), max(row["until_ms"] for row in rows), zone)
+    return [
+        ClientHour(*place, hour, rate.peak, rate.mean)
+        for place, of in sorted(amounts.items())
+        for hour, rate in sorted(hours_of_day(of, covered).items())
+    ]
+
+
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
-    """Return the hour of the day (UTC) at which to begin a window of maintenance, so that clients transfer least in it.
+    """Return the hour of the day at which to begin a window of maintenance, so that clients transfer least in it.
 
     ``means`` maps an hour of the day to the mean rate of clients, and a missing hour counts as 0. Returns None if
     ``means`` is empty. If the window is longer than a day, only its first day counts.

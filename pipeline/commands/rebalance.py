@@ -8,7 +8,7 @@ from typing import NamedTuple
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.input_files import capacities, partition_sizes, reassignment_plan
-from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, loads, quietest_hour
+from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, client_quarters, loads, quietest_hour
 from kafka_quota_proxy.pipeline.report import duration, size
 
 
@@ -30,24 +30,19 @@ def execute(args: argparse.Namespace) -> int:
     with running(args) as (spark, output):
         records = usage_of(args, spark, output).records
         say("measuring what clients use")
-        # There are at most 24 rows for each broker and kind.
-        hours = client_hours(records).orderBy("broker", "kind", "hour").collect()
-        output.table(
-            "clients",
-            spark.createDataFrame(hours, "broker int, kind string, hour long, peak double, mean double").orderBy(
-                "broker", "kind", "hour"
-            ),
-            form="csv",
-        )
+        # A month has 2,880 rows for each broker and kind.
+        hours = client_hours([row.asDict() for row in client_quarters(records).collect()], args.timezone)
+        columns = "broker int, kind string, hour int, peak double, mean double"
+        output.table("clients", spark.createDataFrame([tuple(one) for one in hours], columns), form="csv")
         means: dict[int, float] = {}
-        for row in hours:
-            means[row["hour"]] = means.get(row["hour"], 0.0) + row["mean"]
+        for one in hours:
+            means[one.hour] = means.get(one.hour, 0.0) + one.mean
         first = quietest_hour(means, args.window)
         within = None if first is None else {(first + at) % 24 for at in range(min(24, -(-args.window // 3_600_000)))}
         peaks: dict[tuple[int, str], float] = {}
-        for row in hours:
-            if within is None or row["hour"] in within:
-                peaks[row["broker"], row["kind"]] = max(peaks.get((row["broker"], row["kind"]), 0.0), row["peak"])
+        for one in hours:
+            if within is None or one.hour in within:
+                peaks[one.broker, one.kind] = max(peaks.get((one.broker, one.kind), 0.0), one.peak)
         needed = max((load.rate_to_end_in(args.window) for load in found), default=0.0)
         rate = args.throttle or needed
         forecast = _Forecast(rate, args.window, peaks, known)
@@ -67,7 +62,7 @@ def _print(
     for load in found:
         write(f"{forecast.words(load)}\n")
     if first is not None:
-        write(f"clients use least from {first:02d}:00 UTC\n")
+        write(f"clients use least from {first:02d}:00, {args.timezone}\n")
     write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
     never = [load for load in found if load.time_ms(rate) is None]
     if args.throttle:

@@ -1,12 +1,23 @@
 """The formulas of KIP-73, with numbers that can be checked by hand."""
 
+from zoneinfo import ZoneInfo
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from kafka_quota_proxy.pipeline.rebalance import Load, Partition, Side, client_hours, loads, quietest_hour
-from tests.pipeline.support import frame, record, rows
+from kafka_quota_proxy.pipeline.rebalance import (
+    ClientHour,
+    Load,
+    Partition,
+    Side,
+    client_hours,
+    client_quarters,
+    loads,
+    quietest_hour,
+)
+from tests.pipeline.support import START_MS, frame, record, rows
 
 HOUR_MS = 3_600_000
 
@@ -51,13 +62,34 @@ def test_the_rate_for_a_window_ends_in_the_window(left: int, incoming: float, wi
     assert time_ms == pytest.approx(window_ms, rel=1e-6) or left * 1_000 / window_ms < incoming * 1e-9
 
 
-def test_client_use_has_peak_and_mean_by_hour(spark: SparkSession) -> None:
-    log = [record(at_s=day * 86_400 + 7 * 3_600, amount=(day + 1) * 3_600) for day in range(3)]
+def test_client_use_is_added_up_by_broker_and_quarter_of_an_hour(spark: SparkSession) -> None:
+    log = [record(at_s=at, amount=at) for at in (900, 1_799, 1_800)]
     log += [record(broker=None), record(kind="leader_replication")]
 
-    (row,) = rows(client_hours(frame(spark, log)))
+    found = rows(client_quarters(frame(spark, log)), "quarter_ms")
 
-    assert (row["broker"], row["kind"], row["hour"], row["peak"], row["mean"]) == (1, "produce", 7, 3.0, 2.0)
+    first, second = (START_MS + at * 1_000 for at in (900, 1_800))
+    assert [tuple(row.values()) for row in found] == [
+        (1, "produce", first, 2_699, first, second),
+        (1, "produce", second, 1_800, second, second + 1_000),
+    ]
+
+
+def test_client_use_has_peak_and_mean_by_hour_with_hours_without_records() -> None:
+    """Two days of four have traffic from 07:00 to 08:00 UTC, which is 09:00 to 10:00 in Berlin."""
+    names = ("broker", "kind", "quarter_ms", "amount", "from_ms", "until_ms")
+    ends = (START_MS, START_MS + 4 * 24 * HOUR_MS)
+    log = [
+        dict(zip(names, (1, "produce", START_MS + (day * 24 + 7) * HOUR_MS, day * 3_600, *ends), strict=True))
+        for day in (1, 3)
+    ]
+
+    utc, berlin = (client_hours(log, ZoneInfo(zone)) for zone in ("UTC", "Europe/Berlin"))
+
+    assert [one for one in utc if one.mean] == [ClientHour(1, "produce", 7, 3.0, 1.0)]
+    assert [one for one in berlin if one.mean] == [ClientHour(1, "produce", 9, 3.0, 1.0)]
+    assert len(utc) == 24
+    assert client_hours([], ZoneInfo("UTC")) == []
 
 
 def test_the_quietest_hours_may_go_over_midnight() -> None:
