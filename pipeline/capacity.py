@@ -18,7 +18,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
 from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS
 from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE, start_of
-from kafka_quota_proxy.pipeline.whatif import demand
+from kafka_quota_proxy.pipeline.whatif import demand_columns
 
 ENTITY: Final = ("kind", "user", "client_id")
 _DAY_MS: Final = 86_400_000
@@ -55,7 +55,7 @@ def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
         F.count("*").alias("intervals"),
         F.max("rate").alias("peak"),
         F.sum("interval_ms").alias("active_ms"),
-        *demand(),
+        *demand_columns(),
         F.sum(F.when(F.col("enforced"), F.col("throttled_requests")).otherwise(0)).alias("throttled_requests"),
     )
     below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)

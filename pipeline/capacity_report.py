@@ -133,13 +133,13 @@ def _throttled(throttled: Mapping[Entity, Row]) -> str:
             Bar(
                 label(*entity[1:]),
                 row["throttle_time_ms"],
-                f"{duration(row['throttle_time_ms'])}, {_share(row['throttled_share'])}, "
-                f"delay {duration(row['longest_delay_ms'])}",
+                f"{duration(row['throttle_time_ms'])}, {_share(row['throttled_share'])}",
             )
             for entity, row in waited[:_MOST_BARS]
         ]
         rest = len(waited) - len(lines)
-        words = f"{len(waited)} clients" + (f"; the {len(lines)} longest" if rest else "")
+        delay = duration(max(row["longest_delay_ms"] for _, row in waited))
+        words = f"longest delay {delay}; {len(waited)} throttled" + (f", the {len(lines)} longest" if rest else "")
         figures.append(figure(f"{kind}: silent for", words, bars(lines)))
     return plots(figures) if figures else "<p><b>None.</b></p>"
 

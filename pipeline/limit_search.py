@@ -14,12 +14,13 @@ from typing import Final, NamedTuple
 
 # A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
 LEAST_LIMIT: Final = 1_000
-# The number of steps between the ends of a pass. A limit that never throttles is about ten times the percentile of a
-# client with bursts, and so the need is found to 4 %.
-_STEPS: Final = 8
+# The number of steps between the ends of each pass. A limit that never throttles is about ten times the percentile of a
+# client with bursts, and so the need is found to 5 %. The second pass has few steps, since few of its replays end
+# early.
+_STEPS: Final = (12, 4)
 # A need that is hardly above the percentile counts as the percentile. A steady client under a limit of its own rate is
 # throttled now and then, and does not need more than the headroom.
-_RESOLUTION: Final = 1.05
+_RESOLUTION: Final = 1.1
 
 PERCENTILE: Final = "percentile"
 SHARE: Final = "share"
@@ -62,7 +63,7 @@ class LimitSearch:
         self.need, self.decided_by = first, self._first_by
         self._rejected = 0  # the highest limit that breaks a bound
         self._found: dict[int, Replayed] = {}
-        self._candidates = _between(first, max(first, never_throttles))
+        self._candidates = _between(first, max(first, never_throttles), _STEPS[0])
         self.to_replay = {*self._candidates, self.limit}
 
     @property
@@ -89,7 +90,7 @@ class LimitSearch:
         ):
             self.need, self.decided_by = self._first, self._first_by
         elif lower and is_first:
-            self._candidates = _between(self._rejected, accepted)[1:]
+            self._candidates = _between(self._rejected, accepted, _STEPS[1])[1:]
             self.to_replay = {*self._candidates, *map(self._limit_for, self._candidates)} - self._found.keys()
 
     def _broken(self, need: int) -> str | None:
@@ -98,9 +99,9 @@ class LimitSearch:
         return next(filter(None, (self._bounds.broken(self._found[one]) for one in limits if one in self._found)), None)
 
 
-def _between(low: int, high: int) -> list[int]:
+def _between(low: int, high: int, steps: int) -> list[int]:
     """Return limits from ``low`` to ``high`` by equal factors, both included."""
-    found = {rounded_up(low * (high / low) ** (step / _STEPS)) for step in range(1, _STEPS)}
+    found = {rounded_up(low * (high / low) ** (step / steps)) for step in range(1, steps)}
     return [low, *sorted(one for one in found if low < one < high), *([high] if high > low else [])]
 
 

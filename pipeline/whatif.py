@@ -65,10 +65,10 @@ def total_demand(records: DataFrame) -> DataFrame:
     The bucket is in the columns ``BUCKET``, in which an unknown broker is -1.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
-    return placed.groupBy(*BUCKET).agg(*demand())
+    return placed.groupBy(*BUCKET).agg(*demand_columns())
 
 
-def demand() -> list[Column]:
+def demand_columns() -> list[Column]:
     """Return the aggregations of records that compute the columns ``DEMAND``."""
     return [
         F.max(F.col("amount") * 1_000 / F.greatest("interval_ms", F.lit(1))).alias("densest"),

@@ -169,7 +169,7 @@ def quotas_text(suggested: list[Suggestion], args: argparse.Namespace, warnings:
     """Return the text of the file quotas.yaml, which contains a quota rule for each suggested limit."""
     head = [
         f"Suggested by kafka-quota-pipeline capacity --percentile {args.percentile:g} --headroom {args.headroom:g} "
-        f"--max-delay {args.max_delay}ms.",
+        f"--max-delay {args.max_delay / 1_000:g}s.",
         "Bytes per second, for each broker by itself. Try them with enforcement: observe; ramp/ has steps.",
         f"Comments say what decided: the percentile; the share of time throttled ({100 - args.percentile:.3g} %);",
         f"the longest delay ({duration(args.max_delay)}); a broker's capacity; or the minimum of {LEAST_LIMIT:,} B/s.",

@@ -64,7 +64,7 @@ def test_the_page_shows_the_given_numbers() -> None:
         "was throttled",
         "<td>delay</td>",
         "<td>21 s</td>",
-        "2 h, 0.5 %, delay 21 s",
+        "longest delay 21 s; 1 throttled",
         "at least as high as needed for 1 % and 30 s",
         "by weekday and hour, Europe/Berlin",
         ">p99<",
@@ -116,7 +116,7 @@ def test_many_entities_are_cut_to_the_longest_waits_and_the_busiest() -> None:
     text = capacity_page(**FULL | {"suggestions": many, "throttled": waits})
 
     assert "The 200 that use most, of 300: all are in suggestions/" in text
-    assert "300 clients; the 8 longest" in text
+    assert "300 throttled, the 8 longest" in text
     assert "alice / c299" in text.partition("Which limits?")[0]
     assert "alice / c199" in text.partition("Which limits?")[2]
     assert "alice / c200<" not in text.partition("Which limits?")[2]

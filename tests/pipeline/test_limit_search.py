@@ -54,7 +54,7 @@ def test_the_stricter_bound_decides(found: Callable[[int], Replayed], decided_by
     search, passes = searched(found)
 
     assert search.decided_by == decided_by
-    assert 400_000 <= search.need <= 1.05 * 400_000
+    assert 400_000 <= search.need <= 1.06 * 400_000
     assert passes == 2
 
 
@@ -72,8 +72,8 @@ def test_a_limit_is_the_lowest_that_is_needed_times_the_headroom(
 
     first = max(percentile, 1_000 / headroom)
     assert search.limit >= min(need, top)
-    assert search.need * 1.05 >= min(need, top)
-    step = max(1, top / first) ** (1 / 64)
+    assert search.need * 1.1 >= min(need, top)
+    step = max(1, top / first) ** (1 / 48)
     # Rounding to three digits adds up to 1 %.
     assert search.need <= max(first, need * step) * 1.011
     assert search.limit == max(1_000, rounded_up(search.need * headroom))
@@ -105,11 +105,11 @@ def test_a_limit_is_at_least_one_kilobyte_per_second() -> None:
 
 def test_few_candidates_are_replayed_at_once() -> None:
     search = LimitSearch(100_000, TOP, headroom=1.2, bounds=BOUNDS)
-    assert len(search.to_replay) == 10
+    assert len(search.to_replay) == 14
 
     found = replay(delay_from=400_000)
     search.take({limit: found(limit) for limit in search.to_replay})
-    assert len(search.to_replay) <= 17
+    assert len(search.to_replay) <= 8
     assert min(search.to_replay) > 300_000
 
 
