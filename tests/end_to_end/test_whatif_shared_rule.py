@@ -22,7 +22,7 @@ from tests.end_to_end.support.scheduled import Librdkafka, Load, every, run_all,
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
 CLIENTS: Final = 6
-SECONDS: Final = 15
+SECONDS: Final = 10
 # 6 clients of 100 kB/s each ask for twice the limit, and none of them alone exceeds it.
 LIMIT: Final = 300_000
 RULE: Final = {"user": "ANONYMOUS", "producer_byte_rate": LIMIT}
@@ -78,4 +78,4 @@ def test_forecast_for_clients_that_share_a_user_rule_is_within_a_tenth(kafka_4: 
     sys.stdout.write(f"forecast and result: { {name: (row[name], result) for name, result in pairs.items()} }\n")
     assert (len(asked), its, row["clients"]) == (CLIENTS, {("ANONYMOUS", "")}, str(CLIENTS))
     assert {name: float(row[name]) for name in pairs} == pytest.approx(pairs, rel=TOLERANCE)
-    assert throttled_ms > 1_000 * SECONDS  # otherwise the forecast would prove nothing
+    assert throttled_ms > 0.5 * lasted_ms  # otherwise the forecast would prove nothing
