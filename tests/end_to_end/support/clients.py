@@ -68,11 +68,20 @@ def _has_leader(kafka: Kafka, topic: str, partition: int) -> bool:
 def end_offset(kafka: Kafka, topic: str, *, partition: int = 0) -> int:
     """Ask the broker directly for the end offset of a partition."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "unused", **QUIET})
+    until_s = time.monotonic() + 30
     try:
-        _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
+        while True:
+            try:
+                _, high = consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, partition), timeout=30)
+                return int(high)
+            except confluent_kafka.KafkaException as error:
+                # A new leader does not know the offset until its followers have fetched from it.
+                is_new = error.args[0].code() == confluent_kafka.KafkaError.OFFSET_NOT_AVAILABLE
+                if not is_new or time.monotonic() > until_s:
+                    raise
+                time.sleep(0.1)
     finally:
         consumer.close()
-    return int(high)
 
 
 def numbers(kafka: Kafka, topic: str) -> set[int]:
