@@ -118,6 +118,8 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.admin.admin_port._WAIT_TIMEOUT_S": 0.1,
     "kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S": 0.3,
     "kafka_quota_proxy.proxy.admin.admin_port._REST_S": 0.02,
+    "kafka_quota_proxy.proxy.admin.status.event_streams.EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.admin.status.event_streams._BUFFER_BYTES": 4_096,
     "kafka_quota_proxy.proxy.server.acceptor._PAUSE_S": 0.02,
     "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
     "kafka_quota_proxy.proxy.client_quotas.alter_handler._SUMMED_UP_AFTER_S": 0.02,
@@ -465,6 +467,25 @@ async def asks_the_admin_port(bed: Bed) -> None:
 
     asked = [*(("GET", path) for path in ("/livez", "/metrics", "/quotas")), ("POST", "/quotas")]
     assert [await asyncio.to_thread(ask, method, path) for method, path in asked] == [200] * 4
+
+
+@part("whole")
+async def watches_the_status_page(bed: Bed) -> None:
+    assert bed.admin is not None
+    with socket.socket() as page:
+        # With small buffers, a page that does not read fills them with a few events.
+        page.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        page.connect(("127.0.0.1", bed.admin.port))
+        page.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=page, limit=4_096)
+        writer.write(b"GET /clients/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await asyncio.sleep(0.5)
+        async with asyncio.timeout(3):
+            read_bytes = 0
+            while read_bytes < 60_000:
+                read_bytes += len(await reader.read(4_096)) or 60_000
+        writer.close()
+        await asyncio.sleep(0.1)
 
 
 @part("whole")

@@ -9,10 +9,9 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
-from kafka_quota_proxy.proxy.background.isolation import repeated, report
+from kafka_quota_proxy.proxy.background.isolation import isolated, persisting, repeated, report
 
 # Enough for some operators with a page each.
 MAX_STREAMS: Final = 8
@@ -47,12 +46,12 @@ class EventStreams:
     def add(self, connection: socket.socket, head: bytes) -> None:
         """Take over a connection. ``head`` is the beginning of the response. The first event follows at once."""
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
-        stream = _Stream(connection, self._loop.time(), head)
+        stream = _Stream(connection, self._loop, self._drop, head)
         self._streams[connection] = stream
-        self._loop.add_reader(connection, self._ended, stream)
+        self._loop.add_reader(connection, stream.ended)
         if self._loop.time() - self._last_s < EVERY_S:
             stream.unsent += self._last
-        self._write(stream)
+        stream.write()
         self._schedule()
 
     def close(self) -> None:
@@ -72,7 +71,7 @@ class EventStreams:
     def _start_reading(self) -> None:
         self._timer = None
         if self._streams:
-            threading.Thread(target=self._read_event, name="status", daemon=True).start()
+            threading.Thread(target=persisting(self._read_event), name="status", daemon=True).start()
             self._is_reading = True
 
     def _read_event(self) -> None:
@@ -85,36 +84,17 @@ class EventStreams:
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._publish, event)
 
+    @repeated
     def _publish(self, event: bytes) -> None:
         now_s, self._is_reading = self._loop.time(), False
         self._last, self._last_s = event, now_s
         for stream in list(self._streams.values()):
             if not stream.unsent:
                 stream.since_s, stream.unsent = now_s, event
-                self._write(stream)
+                stream.write()
             elif now_s - stream.since_s >= _STALLED_S:
                 self._drop(stream)
         self._schedule()
-
-    def _write(self, stream: "_Stream") -> None:
-        """Send as much as the socket takes, and the rest when it takes more."""
-        try:
-            if stream.unsent:
-                stream.unsent = stream.unsent[stream.connection.send(stream.unsent) :]
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError:
-            self._drop(stream)
-            return
-        if stream.unsent and not stream.is_waiting:
-            self._loop.add_writer(stream.connection, self._write, stream)
-        elif not stream.unsent and stream.is_waiting:
-            self._loop.remove_writer(stream.connection)
-        stream.is_waiting = bool(stream.unsent)
-
-    def _ended(self, stream: "_Stream") -> None:
-        """End a stream whose page has closed it. A page sends nothing, so one that does is ended too."""
-        self._drop(stream)
 
     def _drop(self, stream: "_Stream") -> None:
         if self._streams.pop(stream.connection, None) is not None:
@@ -123,11 +103,50 @@ class EventStreams:
             stream.connection.close()
 
 
-@dataclass(slots=True, eq=False)
 class _Stream:
-    """The connection of one page. ``unsent`` is the rest of the event of ``since_s``, which it has not taken yet."""
+    """The connection of one page.
 
-    connection: socket.socket
-    since_s: float
-    unsent: bytes
-    is_waiting: bool = False  # whether the event loop watches for room in the socket
+    Attributes:
+        unsent: The rest of the last event, which the page has not taken yet.
+        since_s: When that event was read.
+    """
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        drop: Callable[["_Stream"], None],
+        unsent: bytes,
+    ) -> None:
+        self.connection = connection
+        self.unsent = unsent
+        self.since_s = loop.time()
+        self._loop = loop
+        self._drop = drop
+        self._is_waiting = False  # whether the event loop watches for room in the socket
+
+    @isolated
+    def write(self) -> None:
+        """Send as much as the socket takes, and the rest when it takes more."""
+        try:
+            if self.unsent:
+                self.unsent = self.unsent[self.connection.send(self.unsent) :]
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError:
+            self._drop(self)
+            return
+        if self.unsent and not self._is_waiting:
+            self._loop.add_writer(self.connection, self.write)
+        elif not self.unsent and self._is_waiting:
+            self._loop.remove_writer(self.connection)
+        self._is_waiting = bool(self.unsent)
+
+    @isolated
+    def ended(self) -> None:
+        """End a stream whose page has closed it. A page sends nothing, so one that does is ended too."""
+        self._drop(self)
+
+    def fail(self) -> None:
+        """End the stream after an unexpected exception. The page opens another one."""
+        self._drop(self)
