@@ -26,7 +26,7 @@ test-units: java promtool .venv/dev.installed
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
 
-test-kafka: test-kafka-units test-kafka-proofs ## run all other tests with real Kafkas, clients and Spark, in half an hour
+test-kafka: test-kafka-units test-kafka-proofs ## run all other tests with real Kafkas, clients and Spark, in three quarters of an hour
 
 test-kafka-units: java promtool tools .venv/dev.installed
 	$(BIN)/pytest -m kafka -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
