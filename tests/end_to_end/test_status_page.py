@@ -17,9 +17,9 @@ from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS
 from tests.end_to_end.support.chromium import Browser, chromium
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.load import KIB, batch_of
-from tests.end_to_end.support.processes import free_port, scratch
+from tests.end_to_end.support.processes import scratch
 from tests.end_to_end.support.proxy import Proxy
-from tests.end_to_end.support.status_scene import TOKEN, change_quota, proxy_before_broker, scene
+from tests.end_to_end.support.status_scene import administered, change_quota, proxy_before_broker, scene
 
 # The names of clients, and how the page shows them.
 HOSTILE: Final = {
@@ -235,15 +235,7 @@ def test_a_page_without_room_for_its_stream_waits_for_some(browser: Browser, pro
 
 def test_the_page_says_that_the_proxy_is_gone_and_comes_back_with_it(browser: Browser) -> None:
     with scratch("restart") as directory:
-        token = directory / "token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        settings = {
-            "admin": {"bind": f"127.0.0.1:{free_port()}", "quotas_token_file": str(token)},
-            "store": {"directory": str(directory / "quotas.d")},
-            "principals": {"admins": ["operator"]},
-            "quotas": [RULE],
-        }
+        settings = administered(directory) | {"quotas": [RULE]}
         with proxy_before_broker(settings) as proxy:
             open_page(browser, proxy)
             proxy.stop()

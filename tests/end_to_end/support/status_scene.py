@@ -122,18 +122,24 @@ def proxy_before_broker(settings: Mapping[str, Any]) -> Iterator[Proxy]:
             yield proxy
 
 
+def administered(directory: Path) -> dict[str, Any]:
+    """Return the settings of a proxy with a store in this directory, which takes changes of quotas with ``TOKEN``."""
+    token = directory / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    return {
+        "admin": {"bind": f"127.0.0.1:{free_port()}", "quotas_token_file": str(token)},
+        "store": {"directory": str(directory / "quotas.d")},
+        "principals": {"admins": ["operator"]},
+    }
+
+
 @contextmanager
 def scene() -> Iterator[Proxy]:
     """Run the proxy, its broker and its clients, with some changes of quotas and a reload of the file."""
     with ExitStack() as stack:
         directory = stack.enter_context(scratch("scene"))
-        token = directory / "token"
-        token.write_text(TOKEN)
-        token.chmod(0o600)
-        settings = {
-            "admin": {"bind": f"127.0.0.1:{free_port()}", "quotas_token_file": str(token)},
-            "store": {"directory": str(directory / "quotas.d")},
-            "principals": {"admins": ["operator"]},
+        settings = administered(directory) | {
             "fair_call_queue": {"max_in_flight": 4},
             "quotas": [dict(rule) for rule in RULES[:-1]],
         }
