@@ -1,8 +1,8 @@
 """Divides what brokers can bear among the entities that use them: weighted, and max-min fair.
 
-An entity has one limit, which holds on each of its brokers. The limits on a broker may add up to its capacity. If they
-want more, no entity can get more without another one of an equal or smaller limit, in relation to its weight, getting
-less. Entities that want little get all of it.
+An entity has one limit, which holds on each of its brokers. The limits on a broker may add up to its capacity. If that
+is too little, entities that want little get all of it. The others get equal parts, or parts in proportion to their
+weights.
 
 First all entities get what they need, as far as the capacity goes. Then they get the headroom above it. This module
 does no I/O and needs no Spark.
@@ -73,8 +73,8 @@ def max_min_fair(
 ) -> dict[Entity, float]:
     """Return for each entity at most what it wants, such that no broker has to bear more than it can.
 
-    The broker that is used up first decides about all its entities. What they leave unused on other brokers is divided
-    among the others there.
+    The broker that is used up first decides the limits of all its entities. What they leave unused on their other
+    brokers is divided among the other entities there.
     """
     given: dict[Entity, float] = {}
     left = {broker: max(0.0, bearable[broker]) for broker in users}

@@ -2,8 +2,8 @@
 
 The search begins at a percentile of the entity's rates and ends at a limit that never throttles. A replay of the log
 tries several candidates in one pass over the log. The first pass has candidates between both ends, by equal factors.
-The second pass has candidates between the highest rejected and the lowest accepted one. What is accepted is the need of
-the entity. Its limit is the need times a factor, the headroom, so a limit may be replayed too.
+The second pass has candidates between the highest rejected and the lowest accepted one. The lowest accepted candidate
+is what the entity needs. Its limit is the need times a factor, the headroom. The limits are replayed too.
 
 This module does no I/O and needs no Spark.
 """
