@@ -3,17 +3,18 @@
 * ``record``           defines the columns of the log
 * ``session``          starts the Spark session
 * ``parsing``          turns lines into records, and finds faults and duplicates
-* ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``damaged_files`` finds broken files
+* ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``file_integrity`` finds broken files
 * ``writing``          writes tables; ``files`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
 * ``delivery``         writes alerts exactly once; ``checkpoint`` keeps the settings of a stream and its bad lines
-* ``whatif``           replays the log under proposed quotas: ``arrivals`` splits records into parts, ``adjacent_rates``
-                       helps to place the parts in time, ``replay`` charges them (``unthrottled`` charges many at
-                       once), ``sorted_replay`` feeds sorted rows to the replay, ``proposed_quotas`` makes the buckets
+* ``whatif``           replays the log under other quotas: ``arrivals`` splits records into parts, ``neighbour_rates``
+                       helps to place the parts in time, ``replay`` charges them (``unthrottled_fast_path`` charges
+                       many at once), ``bucket_stream`` feeds sorted rows to the replay, ``candidate_quotas`` makes the
+                       buckets
 * ``safe_limits``      finds limits for ``capacity``: ``limit_search`` decides which ones to replay, and
                        ``broker_capacity`` what brokers can bear
 * ``local_hours``      adds up usage by hours in a time zone
-* ``balancer``         divides a cluster's limits among proxies by demand: ``limit_division`` computes the shares,
+* ``balancer``         divides a cluster's limits among proxies by demand: ``demand_estimator`` computes the shares,
                        ``leases`` keeps their sum below the limit, ``quota_topic`` writes them for the proxies
 * ``capacity``, ``chargeback``, ``rebalance``, ``balance``, ``alerts`` and ``simulate`` map DataFrames to DataFrames
 * ``commands``         contains a module for each command of the command line

@@ -5,7 +5,7 @@ This module needs no Spark, does no I/O and reads no clock.
 A record contains the total amount of an interval, but not how the amount was spread over the interval. So the amount is
 split into one part for each request, but into no more than twenty parts, or one part per second if that is more. The
 parts are spread evenly over the interval, unless the interval is at most two seconds long. Then the times are guessed
-from the adjacent records of the same client:
+from the neighbour records of the same client:
 
 * If a record has a higher rate than both neighbours, it is assumed that the client sent at the higher of their rates,
   and that the rest arrived at once in the middle. A longer burst would show in two records.
@@ -105,7 +105,7 @@ def _is_shaped(rows: Rows) -> NDArray[np.bool_]:
 
 
 def _shaped(rows: Rows, middle: NDArray[np.float64]) -> Whole:
-    """Guess the arrival time of each part from the adjacent rates, in milliseconds from the start of the interval.
+    """Guess the arrival time of each part from the neighbour rates, in milliseconds from the start of the interval.
 
     ``middle`` is the fraction of the record's amount that arrives before the middle of the part.
     """

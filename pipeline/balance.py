@@ -22,7 +22,7 @@ _RATE_KEYS: Final = {kind.label: kind.key for kind in _KINDS}
 _DEFAULT_USER: Final = 6
 
 
-class Share(NamedTuple):
+class ProxyLimit(NamedTuple):
     """One proxy's share of the limit of a bucket, in bytes per second."""
 
     proxy: str
@@ -32,7 +32,7 @@ class Share(NamedTuple):
     rate: int
 
 
-def demand(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
+def use_by_proxy(records: DataFrame, entities: DataFrame, *, last_ms: int | None) -> DataFrame:
     """Return, for each proxy and each bucket with a limit, the ``amount`` charged to the bucket and its ``limit``.
 
     Only the last ``last_ms`` milliseconds of the log count, or the whole log if that is None. Buckets that no rule can
@@ -73,7 +73,7 @@ def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
     )
 
 
-def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
+def limit_by_use(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
     """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
 
     ``floor`` is the guaranteed fraction of an even share, from 0 to 1. A proxy that is missing from ``demands`` has
@@ -85,8 +85,8 @@ def divided(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *,
     return {proxy: max(1, int(limit * (floor * even + (1 - floor) * by_demand[proxy]))) for proxy in proxies}
 
 
-def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[Share]:
-    """Divide the limit of each bucket, and return all shares. ``rows`` are those that ``demand`` returned."""
+def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: float) -> list[ProxyLimit]:
+    """Divide the limit of each bucket, and return all shares. ``rows`` are those that ``use_by_proxy`` returned."""
     demands: dict[tuple[str, str, str], dict[str, int]] = {}
     limits: dict[tuple[str, str, str], float] = {}
     for row in rows:
@@ -94,13 +94,13 @@ def shares(rows: Iterable[Mapping[str, Any]], proxies: Sequence[str], *, floor: 
         demands.setdefault(bucket, {})[row["proxy"]] = row["amount"]
         limits[bucket] = row["limit"]
     return [
-        Share(proxy, *bucket, rate)
+        ProxyLimit(proxy, *bucket, rate)
         for bucket in sorted(demands)
-        for proxy, rate in divided(limits[bucket], demands[bucket], proxies, floor=floor).items()
+        for proxy, rate in limit_by_use(limits[bucket], demands[bucket], proxies, floor=floor).items()
     ]
 
 
-def rules_of(proxy: str, given: Sequence[Share], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
+def rules_of(proxy: str, given: Sequence[ProxyLimit], rules: Iterable[QuotaRule], proxies: int) -> list[QuotaRule]:
     """Return the rules of one proxy, with its computed shares, and with even shares of all other limits.
 
     A computed share keeps the enforcement and shaping of the rule whose limit it is a part of. An entity has only one
@@ -133,7 +133,7 @@ def _even_rules(rules: Iterable[QuotaRule], proxies: int) -> dict[tuple[EntityNa
     return found
 
 
-def _named(share: Share, table: RuleTable, proxies: int) -> list[QuotaRule]:
+def _named(share: ProxyLimit, table: RuleTable, proxies: int) -> list[QuotaRule]:
     """Return the rules that set a proxy's part of one limit.
 
     The first rule names the user and client-id of ``share``. If the limit is that of the default user, this rule would

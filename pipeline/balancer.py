@@ -1,6 +1,6 @@
 """Divides a cluster's limits over its proxies: takes what was used at each proxy, and returns shares to publish.
 
-This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``limit_division`` computes
+This module does no I/O and reads no clock. ``Balancer`` keeps the state of the buckets, ``demand_estimator`` computes
 their shares, and ``leases`` changes shares so that their sum never exceeds a limit.
 
 By default, a common rule gives each proxy an even share of a limit. A bucket receives shares of its own when it is
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import BYTE_RATES, QuotaKind
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share, encode
+from kafka_quota_proxy.pipeline.demand_estimator import DemandEstimator, ProxyDemand, ProxyUsage, divide_limit
 from kafka_quota_proxy.pipeline.leases import Leases, even_share
-from kafka_quota_proxy.pipeline.limit_division import DemandTracker, ProxyDemand, ProxyUsage, divide_limit
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
 _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
@@ -80,7 +80,7 @@ class _BucketState:
     """What a ``Balancer`` knows of one quota: the limit, the demand at each proxy, and the share of each proxy."""
 
     limit: int
-    demands: dict[str, DemandTracker] = field(default_factory=dict)
+    demands: dict[str, DemandEstimator] = field(default_factory=dict)
     leases: Leases | None = None  # None while the common rule applies
     goal: Mapping[str, int] = field(default_factory=dict)
     lacking_ms: int = 0  # when a proxy last needed more than its goal
@@ -123,7 +123,7 @@ class Balancer:
                 known = self._known[bucket] = _BucketState(limit=limit)
             leases = known.leases
             share = leases.shares[proxy] if leases else even_share(known.limit, len(self._proxies))
-            known.demands.setdefault(proxy, DemandTracker()).take(used, share=share, now_ms=now_ms)
+            known.demands.setdefault(proxy, DemandEstimator()).take(used, share=share, now_ms=now_ms)
 
     def publish(self, *, now_ms: int) -> Publication:
         """Adjust each proxy's shares of the limits to the demand, and return the records that publish the changes.
@@ -162,7 +162,7 @@ class Balancer:
         return int(found.limit)
 
     def _demands(self, known: _BucketState, now_ms: int) -> dict[str, ProxyDemand]:
-        nothing = DemandTracker()
+        nothing = DemandEstimator()
         return {
             proxy: known.demands.get(proxy, nothing).demand(limit=known.limit, now_ms=now_ms) for proxy in self._proxies
         }

@@ -14,14 +14,14 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.damaged_files import (
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.file_integrity import (
     FAULT,
     fault_of_parquet,
     faults_elsewhere,
     faults_here,
     faults_of_blank,
 )
-from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.session import silenced

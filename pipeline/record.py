@@ -53,7 +53,7 @@ BUCKET: Final = ("proxy", "broker", "kind", "user", "client_id")
 
 PLACE: Final = ("proxy", "broker")
 # These columns identify a bucket under the proposed quotas of a replay.
-PROPOSED_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
+CANDIDATE_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")
 
 BYTE_KINDS: Final = ("produce", "fetch")
 REPLICATION_KINDS: Final = ("leader_replication", "follower_replication")

@@ -16,7 +16,7 @@ import numpy as np
 
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.arrivals import ArrivalQueue, Parts, Rows, Whole
-from kafka_quota_proxy.pipeline.unthrottled import UnthrottledCharger, unthrottled_chargers
+from kafka_quota_proxy.pipeline.unthrottled_fast_path import UnthrottledCharger, unthrottled_chargers
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 
 _HOUR_MS: Final = 3_600_000

@@ -22,6 +22,7 @@ from kafka_quota_proxy.pipeline.broker_capacity import (
     shortages,
     weight_of,
 )
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import ENTITY, Suggestion, config_of
 from kafka_quota_proxy.pipeline.limit_search import (
     CAPACITY,
@@ -31,7 +32,6 @@ from kafka_quota_proxy.pipeline.limit_search import (
     Replayed,
     rounded_down,
 )
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import BUCKET
 from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.whatif import DEMAND, forecast, outcomes, resolved
@@ -79,7 +79,7 @@ class LogReplays:
         say: Callable[[str], None],
     ) -> None:
         self._records = records
-        self._quotas = ProposedQuotas(config=config_of(suggested), shaping=shaping)
+        self._quotas = CandidateQuotas(config=config_of(suggested), shaping=shaping)
         self._used = buckets.select(*BUCKET, *DEMAND)
         self._resolved = output.keep("resolved", resolved(self._used, self._quotas).drop("limit"))
         self._say = say

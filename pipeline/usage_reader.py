@@ -14,8 +14,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.damaged_files import DAMAGED, FAULT, UNREADABLE
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
+from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic

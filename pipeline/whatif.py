@@ -2,7 +2,7 @@
 
 The total demand of each bucket is computed first. A bucket counts the traffic of one client, or of several that share a
 limit. Buckets that cannot exceed their limit need no replay, and each of the others gets a number. The rows are sorted
-by a key that combines this number with the time, and ``sorted_replay`` reads them one bucket at a time. So a client
+by a key that combines this number with the time, and ``bucket_stream`` reads them one bucket at a time. So a client
 with half of all rows needs no more memory than any other.
 """
 
@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.arrivals import LEAST_PARTS, LONGEST_SHAPED_MS
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
-from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, PROPOSED_BUCKET
-from kafka_quota_proxy.pipeline.sorted_replay import HEAD, HOURS, ROW, START_BITS, replayed
+from kafka_quota_proxy.pipeline.bucket_stream import HEAD, HOURS, ROW, START_BITS, replayed
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, CANDIDATE_BUCKET
 
 _ENTITY: Final = ("kind", "user", "client_id")
 _RESOLVED: Final = (
@@ -33,7 +33,7 @@ DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
 _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 
 
-def resolved(records: DataFrame, quotas: ProposedQuotas) -> DataFrame:
+def resolved(records: DataFrame, quotas: CandidateQuotas) -> DataFrame:
     """Return the bucket that each (kind, user, client_id) would use under these quotas, with its limit and rule.
 
     ``rule`` is the entity of the rule as text. It is null, like ``limit``, if no rule limits the client. ``records``
@@ -87,7 +87,7 @@ def at_once() -> Column:
 
 
 def forecast(
-    records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: ProposedQuotas, *, max_delay_ms: float = inf
+    records: DataFrame, demands: DataFrame, entities: DataFrame, quotas: CandidateQuotas, *, max_delay_ms: float = inf
 ) -> DataFrame:
     """Replay the buckets that may exceed their limit. Return the outcome of each bucket for each limit and hour.
 
@@ -117,30 +117,30 @@ def _named(demands: DataFrame, entities: DataFrame) -> DataFrame:
     return demands.join(F.broadcast(limited), on=[*_ENTITY], how="inner")
 
 
-def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partitions: int) -> DataFrame:
+def _keyed(records: DataFrame, named: DataFrame, quotas: CandidateQuotas, partitions: int) -> DataFrame:
     """Return the rows to replay, each with its sort key and the number of a Spark partition.
 
-    A partition replays all rows of a bucket. ``sorted_replay`` describes the keys. ``named`` is the demand of the
+    A partition replays all rows of a bucket. ``bucket_stream`` describes the keys. ``named`` is the demand of the
     clients that have a limit, with these limits. Buckets that cannot exceed any of their limits are left out.
     """
-    sums = named.groupBy(*PROPOSED_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
+    sums = named.groupBy(*CANDIDATE_BUCKET, "limit").agg(F.sum("densest").alias("densest"), F.sum("part").alias("part"))
     buckets = (
         sums.where(_may_wait(quotas))
-        .groupBy(*PROPOSED_BUCKET)
+        .groupBy(*CANDIDATE_BUCKET)
         .agg(F.sort_array(F.collect_set("limit")).alias("limits"))
     )
-    numbered = buckets.withColumn("number", F.row_number().over(Window.orderBy(*PROPOSED_BUCKET)).cast("long"))
+    numbered = buckets.withColumn("number", F.row_number().over(Window.orderBy(*CANDIDATE_BUCKET)).cast("long"))
     partition = (F.col("number") % partitions).cast("int").alias("partition")
     bucket = F.shiftleft(F.expr(f"number div {partitions}"), START_BITS)
     zero = F.lit(0).cast("long")
-    head = F.to_json(F.struct(*PROPOSED_BUCKET, "limits")).alias(HEAD)
+    head = F.to_json(F.struct(*CANDIDATE_BUCKET, "limits")).alias(HEAD)
     heads = numbered.select(partition, bucket.alias("key"), *(zero.alias(name) for name in ROW), head)
     # The clients that share a bucket have a fixed order, which does not depend on the order of the log.
     client = F.row_number().over(Window.partitionBy("number").orderBy("user", "client_id")).cast("long").alias("client")
     members = (
-        named.select(*PROPOSED_BUCKET, "user", "client_id")
+        named.select(*CANDIDATE_BUCKET, "user", "client_id")
         .distinct()
-        .join(numbered, on=[*PROPOSED_BUCKET], how="inner")
+        .join(numbered, on=[*CANDIDATE_BUCKET], how="inner")
     )
     placed = records.withColumn("broker", _broker()).join(
         F.broadcast(members.select(*BUCKET, "number", client)), on=[*BUCKET], how="inner"
@@ -157,7 +157,7 @@ def _keyed(records: DataFrame, named: DataFrame, quotas: ProposedQuotas, partiti
     return heads.unionByName(rows)
 
 
-def _may_wait(quotas: ProposedQuotas) -> Column:
+def _may_wait(quotas: CandidateQuotas) -> Column:
     """Return a column that is true if a bucket may exceed its ``limit``.
 
     This depends on the highest rate of its records (``densest``), and on the most that may arrive at once (``part``).
@@ -186,7 +186,7 @@ def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataF
     """
     whole = (
         _named(demands, entities)
-        .groupBy(*PROPOSED_BUCKET, "limit")
+        .groupBy(*CANDIDATE_BUCKET, "limit")
         .agg(
             F.count("*").alias("clients"),
             F.sum("amount").alias("amount"),
@@ -194,14 +194,14 @@ def outcomes(demands: DataFrame, entities: DataFrame, hours: DataFrame) -> DataF
             F.max("until_ms").alias("until_ms"),
         )
     )
-    happened = hours.groupBy(*PROPOSED_BUCKET, "limit").agg(
+    happened = hours.groupBy(*CANDIDATE_BUCKET, "limit").agg(
         *(F.sum(name).alias(name) for name in _COUNTED[:-1]),
         *(F.max(name).alias(name) for name in (*_COUNTED[-1:], "sent_ms", "busy_ms")),
     )
     ended = F.greatest("until_ms", F.coalesce("sent_ms", "until_ms"))
     share = F.coalesce(F.col("throttle_time_ms") / F.greatest("busy_ms", F.lit(1)), F.lit(0.0))
-    return whole.join(happened, on=[*PROPOSED_BUCKET, "limit"], how="left").select(
-        *PROPOSED_BUCKET,
+    return whole.join(happened, on=[*CANDIDATE_BUCKET, "limit"], how="left").select(
+        *CANDIDATE_BUCKET,
         "limit",
         "clients",
         "amount",

@@ -104,11 +104,11 @@ EXCEPTIONS = {
     "pipeline/files.py": "tests/pipeline/test_writing.py",
     **{
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
-        for name in ("damaged_files", "log_files", "kafka_source")
+        for name in ("file_integrity", "log_files", "kafka_source")
     },
     # It is the fast part of the replay, and gives the same results.
-    "pipeline/unthrottled.py": "tests/pipeline/test_replay.py",
-    "pipeline/proposed_quotas.py": "tests/pipeline/test_whatif.py",
+    "pipeline/unthrottled_fast_path.py": "tests/pipeline/test_replay.py",
+    "pipeline/candidate_quotas.py": "tests/pipeline/test_whatif.py",
 }
 
 

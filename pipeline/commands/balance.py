@@ -5,11 +5,11 @@ import sys
 from typing import Final
 from urllib.parse import quote
 
-from kafka_quota_proxy.pipeline.balance import demand, rules_of, shares
-from kafka_quota_proxy.pipeline.commands.balance_follow import follow
+from kafka_quota_proxy.pipeline.balance import rules_of, shares, use_by_proxy
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.commands.balance_stream import follow
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 
@@ -37,7 +37,7 @@ def execute(args: argparse.Namespace) -> int:
         if not proxies:
             raise UsageError(f"--usage {args.usage}: has no record, so there is no proxy to divide limits for")
         used = output.keep(
-            "demand", demand(records, resolved(records, ProposedQuotas(config=config)), last_ms=args.last)
+            "demand", use_by_proxy(records, resolved(records, CandidateQuotas(config=config)), last_ms=args.last)
         )
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
         # There is one row for each entity and proxy, as many as the rules of the files.

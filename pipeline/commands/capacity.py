@@ -31,12 +31,12 @@ from kafka_quota_proxy.pipeline.capacity import (
 from kafka_quota_proxy.pipeline.capacity_report import capacity_page, label
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.input_files import capacities, weights
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
 from kafka_quota_proxy.pipeline.local_hours import hours_of_week, quarters
 from kafka_quota_proxy.pipeline.quotas_file import as_file
 from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
+from kafka_quota_proxy.pipeline.side_inputs import capacities, weights
 from kafka_quota_proxy.pipeline.usage_reader import Usage
 from kafka_quota_proxy.pipeline.writing import Output
 

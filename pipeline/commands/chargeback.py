@@ -19,9 +19,9 @@ from kafka_quota_proxy.pipeline.chargeback import (
     steps_back,
 )
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
-from kafka_quota_proxy.pipeline.input_files import owners
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size
+from kafka_quota_proxy.pipeline.side_inputs import owners
 from kafka_quota_proxy.pipeline.writing import Output
 
 _SHOWN = 20

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.input_files import capacities, partition_sizes, reassignment_plan
 from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, client_quarters, loads, quietest_hour
 from kafka_quota_proxy.pipeline.report import duration, size
+from kafka_quota_proxy.pipeline.side_inputs import capacities, partition_sizes, reassignment_plan
 
 
 def execute(args: argparse.Namespace) -> int:

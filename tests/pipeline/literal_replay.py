@@ -1,6 +1,6 @@
 """A simple replay, which takes record by record and part by part. It is an oracle for the product's replay.
 
-A record is cut into parts, and the adjacent records determine their arrival times (``pipeline.arrivals``). A part goes
+A record is cut into parts, and the neighbour records determine their arrival times (``pipeline.arrivals``). A part goes
 out when it has arrived and the throttle time of the bucket is over. A fetch goes out in pieces as large as the room
 under the limit, but at least a quarter of the part. A client that waits sends its later requests later.
 """
@@ -40,7 +40,7 @@ def arrays(given: Sequence[Demand]) -> Rows:
 
 
 def beside(given: Sequence[Demand]) -> list[Demand]:
-    """Return the records of a client with the rates of their adjacent records."""
+    """Return the records of a client with the rates of their neighbour records."""
     found = []
     for demand, last, following in zip(given, [None, *given], [*given[1:], None], strict=False):
         before = after = 0.0

@@ -12,7 +12,7 @@ from kafka_quota_proxy.pipeline.arrivals import parts as parts_in_arrays
 from tests.pipeline.literal_replay import Demand, arrays, beside, parts, parts_of
 
 START_MS = 1_000_000
-# Rates of adjacent records, in bytes per millisecond.
+# Rates of neighbour records, in bytes per millisecond.
 finite_rates = st.one_of(st.just(0.0), st.floats(0.001, 1_000))
 rates = st.one_of(st.just(math.inf), finite_rates)
 
@@ -92,7 +92,7 @@ def times(demand: Demand) -> list[int]:
 
 
 def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000, requests: int = 4) -> Demand:
-    """Return a record with the rates of its adjacent records."""
+    """Return a record with the rates of its neighbour records."""
     return Demand(START_MS, interval_ms, amount, requests, before, after)
 
 
@@ -104,14 +104,14 @@ def record(amount: int, *, before: float, after: float, interval_ms: int = 1_000
             math.inf,
             math.inf,
             [125, 375, 625, 875],
-        ),  # the adjacent rates are unknown, so the parts are spread evenly
+        ),  # the neighbour rates are unknown, so the parts are spread evenly
         (4_000, 4.0, 4.0, [125, 375, 625, 875]),
         (
             4_000,
             9.0,
             5.0,
             [125, 375, 625, 875],
-        ),  # the rate is below both adjacent rates, so the parts are spread evenly
+        ),  # the rate is below both neighbour rates, so the parts are spread evenly
         (4_000, 0.0, 8.0, [562, 687, 812, 937]),  # 8 bytes per millisecond, from the middle on
         (4_000, 8.0, 0.0, [62, 187, 312, 437]),
         (4_000, 2.0, 6.0, [250, 583, 750, 916]),  # 2 bytes per millisecond until the middle, then 6

@@ -1,4 +1,4 @@
-"""A limit of the whole cluster is divided into shares for its proxies."""
+"""A limit of the whole cluster is limit_by_use into shares for its proxies."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.pipeline.balance import Share, demand, divided, recent_use, rules_of, shares
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
+from kafka_quota_proxy.pipeline.balance import ProxyLimit, limit_by_use, recent_use, rules_of, shares, use_by_proxy
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.whatif import resolved
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from tests.pipeline.support import frame, record, rows
@@ -25,7 +25,7 @@ from tests.pipeline.support import frame, record, rows
 def test_shares_sum_to_at_most_the_limit_and_respect_the_floor(
     limit: float, demands: dict[str, int], floor: float
 ) -> None:
-    found = divided(limit, demands, ["a", "b", "c"], floor=floor)
+    found = limit_by_use(limit, demands, ["a", "b", "c"], floor=floor)
 
     assert sum(found.values()) <= limit + 2  # a share of 0 becomes 1 byte, because 0 is not a valid limit
     assert min(found.values()) >= max(1, int(limit * floor / 3 * (1 - 1e-9)) - 1)
@@ -34,20 +34,20 @@ def test_shares_sum_to_at_most_the_limit_and_respect_the_floor(
 
 
 def test_shares_follow_demand() -> None:
-    assert divided(1_200.0, {"a": 300, "b": 100}, ["a", "b", "c"], floor=0.25) == {"a": 775, "b": 325, "c": 100}
-    assert divided(900.0, {}, ["a", "b", "c"], floor=0.1) == {"a": 300, "b": 300, "c": 300}
+    assert limit_by_use(1_200.0, {"a": 300, "b": 100}, ["a", "b", "c"], floor=0.25) == {"a": 775, "b": 325, "c": 100}
+    assert limit_by_use(900.0, {}, ["a", "b", "c"], floor=0.1) == {"a": 300, "b": 300, "c": 300}
 
 
 @pytest.mark.kafka
 def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> None:
-    rules = ProposedQuotas(
+    rules = CandidateQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=100.0),))
     )
     log = [record(at_s=at, proxy=proxy, client_id=f"c{at}") for at in range(10) for proxy in ("p1", "p2")]
     log += [record(at_s=9, user="bob"), record(at_s=9, kind="fetch")]
     records = frame(spark, log)
 
-    found = rows(demand(records, resolved(records, rules), last_ms=3_000), "proxy")
+    found = rows(use_by_proxy(records, resolved(records, rules), last_ms=3_000), "proxy")
 
     assert [
         (row["proxy"], row["bucket_user"], row["bucket_client_id"], row["limit"], row["amount"]) for row in found
@@ -61,12 +61,12 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
 @pytest.mark.parametrize("name", ["<default>", "<shared>", "<other>"])
 def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
     """A client may call itself ``<default>``. A share for that client-id would limit all other clients."""
-    rules = ProposedQuotas(
+    rules = CandidateQuotas(
         config=ProxyConfig(listeners=(), quotas=(QuotaRule(user=DEFAULT, client_id=DEFAULT, producer_byte_rate=9.0),))
     )
     records = frame(spark, [record(client_id=name), record(user=name), record()])
 
-    found = rows(demand(records, resolved(records, rules), last_ms=None))
+    found = rows(use_by_proxy(records, resolved(records, rules), last_ms=None))
 
     assert [(row["bucket_user"], row["bucket_client_id"]) for row in found] == [("alice", "etl")]
 
@@ -93,7 +93,7 @@ def test_an_entity_without_use_has_an_even_share_of_its_rule() -> None:
 
     first, second = (rules_of(proxy, given, rules, 3) for proxy in ("a", "b"))
 
-    assert given[0] == Share("a", "produce", "alice", "", 840)
+    assert given[0] == ProxyLimit("a", "produce", "alice", "", 840)
     assert [
         (rule.user, rule.limits.get("producer_byte_rate"), rule.limits.get("consumer_byte_rate")) for rule in first
     ] == [
@@ -109,7 +109,7 @@ def test_a_share_has_the_enforcement_and_shaping_of_its_rule() -> None:
         QuotaRule(user=DEFAULT, producer_byte_rate=900.0, enforcement=Enforcement.OBSERVE, shaping=Shaping.PACED),
         QuotaRule(user="bob", producer_byte_rate=90.0, enforcement=Enforcement.DELAY),
     ]
-    given = [Share("a", "produce", "alice", "", 840), Share("a", "produce", "bob", "", 70)]
+    given = [ProxyLimit("a", "produce", "alice", "", 840), ProxyLimit("a", "produce", "bob", "", 70)]
 
     found = rules_of("a", given, rules, 3)
 
@@ -125,7 +125,7 @@ def test_produce_and_fetch_with_different_shaping_keep_one_even_share() -> None:
         QuotaRule(user=DEFAULT, consumer_byte_rate=900.0, enforcement=Enforcement.OBSERVE),
         QuotaRule(user="alice", producer_byte_rate=90.0),
     ]
-    given = [Share("a", "fetch", "alice", "", 840), Share("a", "produce", "alice", "", 70)]
+    given = [ProxyLimit("a", "fetch", "alice", "", 840), ProxyLimit("a", "produce", "alice", "", 70)]
 
     found = rules_of("a", given, rules, 3)
 
@@ -140,7 +140,7 @@ def test_produce_and_fetch_with_different_shaping_keep_one_even_share() -> None:
 
 @pytest.mark.parametrize("floor", [0.0, 1.0])
 def test_a_floor_of_1_gives_even_shares_and_0_gives_none(floor: float) -> None:
-    found = divided(1_000.0, {"a": 1}, ["a", "b"], floor=floor)
+    found = limit_by_use(1_000.0, {"a": 1}, ["a", "b"], floor=floor)
 
     assert found == ({"a": 500, "b": 500} if floor else {"a": 1_000, "b": 1})
 
@@ -195,7 +195,7 @@ def clusters(draw: st.DrawFn) -> list[QuotaRule]:
     ]  # fmt: skip
 
 
-def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> list[Share]:
+def seen(rules: Sequence[QuotaRule], users: Sequence[tuple[str, str, str]]) -> list[ProxyLimit]:
     """Return the shares of users that send everything through the first proxy."""
     found = []
     for label, user, client_id in users:
@@ -240,7 +240,7 @@ def test_a_share_of_a_default_user_keeps_rules_of_unseen_clients() -> None:
         QuotaRule(user=DEFAULT, client_id="backup", producer_byte_rate=90.0, enforcement=Enforcement.OBSERVE),
         QuotaRule(user="alice", client_id="etl", producer_byte_rate=60.0),
     ]
-    given = [Share("a", "produce", "alice", "", 840)]
+    given = [ProxyLimit("a", "produce", "alice", "", 840)]
 
     found = rules_of("a", given, rules, 3)
 
@@ -263,7 +263,7 @@ def test_no_share_for_a_default_user_that_would_override_other_rules() -> None:
         QuotaRule(user="alice", client_id="backup", consumer_byte_rate=60.0, enforcement=Enforcement.OBSERVE),
     ]
 
-    found = rules_of("a", [Share("a", "produce", "alice", "", 840)], rules, 3)
+    found = rules_of("a", [ProxyLimit("a", "produce", "alice", "", 840)], rules, 3)
 
     assert [(rule.user, rule.client_id, rule.limits.get("producer_byte_rate")) for rule in found] == [
         (DEFAULT, None, 300.0),

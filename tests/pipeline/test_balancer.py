@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, ProxyConfig,
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_record import Rule, Share
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
-from kafka_quota_proxy.pipeline.limit_division import ProxyUsage
+from kafka_quota_proxy.pipeline.demand_estimator import ProxyUsage
 
 LIMIT: Final = 3_000_000
 EVEN: Final = LIMIT // 3

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row, SparkSession
 
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
     brokers,
@@ -25,7 +26,6 @@ from kafka_quota_proxy.pipeline.capacity import (
     rules,
     suggestion,
 )
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.replay import Replay
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import START_MS, frame, record, rows
@@ -121,7 +121,7 @@ def test_no_client_is_throttled_under_the_limit_that_never_waits(
     peak = max(amount * 1_000 // interval_ms for amount in amounts) + 1
     one = suggested(kind=kind, peak=peak, part=max(amounts))
     one = one._replace(limit=max(1, one.never_waits))
-    replay = Replay(ProposedQuotas(config=config_of([one])).bucket(kind, "alice", "etl"))
+    replay = Replay(CandidateQuotas(config=config_of([one])).bucket(kind, "alice", "etl"))
     replay.take(arrays(demands))
 
     (outcome,) = replay.end()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 from tests.pipeline.support import START_MS, record, write_log
@@ -160,7 +160,7 @@ def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith(f"{shipped}/kafka_quota_proxy/pipeline/"), ended.stdout
     assert len(list(cluster.work.glob(f"app-*/*/{shipped.name}"))) == 2
-    expected = LiteralReplay(ProposedQuotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
+    expected = LiteralReplay(CandidateQuotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1) for at in range(60)]):
         expected.take(demand)
     (hour,) = expected.end().hours.values()

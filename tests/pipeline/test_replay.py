@@ -21,7 +21,7 @@ from tests.pipeline.literal_replay import Demand, LiteralReplay, arrays, beside,
 LIMIT = 1_000.0
 
 kinds = st.sampled_from([QuotaKind.PRODUCE, QuotaKind.FETCH])
-# Rates of adjacent records, in bytes per millisecond.
+# Rates of neighbour records, in bytes per millisecond.
 rates = st.sampled_from([math.inf, 0.0, 0.1, 1.0, 7.5, 40.0])
 
 demands = st.lists(

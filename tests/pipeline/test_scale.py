@@ -15,8 +15,8 @@ from bench import pipeline
 from bench.spark_run import Run, run
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
 from kafka_quota_proxy.pipeline.record import RECORD
 from kafka_quota_proxy.pipeline.simulate import SimulatedCluster
 from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
@@ -58,7 +58,7 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
     """Return the costs of the steps of ``capacity`` and ``whatif`` on a log."""
     records = spark.read.schema(RECORD).parquet(str(usage))
     rule = QuotaRule(user="alice", client_id=DEFAULT, producer_byte_rate=1_300_000.0, consumer_byte_rate=1_500_000.0)
-    quotas = ProposedQuotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
+    quotas = CandidateQuotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
 
     def capacity() -> None:
         used = byte_usage(records)

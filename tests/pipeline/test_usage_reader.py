@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
-from kafka_quota_proxy.pipeline.damaged_files import fault_of_gz, faults_elsewhere
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.file_integrity import fault_of_gz, faults_elsewhere
 from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read

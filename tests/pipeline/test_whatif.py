@@ -9,8 +9,8 @@ from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.principals import Principals
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
-from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
 from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
 from tests.pipeline import many_clients
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside, covered_ms, parts
@@ -19,9 +19,9 @@ from tests.pipeline.support import START_MS, frame, record, rows
 ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
 
 
-def quotas(*rules: QuotaRule, **given: Any) -> ProposedQuotas:  # noqa: ANN401  (fields of a configuration)
+def quotas(*rules: QuotaRule, **given: Any) -> CandidateQuotas:  # noqa: ANN401  (fields of a configuration)
     """Return proposed quotas with these rules."""
-    return ProposedQuotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
+    return CandidateQuotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
 
 
 def load(seconds: int = 60, **given: Any) -> list[dict[str, Any]]:  # noqa: ANN401  (values of any column)
@@ -55,7 +55,7 @@ def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession) -> Non
     given = quotas(ETL)
     records = frame(spark, [*load(), *load(20, broker=2), *load(20, user="free")])
 
-    hours = rows(forecast(records, total_demand(records), resolved(records, given), given), *PROPOSED_BUCKET)
+    hours = rows(forecast(records, total_demand(records), resolved(records, given), given), *CANDIDATE_BUCKET)
 
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3) for at in range(60)]):
@@ -149,7 +149,7 @@ def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
 @pytest.mark.kafka
 def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     records = frame(spark, load(30))
-    even = ProposedQuotas(config=quotas(ETL).config, shaping=Shaping.PACED)
+    even = CandidateQuotas(config=quotas(ETL).config, shaping=Shaping.PACED)
     waits = {}
     used = total_demand(records)
     for name, given in (("sampled", quotas(ETL)), ("paced", even)):

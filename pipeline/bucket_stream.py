@@ -16,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kafka_quota_proxy.pipeline.adjacent_rates import AdjacentRates
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
-from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.neighbour_rates import NeighbourRates
+from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
 from kafka_quota_proxy.pipeline.replay import Replay
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 
@@ -26,7 +26,7 @@ START_BITS: Final = 42
 # The columns of numbers after the key of a row, which also order the rows with the same key. ``client`` distinguishes
 # the clients that share a bucket.
 ROW: Final = ("client", "interval_ms", "amount", "requests")
-# The column with a text in the first row of a bucket: JSON with the columns of PROPOSED_BUCKET, and ``limits``.
+# The column with a text in the first row of a bucket: JSON with the columns of CANDIDATE_BUCKET, and ``limits``.
 HEAD: Final = "head"
 
 _HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
@@ -34,7 +34,7 @@ _HOUR: Final = ("amount", "delayed_amount", "throttled_requests", "throttle_time
 # all hours together.
 HOURS: Final = pa.schema(
     [
-        *((name, pa.int32() if name == "broker" else pa.string()) for name in PROPOSED_BUCKET),
+        *((name, pa.int32() if name == "broker" else pa.string()) for name in CANDIDATE_BUCKET),
         ("limit", pa.float64()),
         *((name, pa.int64()) for name in ("hour_ms", *_HOUR, "sent_ms", "busy_ms")),
     ]
@@ -42,7 +42,7 @@ HOURS: Final = pa.schema(
 
 
 def replayed(
-    batches: Iterator[pa.RecordBatch], quotas: ProposedQuotas, *, max_delay_ms: float = inf
+    batches: Iterator[pa.RecordBatch], quotas: CandidateQuotas, *, max_delay_ms: float = inf
 ) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield the outcome of each bucket after its last row.
 
@@ -73,23 +73,23 @@ class _BucketReplay:
     """Computes how the logged traffic of one bucket would have been throttled under each of several limits."""
 
     def __init__(
-        self, number: int, head: str, quotas: ProposedQuotas, tables: Mapping[str, RuleTable], max_delay_ms: float
+        self, number: int, head: str, quotas: CandidateQuotas, tables: Mapping[str, RuleTable], max_delay_ms: float
     ) -> None:
         self.number = number
         fields = json.loads(head)
-        self._names = [fields[name] for name in PROPOSED_BUCKET]
+        self._names = [fields[name] for name in CANDIDATE_BUCKET]
         self._limits = fields["limits"]
         _, _, kind, user, client_id = self._names
         buckets = quotas.buckets(self._limits, tables[kind], kind=kind, user=user, client_id=client_id)
         self._replay = Replay(*buckets, max_delay_ms=max_delay_ms)
-        self._adjacent = AdjacentRates()
+        self._neighbours = NeighbourRates()
 
     def take(self, key: NDArray[np.int64], columns: list[NDArray[np.int64]]) -> None:
         start_ms = (key & ((1 << START_BITS) - 1)) - 1
-        self._replay.take(self._adjacent.take(start_ms, *columns))
+        self._replay.take(self._neighbours.take(start_ms, *columns))
 
     def end(self) -> pa.RecordBatch:
-        self._replay.take(self._adjacent.rest())
+        self._replay.take(self._neighbours.rest())
         rows = [
             (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.busy_ms)
             for limit, outcome in zip(self._limits, self._replay.end(), strict=True)

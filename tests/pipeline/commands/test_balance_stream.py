@@ -19,7 +19,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Share
 from kafka_quota_proxy.pipeline.__main__ import main
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Moved, Publication, Terms
-from kafka_quota_proxy.pipeline.commands import balance_follow
+from kafka_quota_proxy.pipeline.commands import balance_stream
 from kafka_quota_proxy.pipeline.errors import PipelineError
 from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 
@@ -119,7 +119,7 @@ def test_old_records_are_removed_before_the_first_news_and_valid_ones_stay() -> 
         lease_ms=8_000,
     )
 
-    assert list(balance_follow._first(one, found)) == [
+    assert list(balance_stream._first(one, found)) == [
         Share(proxy="a", user="alice"),
         Rule(client_id="gone"),
         Rule(user="bob", limits={"producer_byte_rate": 10.0}),
@@ -133,7 +133,7 @@ def test_changed_shares_are_printed_up_to_a_number(capsys: pytest.CaptureFixture
         *(Moved(Bucket("fetch", "", f"c{number}"), {"a": 1}) for number in range(10)),
     ]
 
-    balance_follow._report(Publication([], moved), balancer())
+    balance_stream._report(Publication([], moved), balancer())
 
     lines = [line.partition(" ")[2] for line in capsys.readouterr().err.splitlines()]
     assert lines[0] == r"'alice / \x1b[2J', produce: a 2 MB/s, b 30 kB/s"
@@ -219,8 +219,8 @@ class Played(NamedTuple):
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Played:
     clock = FakeTime()
-    monkeypatch.setattr(balance_follow, "time", clock)
-    monkeypatch.setattr(balance_follow, "randbelow", lambda _: 0)
+    monkeypatch.setattr(balance_stream, "time", clock)
+    monkeypatch.setattr(balance_stream, "randbelow", lambda _: 0)
     return Played(clock, FakeTopic(clock))
 
 
@@ -233,9 +233,9 @@ def publish(played: Played, *, end: FakeEnd, found: Found = NOTHING) -> None:
     topic, event, stream = (
         cast("QuotaTopic", played.topic),
         cast("Event", end),
-        cast("balance_follow._Stream", FakeStream()),
+        cast("balance_stream._Stream", FakeStream()),
     )
-    balance_follow._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
+    balance_stream._publish(topic, balancer(ALICE), found, ARGS, end=event, stream=stream)
 
 
 def test_follow_looks_for_another_publisher_before_it_writes(played: Played) -> None:
@@ -270,8 +270,8 @@ def test_a_process_suspended_for_too_long_ends(played: Played, stood_still_s: fl
 
 
 def test_a_publication_times_out_before_another_process_begins() -> None:
-    assert balance_follow._latest_ms(ARGS) + balance_follow._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
-    assert balance_follow._delivery_ms(ARGS) < ARGS.lease
+    assert balance_stream._latest_ms(ARGS) + balance_stream._delivery_ms(ARGS) <= ARGS.lease + ARGS.every
+    assert balance_stream._delivery_ms(ARGS) < ARGS.lease
 
 
 def test_rules_are_rewritten_every_few_minutes(played: Played, capsys: pytest.CaptureFixture[str]) -> None:
@@ -302,7 +302,7 @@ class FakeQuery:
 class Followed(NamedTuple):
     """A stream without Spark. ``come`` processes a batch. As in Spark, a batch that fails ends the query."""
 
-    stream: balance_follow._Stream
+    stream: balance_stream._Stream
     query: FakeQuery
 
     def come(self, *rows: Mapping[str, object]) -> None:
@@ -318,11 +318,11 @@ class Followed(NamedTuple):
 def followed(monkeypatch: pytest.MonkeyPatch) -> Followed:
     query, lines = FakeQuery(), MagicMock()
     lines.writeStream.foreachBatch.return_value.trigger.return_value.start.return_value = query
-    monkeypatch.setattr(balance_follow, "parsed", lambda rows: rows)
-    monkeypatch.setattr(balance_follow, "recent_use", lambda batch, _: batch)
-    monkeypatch.setattr(balance_follow._Stream, "_counted", lambda _, rows: rows)
+    monkeypatch.setattr(balance_stream, "parsed", lambda rows: rows)
+    monkeypatch.setattr(balance_stream, "recent_use", lambda batch, _: batch)
+    monkeypatch.setattr(balance_stream._Stream, "_counted", lambda _, rows: rows)
     args = argparse.Namespace(proxies=["a", "b", "c"], usage=USAGE, explain=False, every=2_000)
-    return Followed(balance_follow._Stream(lines, balancer(ALICE), args, Event()), query)
+    return Followed(balance_stream._Stream(lines, balancer(ALICE), args, Event()), query)
 
 
 def row(
@@ -375,11 +375,11 @@ LEFT = Found(
 def command(played: Played, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> FakeEnd:
     """Prepare ``balance --follow`` with the fakes. The returned event ends the command after 20 waits."""
     end = FakeEnd(played.clock, 20)
-    monkeypatch.setattr(balance_follow, "session", MagicMock())
-    monkeypatch.setattr(balance_follow, "topic", MagicMock())
-    monkeypatch.setattr(balance_follow, "QuotaTopic", lambda *_, **__: played.topic)
-    monkeypatch.setattr(balance_follow, "_Stream", lambda *_: followed.stream)
-    monkeypatch.setattr(balance_follow, "stop_requested", lambda: nullcontext(end))
+    monkeypatch.setattr(balance_stream, "session", MagicMock())
+    monkeypatch.setattr(balance_stream, "topic", MagicMock())
+    monkeypatch.setattr(balance_stream, "QuotaTopic", lambda *_, **__: played.topic)
+    monkeypatch.setattr(balance_stream, "_Stream", lambda *_: followed.stream)
+    monkeypatch.setattr(balance_stream, "stop_requested", lambda: nullcontext(end))
     return end
 
 
@@ -491,7 +491,7 @@ def test_one_of_two_simultaneous_starts_ends(
     played: Played, command: FakeEnd, limits: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played.topic.found = LEFT
-    monkeypatch.setattr(balance_follow, "randbelow", lambda below_ms: below_ms // 2)
+    monkeypatch.setattr(balance_stream, "randbelow", lambda below_ms: below_ms // 2)
     played.topic.other_from_s = played.clock.now_s + 26.7  # one moment later than the command waits
 
     assert run(limits) == 1

@@ -17,7 +17,7 @@ _KINDS: Final = {kind.label: kind for kind in (QuotaKind.PRODUCE, QuotaKind.FETC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProposedQuotas:
+class CandidateQuotas:
     """The quotas under which a log is replayed.
 
     ``shaping`` says how rates are measured (in Kafka's windows or with a token bucket) under rules that do not say so

@@ -9,18 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
-from kafka_quota_proxy.pipeline.proposed_quotas import ProposedQuotas
-from kafka_quota_proxy.pipeline.record import PROPOSED_BUCKET
-from kafka_quota_proxy.pipeline.sorted_replay import HEAD, ROW, START_BITS, replayed
+from kafka_quota_proxy.pipeline.bucket_stream import HEAD, ROW, START_BITS, replayed
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
+from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
 
-QUOTAS = ProposedQuotas(config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=1_000.0),)))
+QUOTAS = CandidateQuotas(
+    config=ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=1_000.0),))
+)
 LIMITS = [500.0, 1_000.0]
 
 
 def head(number: int, broker: int) -> tuple[int | str | None, ...]:
     """Return the row that describes a bucket, and precedes its records."""
-    told = dict(zip(PROPOSED_BUCKET, ("p", broker, "produce", "alice", ""), strict=True)) | {"limits": LIMITS}
+    told = dict(zip(CANDIDATE_BUCKET, ("p", broker, "produce", "alice", ""), strict=True)) | {"limits": LIMITS}
     return (number << START_BITS, *(0 for _ in ROW), json.dumps(told))
 
 
@@ -54,7 +56,7 @@ def test_each_bucket_is_replayed_by_itself_under_each_limit(size: int) -> None:
     for broker, given_demands in ((1, beside(demands)), (2, shared)):
         for limit in LIMITS:
             config = ProxyConfig(listeners=(), quotas=(QuotaRule(user="alice", producer_byte_rate=limit),))
-            literal = LiteralReplay(ProposedQuotas(config=config).bucket("produce", "alice", ""))
+            literal = LiteralReplay(CandidateQuotas(config=config).bucket("produce", "alice", ""))
             for one in given_demands:
                 literal.take(one)
             outcome = literal.end()

@@ -1,4 +1,4 @@
-"""Adds to each usage record the rates of the same client's adjacent records, right before and right after it.
+"""Adds to each usage record the rates of the same client's neighbour records, right before and right after it.
 
 A replay of the log uses these rates to guess when in its interval a record's bytes were sent. The records of all
 clients that share a bucket (one quota) arrive in the order of their start times. So the rate after a record is known
@@ -22,8 +22,8 @@ _NUMBERS: Final = 5
 _NEAR_MS: Final = LONGEST_SHAPED_MS // 2
 
 
-class AdjacentRates:
-    """Takes the records of one bucket in the order of ``start_ms``, and adds the adjacent rates to each."""
+class NeighbourRates:
+    """Takes the records of one bucket in the order of ``start_ms``, and adds the neighbour rates to each."""
 
     def __init__(self) -> None:
         self._kept = np.empty((_NUMBERS, 0), np.int64)

@@ -33,9 +33,9 @@ from kafka_quota_proxy.pipeline.commands.execution import (
     say,
     stop_requested,
 )
+from kafka_quota_proxy.pipeline.demand_estimator import ProxyUsage
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
-from kafka_quota_proxy.pipeline.limit_division import ProxyUsage
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas

@@ -7,8 +7,8 @@ import pytest
 from kafka_quota_proxy.pipeline.broker_capacity import Weight
 from kafka_quota_proxy.pipeline.chargeback import Owner
 from kafka_quota_proxy.pipeline.errors import InputError
-from kafka_quota_proxy.pipeline.input_files import capacities, owners, partition_sizes, reassignment_plan, weights
 from kafka_quota_proxy.pipeline.rebalance import Partition
+from kafka_quota_proxy.pipeline.side_inputs import capacities, owners, partition_sizes, reassignment_plan, weights
 
 OWNERS = "user,client_id,owner,from,until\n"
 SIZES = "topic,partition,leader,replicas,size_bytes,incoming_byte_rate\n"

@@ -54,7 +54,7 @@ class _Sample(NamedTuple):
     is_throttled: bool
 
 
-class DemandTracker:
+class DemandEstimator:
     """Estimates how much of one quota the clients at one proxy would use if they were not throttled.
 
     The estimate is based on samples of the recent use. Each call of ``take`` adds a sample, which counts for a few

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.pipeline.limit_division import DemandTracker, ProxyDemand, ProxyUsage, divide_limit
+from kafka_quota_proxy.pipeline.demand_estimator import DemandEstimator, ProxyDemand, ProxyUsage, divide_limit
 
 EVEN = 1_000
 LIMIT = 3_000
@@ -21,7 +21,7 @@ def throttled(amount: int, wait_ms: int = 0, **given: int) -> ProxyUsage:
 
 
 def test_demand_is_a_little_above_the_highest_recent_use() -> None:
-    demand = DemandTracker()
+    demand = DemandEstimator()
     demand.take(used(500), share=EVEN, now_ms=0)
     demand.take(used(200), share=EVEN, now_ms=1_000)
 
@@ -31,7 +31,7 @@ def test_demand_is_a_little_above_the_highest_recent_use() -> None:
 
 
 def test_constant_throttling_demands_the_whole_limit() -> None:
-    demand = DemandTracker()
+    demand = DemandEstimator()
     demand.take(throttled(10), share=10, now_ms=0)
     demand.take(throttled(10), share=10, now_ms=1_000)
 
@@ -39,7 +39,7 @@ def test_constant_throttling_demands_the_whole_limit() -> None:
 
 
 def test_occasional_throttling_demands_a_quarter_more() -> None:
-    demand = DemandTracker()
+    demand = DemandEstimator()
     demand.take(used(90), share=100, now_ms=0)
     demand.take(throttled(100), share=100, now_ms=1_000)
 
@@ -47,7 +47,7 @@ def test_occasional_throttling_demands_a_quarter_more() -> None:
 
 
 def test_a_throttled_burst_below_the_share_demands_no_more() -> None:
-    demand = DemandTracker()
+    demand = DemandEstimator()
     demand.take(throttled(790), share=1_000, now_ms=0)
 
     assert demand.demand(limit=LIMIT, now_ms=1).rate == pytest.approx(829.5)
@@ -55,7 +55,7 @@ def test_a_throttled_burst_below_the_share_demands_no_more() -> None:
 
 @pytest.mark.parametrize("throttled_requests", [1, 30])
 def test_a_silent_throttled_bucket_is_remembered(throttled_requests: int) -> None:
-    demand = DemandTracker()
+    demand = DemandEstimator()
     demand.take(throttled(256_000, wait_ms=25_000, throttled_requests=throttled_requests), share=10_000, now_ms=0)
 
     assert demand.demand(limit=LIMIT, now_ms=26_999).is_throttled
@@ -63,7 +63,7 @@ def test_a_silent_throttled_bucket_is_remembered(throttled_requests: int) -> Non
 
 
 def test_rates_are_over_at_least_a_second() -> None:
-    long, short = DemandTracker(), DemandTracker()
+    long, short = DemandEstimator(), DemandEstimator()
     long.take(used(60_000, interval_ms=60_000, longest_interval_ms=10_000), share=EVEN, now_ms=0)
     short.take(used(100, interval_ms=3), share=EVEN, now_ms=0)
 
@@ -74,7 +74,7 @@ def test_rates_are_over_at_least_a_second() -> None:
 
 
 def test_a_negative_amount_counts_as_0() -> None:
-    demand = DemandTracker()
+    demand = DemandEstimator()
     demand.take(used(-5), share=EVEN, now_ms=0)
 
     assert demand.demand(limit=LIMIT, now_ms=1) == ProxyDemand(0)

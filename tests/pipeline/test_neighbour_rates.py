@@ -1,19 +1,19 @@
-"""The rates of a client's adjacent records, for any mix of clients and any number of rows in a batch."""
+"""The rates of a client's neighbour records, for any mix of clients and any number of rows in a batch."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.pipeline.adjacent_rates import AdjacentRates
+from kafka_quota_proxy.pipeline.neighbour_rates import NeighbourRates
 from tests.pipeline.literal_replay import Demand, beside
 
 SECOND = (1_000, 2_000, 1)  # interval, amount, requests
 
 
 def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
-    """Return the records with their adjacent rates. Each given record comes with its client's number."""
-    found, ones = list[Demand](), AdjacentRates()
+    """Return the records with their neighbour rates. Each given record comes with its client's number."""
+    found, ones = list[Demand](), NeighbourRates()
     for first in range(0, len(given), at_once):
         some = given[first : first + at_once]
         columns = [np.array([demand[at] for _, demand in some], np.int64) for at in range(4)]
@@ -23,7 +23,7 @@ def told(given: list[tuple[int, Demand]], at_once: int = 1_000) -> list[Demand]:
 
 
 def test_a_record_is_held_until_its_successor_arrives_or_is_too_late() -> None:
-    ones = AdjacentRates()
+    ones = NeighbourRates()
     column = [np.array([at], np.int64) for at in SECOND]
 
     assert len(ones.take(np.array([0]), np.array([1]), *column).start_ms) == 0
@@ -66,10 +66,10 @@ def test_rates_do_not_depend_on_batches_or_other_clients(given: list[tuple[int, 
 
     found = told(given, at_once)
 
-    # A record of more than two seconds is spread evenly, so its adjacent rates are neither kept nor waited for.
+    # A record of more than two seconds is spread evenly, so its neighbour rates are neither kept nor waited for.
     assert [shaped(one) for one in found] == [shaped(one) for one in all_known]
 
 
 def shaped(demand: Demand) -> Demand:
-    """Return a record, without the adjacent rates if it are too long for them to be used."""
+    """Return a record, without the neighbour rates if it are too long for them to be used."""
     return demand._replace(before=0.0, after=0.0) if demand.interval_ms > 2_000 else demand
