@@ -4,7 +4,7 @@
 * ``session``          starts the Spark session
 * ``parsing``          turns lines into records, and finds faults and duplicates
 * ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``file_integrity`` finds broken files
-* ``writing``          writes tables; ``files`` renames and deletes
+* ``writing``          writes tables; ``file_system`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
 * ``delivery``         writes alerts exactly once; ``checkpoint`` keeps the settings of a stream and its bad lines
 * ``whatif``           replays the log under other quotas: ``arrivals`` splits records into parts, ``neighbour_rates``

@@ -18,8 +18,8 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.files import Files
 
 _FILE: Final = "job.json"
 # Texts are cut at 4,000 characters. So at most 40 MB are kept, or four times as much in non-Latin scripts.
@@ -32,7 +32,7 @@ def spark_part(checkpoint: str) -> str:
     return f"{checkpoint.rstrip('/')}/spark"
 
 
-def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
+def job_of(checkpoint: str, settings: Mapping[str, str]) -> str:
     """Return the id of the job to which a checkpoint directory belongs. A job is one stream, with all its restarts.
 
     If the directory does not exist, it is created with a new id. Raises UsageError if the job has other settings than
@@ -40,14 +40,13 @@ def job_of(files: Files, checkpoint: str, settings: Mapping[str, str]) -> str:
     """
     root = checkpoint.rstrip("/")
     path = f"{root}/{_FILE}"
-    if not files.exists(path):
-        if files.exists(root) and set(files.names(root)) - {f"{_FILE}.tmp", f".{_FILE}.tmp.crc"}:
+    if not file_system.exists(path):
+        if file_system.exists(root) and set(file_system.names(root)) - {f"{_FILE}.tmp"}:
             raise UsageError(f"--checkpoint {checkpoint}: exists and has no {_FILE}; name a new directory")
-        files.make_directory(root)
         # The file is renamed, so that it appears only when it is complete.
-        files.write(f"{path}.tmp", json.dumps({"id": uuid.uuid4().hex[:12], "settings": dict(settings)}) + "\n")
-        files.rename(f"{path}.tmp", path)
-    job = json.loads(files.read(path))
+        file_system.write(f"{path}.tmp", json.dumps({"id": uuid.uuid4().hex[:12], "settings": dict(settings)}) + "\n")
+        file_system.rename(f"{path}.tmp", path)
+    job = json.loads(file_system.read(path))
     for name, value in settings.items():
         begun_with = job["settings"].get(name)
         if begun_with != value:
@@ -74,21 +73,19 @@ class Quarantine:
     Only the files of the last batches with such lines are kept. The directory is created together with its first file.
     """
 
-    def __init__(self, files: Files, directory: str) -> None:
-        self._files = files
+    def __init__(self, directory: str) -> None:
         self.directory = directory.rstrip("/")
 
     def keep(self, batch: int, lines: Iterable[str] | None) -> None:
         """Write the bad lines of a batch, and delete the files of old batches."""
         if lines is None:
             return
-        self._files.make_directory(self.directory)
         name = f"batch-{batch:010}.jsonl"
         # The file is hidden until it is complete. A batch that is repeated after a crash writes it again.
         hidden, target = f"{self.directory}/.{name}", f"{self.directory}/{name}"
-        self._files.write(hidden, "".join(f"{line}\n" for line in sorted(lines)))
-        self._files.delete(target)
-        self._files.rename(hidden, target)
-        kept = [name for name in self._files.names(self.directory) if name.startswith("batch-")]
+        file_system.write(hidden, "".join(f"{line}\n" for line in sorted(lines)))
+        file_system.delete(target)
+        file_system.rename(hidden, target)
+        kept = [name for name in file_system.names(self.directory) if name.startswith("batch-")]
         for old in kept[:-BATCHES]:
-            self._files.delete(f"{self.directory}/{old}")
+            file_system.delete(f"{self.directory}/{old}")

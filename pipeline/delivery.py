@@ -8,10 +8,10 @@ is written already. So a process may be killed at any time without losing or rep
 import sys
 from abc import ABC, abstractmethod
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError
-from kafka_quota_proxy.pipeline.files import Files
 
 
 class Delivery(ABC):
@@ -38,26 +38,25 @@ class Delivery(ABC):
 class FileDelivery(Delivery):
     """Writes each batch that has alerts as a file of JSON Lines, ``OUT/alerts-JOB-BATCH.jsonl``."""
 
-    def __init__(self, spark: SparkSession, out: str, job: str) -> None:
-        self._files = Files(spark)
+    def __init__(self, out: str, job: str) -> None:
         self._out = out.rstrip("/") or "/"
         self._job = job
 
     def begin(self) -> None:
         """Create the output directory."""
-        self._files.make_directory(self._out)
+        file_system.make_directory(self._out)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Write a batch to a hidden file, then rename the file, so that it appears only when it is complete."""
         name = f"alerts-{self._job}-{batch:010}"
         hidden, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
         _ordered(rows).write.mode("overwrite").text(hidden)
-        parts = [f"{hidden}/{name}" for name in self._files.names(hidden) if name.startswith("part-")]
+        parts = [f"{hidden}/{name}" for name in file_system.names(hidden) if name.startswith("part-")]
         if len(parts) > 1:
             raise PipelineError(f"{hidden} has {len(parts)} files where there must be one")
-        if parts and not self._files.exists(target) and not self._files.is_blank(parts[0]):
-            self._files.rename(parts[0], target)
-        self._files.delete(hidden)
+        if parts and not file_system.exists(target) and not file_system.is_blank(parts[0]):
+            file_system.rename(parts[0], target)
+        file_system.delete(hidden)
 
 
 class PrintDelivery(Delivery):

@@ -1,14 +1,12 @@
 """Finds the damaged files of a usage log, and says what is wrong with each.
 
-The module ``usage_reader`` writes the result to the directory ``quarantine/``. Spark's workers examine local .gz files.
-The driver examines other .gz files, which it reads through Hadoop's file systems. Each damaged file is returned as a
-row with the columns ``FAULT``.
+The module ``usage_reader`` writes the result to the directory ``quarantine/``. Spark's workers examine .gz files. Each
+damaged file is returned as a row with the columns ``FAULT``.
 """
 
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -17,50 +15,46 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.record import RECORD
 
 DAMAGED: Final = "is damaged: it was not counted"
+# A fault, the place of the file, and no line.
+Fault = tuple[str, None, str, None]
 FAULT: Final = "fault string, text string, source string, line long"
 # The name of Spark's error for an unreadable file.
 UNREADABLE: Final = "FAILED_READ_FILE"
 _PIECE_BYTES: Final = 1 << 20
-_AT_ONCE: Final = 8
 _CUT: Final = "ends too early: its missing part was not read"
 _NO_PARQUET: Final = "is not a whole Parquet file: it was not counted"
 _OTHER_TYPE: Final = re.compile(r"SchemaColumnConvertNotSupportedException: column: \[(.+?)\], physicalType: (\w+)")
 
 
-def faults_here(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-    """Yield a row for each damaged local .gz file. The DataFrames have the columns ``path`` (a URI) and ``source``."""
+def gz_faults(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Yield a row for each damaged .gz file.
+
+    The DataFrames have the columns ``path`` (a URI), ``source`` and ``content``. The content may be null for a local
+    file, which is read piece by piece.
+    """
     for batch in batches:
-        faults = [_fault_here(path) for path in batch["path"]]
+        faults = [_fault_of(path, content) for path, content in zip(batch["path"], batch["content"], strict=True)]
         found = pd.DataFrame({"fault": faults, "text": None, "source": batch["source"], "line": None})
         yield found[found["fault"].notna()]
 
 
-def _fault_here(path: str) -> str | None:
-    if not (path.endswith(".gz") and path.startswith("file:")):
-        return None
+def _fault_of(path: str, content: bytes | None) -> str | None:
+    if content is not None:
+        return fault_of_gz([content])
     try:
-        with Path(re.sub("^file:(//)?", "", path)).open("rb") as file:
+        with Path(file_system.absolute(path)).open("rb") as file:
             return fault_of_gz(iter(lambda: file.read(_PIECE_BYTES), b""))
     except FileNotFoundError:  # removed by retention
         return None
 
 
-def faults_of_blank(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each file of 0 bytes. Spark never opens such a file, and so reports no fault."""
-    blank = [path for path in paths if files.exists(path) and files.is_blank(path)]
-    return [(_CUT if path.endswith(".gz") else _NO_PARQUET, None, path, None) for path in blank]
-
-
-def faults_elsewhere(files: Files, paths: Sequence[str]) -> list[tuple[str, None, str, None]]:
-    """Return a row for each damaged .gz file in ``paths``. These files are not local, and are read through Hadoop."""
-    gz = [path for path in paths if path.endswith(".gz")]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        faults = pool.map(lambda path: fault_of_gz(files.chunks(path, _PIECE_BYTES)), gz)
-        return [(fault, None, path, None) for path, fault in zip(gz, faults, strict=True) if fault is not None]
+def fault_of_blank(path: str) -> str:
+    """Return what is wrong with a file of 0 bytes. Spark never opens such a file, and so reports no fault."""
+    return _CUT if path.endswith(".gz") else _NO_PARQUET
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:

@@ -8,29 +8,28 @@ import re
 from collections.abc import Container, Iterator, Sequence
 from itertools import takewhile
 from typing import Final
-from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.file_integrity import (
     FAULT,
+    Fault,
+    fault_of_blank,
     fault_of_parquet,
-    faults_elsewhere,
-    faults_here,
-    faults_of_blank,
+    gz_faults,
 )
-from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.session import silenced
-from kafka_quota_proxy.pipeline.writing import Output, is_results
+from kafka_quota_proxy.pipeline.writing import is_results
 
 # The endings of complete files. Files that end in .part and hidden files are skipped.
 TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")
 _PARQUET: Final = ("parquet",)
-_MAY_BE_BROKEN: Final = ("gz", "parquet")
+_GZ: Final = "gz"
 # Spark writes a checksum of each page, and verifies it only on request.
 _SUMS: Final = {"parquet.page.verify-checksum.enabled": "true"}
 _LOCAL: Final = r"^file:(//)?"
@@ -47,10 +46,10 @@ class LogFiles:
     def __init__(self, spark: SparkSession, usage: str) -> None:
         self._spark = spark
         self._usage = usage
-        files, root = Files(spark), log_root(Files(spark), usage)
-        self._paths = [decoded(path) for path in listed(spark, usage).inputFiles()]
+        root = log_root(usage)
+        self._paths = [file_system.plain(path) for path in listed(spark, usage).inputFiles()]
         directories = {at for path in self._paths for at in _directories_of(path, root)}
-        self.passed_over = tuple(sorted(at for at in directories if is_results(files, at)))
+        self.passed_over = tuple(sorted(at for at in directories if is_results(at)))
 
     def lines(self) -> DataFrame | None:
         """Return the lines of the text files, or None if there are no text files.
@@ -74,21 +73,23 @@ class LogFiles:
         rows = self._loaded("parquet", _PARQUET, without, **_SUMS, **options)
         return None if rows is None else rows.select(*COLUMNS, *line_place(), F.lit(0).cast("long").alias("position"))
 
-    def broken(self, output: Output) -> DataFrame:
-        """Return a row with the columns ``FAULT`` for each damaged or incomplete .gz file, and for each empty file.
+    def broken(self) -> list[Fault]:
+        """Return a row for each damaged or incomplete .gz file, and for each empty .gz or Parquet file.
 
         Spark itself reports no error for such a file. It reads the file as far as it can.
         """
-        listed = self._loaded("binaryFile", _MAY_BE_BROKEN, ignoreMissingFiles="true")
-        if listed is None:
-            return self._spark.createDataFrame([], FAULT)
-        paths, files = self._of(_MAY_BE_BROKEN), Files(self._spark)
-        here = listed.select("path", line_place()[0])
-        others = faults_elsewhere(files, [path for path in paths if not path.startswith("/")])
-        if here.count() < len(paths):
-            others += faults_of_blank(files, paths)
-        found = here.mapInPandas(faults_here, FAULT)
-        return output.keep("broken", found.unionByName(self._spark.createDataFrame(others, FAULT)))
+        found: list[Fault] = []
+        paths = self._of((_GZ, *_PARQUET))
+        compressed = self._loaded("binaryFile", (_GZ,), ignoreMissingFiles="true")
+        if compressed is not None:
+            is_local = all(path.startswith("/") for path in paths)
+            content = F.lit(None).cast("binary").alias("content") if is_local else F.col("content")
+            rows = compressed.select("path", line_place()[0], content).mapInPandas(gz_faults, FAULT)
+            found += [tuple(row) for row in rows.collect()]
+        listed = self._loaded("binaryFile", (_GZ, *_PARQUET), ignoreMissingFiles="true")
+        if listed is not None and listed.select("path").count() < len(paths):
+            found += [(fault_of_blank(path), None, path, None) for path in paths if file_system.is_blank(path)]
+        return found
 
     def unreadable(self) -> dict[str, str]:
         """Return the Parquet files that cannot be read completely, each with the reason.
@@ -128,24 +129,16 @@ class LogFiles:
         return reader.load(self._usage if is_all else [_as_pattern(path) for path in kept])
 
 
-def decoded(path: str) -> str:
-    """Convert the path of a file from the form in which Spark lists it to a plain path.
-
-    The result has no leading ``file:`` and no URL escapes, such as ``%20``.
-    """
-    return re.sub(_LOCAL, "", unquote(path))
-
-
 def _as_pattern(path: str) -> str:
     """Escape the characters of a path that would be wildcards in a pattern."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
 
 
-def log_root(files: Files, usage: str) -> str:
+def log_root(usage: str) -> str:
     """Return the absolute path of a log. If ``usage`` is a pattern, return the directory before its first wildcard."""
     parts = usage.rstrip("/").split("/")
     plain = list(takewhile(lambda part: not _IS_PATTERN.search(part), parts))
-    return decoded(files.absolute("/".join(plain) or ("/" if usage.startswith("/") else ".")))
+    return file_system.absolute("/".join(plain) or ("/" if usage.startswith("/") else "."))
 
 
 def _directories_of(path: str, root: str) -> Iterator[str]:

@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE
-from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
-from kafka_quota_proxy.pipeline.log_files import TEXT, LogFiles, decoded, line_place, listed, log_root, name_pattern
+from kafka_quota_proxy.pipeline.log_files import TEXT, LogFiles, line_place, listed, log_root, name_pattern
 from kafka_quota_proxy.pipeline.parsing import (
     QUARANTINE,
     checked,
@@ -77,12 +77,15 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
         raise UsageError(
             f"--usage {usage}: no usage log there; its files end in .jsonl, .json or .ndjson (also .gz), or .parquet"
         )
-    broken = every.broken(output)
-    faults, records = [broken], []
+    broken = every.broken()
+    faults, records = [spark.createDataFrame(broken, FAULT)], []
     if lines is not None:
         # A damaged line may still look like a record, so all lines of a damaged file are dropped. If a file only ends
         # too early, each complete line is right.
-        lines = lines.join(broken.where(F.col("fault") == DAMAGED), on="source", how="left_anti").select(*lines.columns)
+        damaged = [(source,) for fault, _, source, _ in broken if fault == DAMAGED]
+        if damaged:
+            named = F.broadcast(spark.createDataFrame(damaged, "source string"))
+            lines = lines.join(named, on="source", how="left_anti").select(*lines.columns)
         # The rows are kept, since otherwise each of the next steps would read and parse the log again.
         rows = output.keep("parsed", parsed(lines))
         bad = rows.where("fault IS NOT NULL")
@@ -161,7 +164,7 @@ def _usage(
     )
 
 
-def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
+def check_apart(usage: str, argument: str, place: str) -> None:
     """Check that a stream does not write into the usage log that it reads, where it would read its own output.
 
     ``argument`` is the command-line option that names the directory ``place``. Raises UsageError if this directory is
@@ -169,7 +172,7 @@ def check_apart(files: Files, usage: str, argument: str, place: str) -> None:
     """
     if usage.startswith("kafka://"):
         return
-    root, at = log_root(files, usage).rstrip("/"), decoded(files.absolute(place))
+    root, at = log_root(usage).rstrip("/"), file_system.absolute(place)
     if f"{at}/".startswith(f"{root}/"):
         raise UsageError(
             f"{argument} {place}: is inside --usage {usage} and would be read as part of the log; use another directory"

@@ -7,12 +7,11 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
-from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.files import Files
 
 # RFC 4180. By default Spark escapes a quote with a backslash, and trims spaces.
 _CSV: Final[dict[str, Any]] = {
@@ -31,7 +30,6 @@ class Output:
     """
 
     def __init__(self, spark: SparkSession, staging: str, explain: Callable[[str, DataFrame], None] | None) -> None:
-        self._files = Files(spark)
         self._explain = explain
         self.path = staging
         # For tables that are read more than once. It is removed before the results appear.
@@ -66,7 +64,7 @@ class Output:
 
     def text(self, name: str, text: str) -> None:
         """Write a text file to the directory with the results of the command."""
-        self._files.write(f"{self.path}/{name}", text)
+        file_system.write(f"{self.path}/{name}", text)
 
     def _write(self, path: str, frame: DataFrame, partitions: Sequence[str], form: str, files: int | None) -> None:
         if self._explain is not None:
@@ -88,13 +86,11 @@ class Output:
 @contextmanager
 def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | None = None) -> Iterator[Output]:
     """Yield an ``Output`` in a temporary directory that is deleted at the end, for a command that only prints."""
-    files = Files(spark)
-    path = f"{tempfile.gettempdir()}/kafka-quota-pipeline-{uuid4().hex}"
-    files.make_private_directory(path)
+    path = tempfile.mkdtemp(prefix="kafka-quota-pipeline-")
     try:
         yield Output(spark, path, explain)
     finally:
-        files.delete(path)
+        file_system.delete(path)
 
 
 @contextmanager
@@ -108,42 +104,41 @@ def staged(
     them. On object stores the replacement is not atomic. Raises UsageError if ``out`` has files that this program did
     not write.
     """
-    files = Files(spark)
     out = out.rstrip("/") or "/"
     parent, _, name = out.rpartition("/")
     directory = f"{parent}/" if parent or out.startswith("/") else ""
     staging, previous = f"{directory}.{name}.staging", f"{directory}.{name}.previous"
-    if files.exists(previous) and not files.exists(out):
-        files.rename(previous, out)
-    if files.exists(out) and not files.exists(f"{out}/{_MARK}") and not files.is_empty(out):
+    if file_system.exists(previous) and not file_system.exists(out):
+        file_system.rename(previous, out)
+    if file_system.exists(out) and not file_system.exists(f"{out}/{_MARK}") and not file_system.is_empty(out):
         raise UsageError(f"--out {out}: exists and was not written by this program; name a new directory")
-    files.delete(staging)
-    files.make_directory(staging)
+    file_system.delete(staging)
+    file_system.make_directory(staging)
     try:
         output = Output(spark, staging, explain)
         yield output
-        files.delete(output.scratch)
-        files.write(f"{staging}/{_MARK}", _OF_LOG + _BY if is_log else _BY)
-        _replace(files, out, by=staging, aside=previous)
+        file_system.delete(output.scratch)
+        file_system.write(f"{staging}/{_MARK}", _OF_LOG + _BY if is_log else _BY)
+        _replace(out, by=staging, aside=previous)
     finally:
-        files.delete(staging)
+        file_system.delete(staging)
 
 
-def is_results(files: Files, directory: str) -> bool:
+def is_results(directory: str) -> bool:
     """Return whether a directory contains results of a command, other than a usage log that ``simulate`` generated."""
     mark = f"{directory}/{_MARK}"
-    return files.exists(mark) and not files.read(mark).startswith(_OF_LOG)
+    return file_system.exists(mark) and not file_system.read(mark).startswith(_OF_LOG)
 
 
-def _replace(files: Files, out: str, *, by: str, aside: str) -> None:
-    files.delete(aside)
-    is_there = files.exists(out)
+def _replace(out: str, *, by: str, aside: str) -> None:
+    file_system.delete(aside)
+    is_there = file_system.exists(out)
     if is_there:
-        files.rename(out, aside)
+        file_system.rename(out, aside)
     try:
-        files.rename(by, out)
+        file_system.rename(by, out)
     except BaseException:
         if is_there:
-            files.rename(aside, out)
+            file_system.rename(aside, out)
         raise
-    files.delete(aside)
+    file_system.delete(aside)

@@ -101,7 +101,7 @@ EXCEPTIONS = {
     "pipeline/record.py": "tests/pipeline/test_usage_reader.py",
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/session.py": "tests/pipeline/test_main.py",
-    "pipeline/files.py": "tests/pipeline/test_writing.py",
+    "pipeline/file_system.py": "tests/pipeline/test_writing.py",
     **{
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("file_integrity", "log_files", "kafka_source")

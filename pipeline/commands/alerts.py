@@ -32,7 +32,6 @@ from kafka_quota_proxy.pipeline.commands.execution import (
 )
 from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
 from kafka_quota_proxy.pipeline.late_records import LateRecords, records_by_window
@@ -59,13 +58,12 @@ def execute(args: argparse.Namespace) -> int:
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     spark.sparkContext.setLogLevel("FATAL")
     kafka = kafka_config_of(args)
-    files = Files(spark)
     for name, place in (("--out", args.out), ("--checkpoint", args.checkpoint)):
         if place:
-            check_apart(files, args.usage, name, place)
+            check_apart(args.usage, name, place)
     lines = _lines(spark, args, kafka)
-    delivery = _delivery(spark, args, kafka)
-    quarantine = Quarantine(files, f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
+    delivery = _delivery(args, kafka)
+    quarantine = Quarantine(f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
     stream = _Stream(delivery, quarantine, _BatchCounts(delay_ms(window_ms=args.window, late_ms=args.late)))
     frame = encoded(_found(lines, args))
     if args.explain:
@@ -122,14 +120,14 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     return {"--usage": name(args.usage), **place, **times}
 
 
-def _delivery(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> Delivery:
+def _delivery(args: argparse.Namespace, kafka: KafkaConfig) -> Delivery:
     if _is_printed(args):
         return PrintDelivery()
-    job = job_of(Files(spark), args.checkpoint, _settings(args))
+    job = job_of(args.checkpoint, _settings(args))
     if args.to:
         servers, topic = kafka_place(args.to, "--to")
         return TopicDelivery(servers, topic, job, kafka.client_keywords())
-    return FileDelivery(spark, args.out, job)
+    return FileDelivery(args.out, job)
 
 
 def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:

@@ -9,38 +9,36 @@ from pyspark.sql import SparkSession
 from kafka_quota_proxy.pipeline import checkpoint
 from kafka_quota_proxy.pipeline.checkpoint import LINES, Quarantine, bad_lines, job_of
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.parsing import parsed
 from tests.pipeline.support import lines, record
 
 
-def test_a_directory_is_a_job(spark: SparkSession, tmp_path: Path) -> None:
-    files = Files(spark)
-    first = job_of(files, f"{tmp_path}/a", {"--window": "1000ms"})
+def test_a_directory_is_a_job(tmp_path: Path) -> None:
+    first = job_of(f"{tmp_path}/a", {"--window": "1000ms"})
 
-    assert job_of(files, f"{tmp_path}/a/", {"--window": "1000ms"}) == first
-    assert job_of(files, f"{tmp_path}/b", {"--window": "1000ms"}) != first
+    assert job_of(f"{tmp_path}/a/", {"--window": "1000ms"}) == first
+    assert job_of(f"{tmp_path}/b", {"--window": "1000ms"}) != first
 
 
-def test_a_job_killed_while_its_id_was_written_gets_a_new_id(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_job_killed_while_its_id_was_written_gets_a_new_id(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "job.json.tmp").write_text('{"id": "3f', encoding="utf-8")
 
-    assert len(job_of(Files(spark), f"{tmp_path}/a", {})) == 12
+    assert len(job_of(f"{tmp_path}/a", {})) == 12
 
 
-def test_settings_of_a_job_must_not_change(spark: SparkSession, tmp_path: Path) -> None:
-    job_of(Files(spark), f"{tmp_path}/a", {"--window": "1000ms"})
+def test_settings_of_a_job_must_not_change(tmp_path: Path) -> None:
+    job_of(f"{tmp_path}/a", {"--window": "1000ms"})
 
     with pytest.raises(UsageError, match="belongs to --window 1000ms; for --window 2000ms"):
-        job_of(Files(spark), f"{tmp_path}/a", {"--window": "2000ms"})
+        job_of(f"{tmp_path}/a", {"--window": "2000ms"})
 
 
-def test_a_directory_of_other_files_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_directory_of_other_files_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("three years", encoding="utf-8")
 
     with pytest.raises(UsageError, match=r"has no job\.json"):
-        job_of(Files(spark), str(tmp_path), {})
+        job_of(str(tmp_path), {})
 
 
 def test_some_bad_lines_of_a_batch_are_kept_with_their_places(spark: SparkSession) -> None:
@@ -61,16 +59,16 @@ def test_good_lines_are_not_kept(spark: SparkSession, tmp_path: Path) -> None:
     rows = [(lines([record()]).strip(), "topic-0", 0, 0)]
     batch = parsed(spark.createDataFrame(rows, "value string, source string, block long, position long"))
 
-    Quarantine(Files(spark), str(tmp_path / "bad")).keep(1, batch.agg(bad_lines().alias("bad")).collect()[0]["bad"])
+    Quarantine(str(tmp_path / "bad")).keep(1, batch.agg(bad_lines().alias("bad")).collect()[0]["bad"])
 
     assert not (tmp_path / "bad").exists()
 
 
 def test_files_of_old_batches_are_deleted_and_a_repeated_batch_has_one_file(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "BATCHES", 4)
-    quarantine = Quarantine(Files(spark), f"{tmp_path}/bad/")
+    quarantine = Quarantine(f"{tmp_path}/bad/")
 
     for batch in [0, *range(9), 8]:
         quarantine.keep(batch, [f'{{"text":"ü {batch}"}}'])

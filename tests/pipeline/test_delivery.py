@@ -19,8 +19,8 @@ def there(out: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def delivery(spark: SparkSession, tmp_path: Path) -> FileDelivery:
-    delivery = FileDelivery(spark, f"{tmp_path}/out/", "job")
+def delivery(tmp_path: Path) -> FileDelivery:
+    delivery = FileDelivery(f"{tmp_path}/out/", "job")
     delivery.begin()
     return delivery
 
@@ -53,7 +53,7 @@ def test_a_batch_of_a_killed_process_is_rewritten(spark: SparkSession, delivery:
 
 
 def test_two_jobs_may_have_one_directory(spark: SparkSession, delivery: FileDelivery, tmp_path: Path) -> None:
-    other = FileDelivery(spark, str(tmp_path / "out"), "other")
+    other = FileDelivery(str(tmp_path / "out"), "other")
 
     delivery.deliver(batch(spark, "a"), 0)
     other.deliver(batch(spark, "b"), 0)

@@ -7,14 +7,14 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.file_integrity import fault_of_gz, faults_elsewhere
-from kafka_quota_proxy.pipeline.files import Files
+from kafka_quota_proxy.pipeline.file_integrity import fault_of_gz, gz_faults
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, staged
@@ -162,14 +162,16 @@ def test_a_gz_file_is_never_in_memory_as_a_whole() -> None:
         tracemalloc.stop()
 
 
-def test_a_remote_gz_file_is_checked_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
-    whole, cut = tmp_path / "whole.jsonl.gz", tmp_path / "cut.jsonl.gz"
-    whole.write_bytes(gzip.compress(lines([record()]).encode()))
-    cut.write_bytes(whole.read_bytes()[:-9])
+def test_gz_files_that_only_spark_can_open_are_checked_by_their_content() -> None:
+    whole = gzip.compress(lines([record()]).encode())
+    paths = ["s3a://logs/whole.jsonl.gz", "s3a://logs/cut.jsonl.gz"]
+    batch = pd.DataFrame({"path": paths, "source": paths, "content": [whole, whole[:-9]]})
 
-    found = faults_elsewhere(Files(spark), [str(whole), str(cut)])
+    (found,) = gz_faults(iter([batch]))
 
-    assert found == [("ends too early: its missing part was not read", None, str(cut), None)]
+    assert found.to_dict("records") == [
+        {"fault": "ends too early: its missing part was not read", "text": None, "source": paths[1], "line": None}
+    ]
 
 
 @pytest.mark.kafka

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from kafka_quota_proxy.pipeline import writing
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.files import Files
 from kafka_quota_proxy.pipeline.writing import Output, staged
 
 
@@ -72,22 +71,20 @@ def test_a_daily_table_has_a_sorted_file_for_each_day(spark: SparkSession, outpu
         assert [row["name"] for row in spark.read.parquet(str(path)).collect()] == ["a", "b", "c"]
 
 
-class FullDisk(Files):
-    """A file system that fails when results are moved to their final place."""
-
-    def rename(self, source: str, target: str) -> None:
-        if source.endswith(".staging"):
-            raise OSError("no space left")
-        super().rename(source, target)
-
-
 def test_a_failed_rename_keeps_the_last_results(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     with staged(spark, str(out)) as output:
         output.text("note.txt", "first")
-    monkeypatch.setattr(writing, "Files", FullDisk)
+    rename = file_system.rename
+
+    def full(source: str, target: str) -> None:
+        if source.endswith(".staging"):
+            raise OSError("no space left")
+        rename(source, target)
+
+    monkeypatch.setattr(file_system, "rename", full)
 
     with pytest.raises(OSError, match="no space left"), staged(spark, str(out)) as output:
         output.text("note.txt", "second")

@@ -1,0 +1,107 @@
+"""Reads, writes and renames files in the same way on a local disk, HDFS and object stores, with Arrow's file systems.
+
+A path is a local path or a URI such as ``s3://BUCKET/DIRECTORY``. Arrow takes the credentials of an object store from
+the environment, and not from Hadoop's settings.
+"""
+
+import os
+import re
+from typing import Final
+from urllib.parse import unquote
+
+from pyarrow import fs
+
+# Hadoop has another name for this scheme.
+_SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
+_LOCAL: Final = re.compile(r"^file:(//)?")
+# These can rename a directory. An object store has no directories, so that each file has to be copied.
+_RENAME: Final = (fs.LocalFileSystem, fs.HadoopFileSystem)
+
+
+def exists(path: str) -> bool:
+    """Return whether a file or a directory exists."""
+    store, at = _at(path)
+    return bool(store.get_file_info(at).type != fs.FileType.NotFound)
+
+
+def is_empty(path: str) -> bool:
+    """Return whether a directory has no entries."""
+    return not names(path)
+
+
+def is_blank(path: str) -> bool:
+    """Return whether a file exists and has 0 bytes."""
+    store, at = _at(path)
+    return bool(store.get_file_info(at).size == 0)
+
+
+def absolute(path: str) -> str:
+    """Return the absolute form of a path. A local path has no scheme then."""
+    if "://" in path and not path.startswith("file:"):
+        return path
+    return os.path.abspath(_LOCAL.sub("", path))  # noqa: PTH100  (a URI is not a Path)
+
+
+def plain(path: str) -> str:
+    """Convert the path of a file from the form in which Spark lists it: without ``file:`` and URL escapes."""
+    return _LOCAL.sub("", unquote(path))
+
+
+def delete(path: str) -> None:
+    """Delete a file, or a directory with its contents. Do nothing if ``path`` does not exist."""
+    store, at = _at(path)
+    match store.get_file_info(at).type:
+        case fs.FileType.Directory:
+            store.delete_dir(at)
+        case fs.FileType.File:
+            store.delete_file(at)
+
+
+def rename(source: str, target: str) -> None:
+    """Rename a file or a directory. ``target`` must not exist. On object stores this is not atomic."""
+    store, at = _at(source)
+    _, to = _at(target)
+    if isinstance(store, _RENAME) or store.get_file_info(at).type == fs.FileType.File:
+        store.move(at, to)
+    else:
+        fs.copy_files(at, to, source_filesystem=store, destination_filesystem=store)
+        store.delete_dir(at)
+
+
+def names(path: str) -> list[str]:
+    """Return the sorted names of a directory's entries."""
+    store, at = _at(path)
+    return sorted(entry.base_name for entry in store.get_file_info(fs.FileSelector(at)))
+
+
+def read(path: str) -> str:
+    """Return the text of a small UTF-8 file."""
+    store, at = _at(path)
+    with store.open_input_file(at) as stream:
+        return str(stream.read().decode())
+
+
+def make_directory(path: str) -> None:
+    """Create a directory and its parents."""
+    store, at = _at(path)
+    store.create_dir(at, recursive=True)
+
+
+def write(path: str, text: str) -> None:
+    """Write a UTF-8 file, and the directories above it. An existing file is replaced."""
+    store, at = _at(path)
+    store.create_dir(at.rpartition("/")[0], recursive=True)
+    with store.open_output_stream(at) as stream:
+        stream.write(text.encode())
+
+
+def _at(path: str) -> tuple[fs.FileSystem, str]:
+    """Return the file system of a path, and the path in it."""
+    path = absolute(path)
+    if path.startswith("/"):
+        return fs.LocalFileSystem(), path.rstrip("/") or "/"
+    for scheme, of_arrow in _SCHEMES.items():
+        if path.startswith(scheme):
+            path = of_arrow + path.removeprefix(scheme)
+    store, at = fs.FileSystem.from_uri(path)
+    return store, at.rstrip("/")
