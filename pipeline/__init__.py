@@ -13,6 +13,7 @@
                        buckets
 * ``safe_limits``      finds limits for ``capacity``: ``limit_search`` decides which ones to replay, and
                        ``broker_capacity`` what brokers can bear
+* ``rollup``           sums up the records for ``capacity``, in tables of which parts can be merged
 * ``local_hours``      adds up usage by hours in a time zone
 * ``balancer``         divides a cluster's limits among proxies by demand: ``demand_estimator`` computes the shares,
                        ``leases`` keeps their sum below the limit, ``quota_topic`` writes them for the proxies

@@ -36,7 +36,8 @@ def use_by_proxy(records: DataFrame, entities: DataFrame, *, last_ms: int | None
     """Return, for each proxy and each bucket with a limit, the ``amount`` charged to the bucket and its ``limit``.
 
     Only the last ``last_ms`` milliseconds of the log count, or the whole log if that is None. Buckets that no rule can
-    name, such as ``<shared>``, are left out and keep even shares. ``entities`` is the result of ``whatif.resolved``.
+    name, such as ``<shared>``, are left out and keep even shares. ``entities`` has the columns of
+    ``whatif.resolved``.
     """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
     if last_ms is not None:

@@ -1,30 +1,27 @@
 """Measures how much each entity (a user with a client-id) uses, and suggests limits.
 
-The functions take and return DataFrames and do no I/O.
-
-A rate is the amount of a record divided by its interval, in bytes per second. Intervals below 100 ms, which occur when
-a proxy starts or stops, count as 100 ms. Percentiles count only intervals with a record, because otherwise an entity
+The functions take and return DataFrames of Spark, or of pandas where there is a row for each entity or broker. They do
+no I/O. Percentiles count only intervals with a record, because otherwise an entity
 that works for ten minutes a day would get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row, Window
+import pandas as pd
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
 from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS
-from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, COLLECTIVE_NAMES, NAME_OF_DEFAULTS, PLACE, start_of
-from kafka_quota_proxy.pipeline.whatif import demand_columns
+from kafka_quota_proxy.pipeline.record import BUCKET, COLLECTIVE_NAMES, ENTITY, NAME_OF_DEFAULTS, PLACE, start_of
+from kafka_quota_proxy.pipeline.rollup import merged_rates
 
-ENTITY: Final = ("kind", "user", "client_id")
 _DAY_MS: Final = 86_400_000
-_HOUR_MS: Final = 3_600_000
-# The number of bins for each doubling of a rate. So a percentile is at most 1.1 % too high, and never too low.
-_BINS: Final = 64
+_HOUR_S: Final = 3_600
 # A trend needs this number of pairs of days, which two weeks of Monday to Friday have. It ignores older days.
 _LEAST_PAIRS: Final = 5
 _TREND_DAYS: Final = 90
@@ -32,36 +29,18 @@ _TREND_DAYS: Final = 90
 _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 
 
-def byte_usage(records: DataFrame) -> DataFrame:
-    """Return the produce and fetch records, with the rate of each record in bytes per second in the column ``rate``.
-
-    An unknown broker becomes -1, because later joins on the column ``broker`` would skip records with a null.
-    """
-    interval_ms = F.greatest("interval_ms", F.lit(100))
-    rate = F.greatest(F.lit(0).cast("long"), F.floor(F.col("amount") * 1_000 / interval_ms))
-    used = records.where(F.col("kind").isin(*BYTE_KINDS))
-    return used.withColumns({"broker": F.coalesce("broker", F.lit(-1)), "rate": rate})
-
-
-def percentiles(usage: DataFrame, percentile: float) -> DataFrame:
+def percentiles(rates: DataFrame, percentile: float) -> DataFrame:
     """For each entity on each broker, return the peak, median, mean and ``percentile`` of its rates.
 
-    ``percentile`` is from 50 to 100. The result also has the columns ``whatif.DEMAND``, which a replay of the log
-    needs. Rates are counted in a histogram with logarithmic bins. So the percentiles may be up to 1.1 % too high, but
-    do not depend on the order of the records.
+    ``rates`` is the result of ``rollup.rates``, for one or more parts of the log. ``percentile`` is from 50 to 100. The
+    result also has the columns ``whatif.DEMAND``, which a replay of the log needs. Percentiles may be up to 1.1 % too
+    high, but do not depend on the order of the records.
     """
-    bin_of = F.when(F.col("rate") < 1, F.lit(-1)).otherwise(F.ceil(F.log2("rate") * _BINS))
-    bins = usage.groupBy(*BUCKET, bin_of.alias("bin")).agg(
-        F.count("*").alias("intervals"),
-        F.max("rate").alias("peak"),
-        F.sum("interval_ms").alias("active_ms"),
-        *demand_columns(),
-        F.sum(F.when(F.col("enforced"), F.col("throttled_requests")).otherwise(0)).alias("throttled_requests"),
-    )
     below = Window.partitionBy(*BUCKET).orderBy("bin").rowsBetween(Window.unboundedPreceding, Window.currentRow)
     all_of_it = Window.partitionBy(*BUCKET)
-    ranked = bins.withColumns({"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)})
-    # The peak of a bin is the highest measured rate in it.
+    ranked = merged_rates(rates).withColumns(
+        {"rank": F.sum("intervals").over(below), "of": F.sum("intervals").over(all_of_it)}
+    )
     return ranked.groupBy(*BUCKET).agg(
         _at(50).alias("median"),
         _at(percentile).alias("percentile"),
@@ -82,18 +61,20 @@ def _at(percentile: float) -> Column:
     return F.min(F.when(F.col("rank") >= wanted, F.col("peak")))
 
 
-def entities(buckets: DataFrame) -> DataFrame:
+def entities(buckets: pd.DataFrame) -> list[dict[str, Any]]:
     """For each entity, return the highest median, percentile and peak of its rates on any single broker.
 
-    These values determine the limit to suggest, because Kafka applies a quota on each broker separately. The result
-    also contains the entity's total amount on all brokers.
+    ``buckets`` is the result of ``percentiles``. These values determine the limit to suggest, because Kafka applies a
+    quota on each broker separately. The result also contains the entity's total amount on all brokers, and begins with
+    the entity that has the highest.
     """
-    return buckets.groupBy(*ENTITY).agg(
-        *(F.max(name).alias(name) for name in ("median", "percentile", "peak", "part")),
-        F.sum("amount").alias("amount"),
-        F.sum("throttled_requests").alias("throttled_requests"),
-        F.countDistinct(*PLACE).alias("brokers"),
-    )
+    highest = {name: (name, "max") for name in ("median", "percentile", "peak", "part")}
+    sums = {name: (name, "sum") for name in ("amount", "throttled_requests")}
+    found = buckets.groupby([*ENTITY], as_index=False).agg(**highest, **sums, brokers=("amount", "size"))
+    rows: list[dict[str, Any]] = found.sort_values(
+        ["amount", *ENTITY], ascending=[False, *(True for _ in ENTITY)], kind="stable"
+    ).to_dict("records")
+    return rows
 
 
 class Suggestion(NamedTuple):
@@ -121,7 +102,7 @@ class Suggestion(NamedTuple):
         return max(LEAST_LIMIT, rounded_up(1.2 * self.peak + 0.2 * self.part))
 
 
-def suggestion(entity: Row) -> Suggestion:
+def suggestion(entity: Mapping[str, Any]) -> Suggestion:
     """Return a suggestion with the percentile of an entity's rates as its limit, to begin a search with.
 
     ``entity`` is a row of the result of ``entities``. The limit is None if no quota rule can be made for the entity.
@@ -190,32 +171,19 @@ def ramp_steps(suggested: Iterable[Suggestion], steps: int) -> list[list[Suggest
     return [[one._replace(limit=limits[step], why="", decided_by="") for one, limits in every] for step in range(steps)]
 
 
-def minutes(usage: DataFrame) -> DataFrame:
-    """For each entity on each broker and each minute, return the amount, the highest rate and the longest interval."""
-    minute = start_of(60_000).alias("start_ms")
-    return usage.groupBy(*BUCKET, minute).agg(
-        F.sum("amount").alias("amount"), F.max("rate").alias("rate"), F.max("interval_ms").alias("interval_ms")
-    )
+def quarter_hours(minutes: DataFrame) -> DataFrame:
+    """Return the total amount of all entities by kind (produce or fetch) and quarter of an hour.
 
-
-def quarter_hours(usage: DataFrame) -> DataFrame:
-    """Return the total amount of all entities by kind (produce or fetch) and quarter of an hour."""
-    quarter = start_of(QUARTER_MS).alias("quarter_ms")
-    return usage.groupBy("kind", quarter).agg(F.sum("amount").alias("amount"))
-
-
-def hourly(usage: DataFrame) -> DataFrame:
-    """For each entity and hour, return its mean rate and its highest rate.
-
-    The mean rate is the sum over all brokers. The highest rate is the highest on any single broker.
+    ``minutes`` is the result of ``rollup.broker_minutes``.
     """
-    return usage.groupBy(*ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
-        F.max("rate").alias("peak"), (F.sum("amount") / (_HOUR_MS / 1_000)).alias("mean")
-    )
+    quarter = start_of(QUARTER_MS).alias("quarter_ms")
+    return minutes.groupBy("kind", quarter).agg(F.sum("amount").alias("amount"))
 
 
 def growth(hours: DataFrame) -> DataFrame:
     """Return how fast each entity's rate in its busiest hours grows, in per cent per 30 days.
+
+    ``hours`` is the result of ``rollup.hours``.
 
     This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day is represented by the mean
     rate in its busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart,
@@ -223,7 +191,7 @@ def growth(hours: DataFrame) -> DataFrame:
     such pairs.
     """
     day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
-    days = hours.groupBy(*ENTITY, day).agg(F.max("mean").alias("busiest"), F.count("*").alias("hours"))
+    days = hours.groupBy(*ENTITY, day).agg((F.max("amount") / _HOUR_S).alias("busiest"), F.count("*").alias("hours"))
     last = days.agg((F.max("day") - _TREND_DAYS).alias("oldest"))
     days = days.join(F.broadcast(last), how="cross").where("day > oldest").drop("oldest", "hours")
     later = days.select(*ENTITY, F.col("day").alias("later"), F.col("busiest").alias("then"))
@@ -236,44 +204,32 @@ def growth(hours: DataFrame) -> DataFrame:
     ).select(*ENTITY, "days", trend.alias("percent_in_30_days"))
 
 
-def brokers(usage: DataFrame) -> DataFrame:
-    """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute."""
-    minutes = usage.groupBy(*PLACE, "kind", start_of(60_000).alias("minute_ms")).agg(F.sum("amount").alias("amount"))
+def brokers(minutes: DataFrame) -> DataFrame:
+    """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute.
+
+    ``minutes`` is the result of ``rollup.broker_minutes``.
+    """
     # A record longer than a minute counts in the minute of its start. Its amount is divided by its whole length.
-    longest = usage.groupBy(*PLACE, "kind").agg(F.greatest(F.max("interval_ms"), F.lit(60_000)).alias("span_ms"))
-    return (
-        minutes.join(F.broadcast(longest), on=[*PLACE, "kind"], how="inner")
-        .groupBy(*PLACE, "kind")
-        .agg(
-            F.max(F.col("amount") * 1_000 / F.col("span_ms")).alias("peak"),
-            F.sum("amount").alias("amount"),
-            F.min("minute_ms").alias("from_ms"),
-            F.max(F.col("minute_ms") + F.col("span_ms")).alias("until_ms"),
-        )
-    )
+    span_ms = F.greatest(F.max("interval_ms"), F.lit(60_000))
+    return minutes.groupBy(*PLACE, "kind").agg((F.max("amount") * 1_000 / span_ms).alias("peak"))
 
 
 def oversubscription(
-    used: DataFrame, buckets: DataFrame, limits: DataFrame, capacities: Mapping[tuple[int, str], float]
-) -> DataFrame:
+    used: pd.DataFrame, buckets: pd.DataFrame, limits: Mapping[Entity, int], capacities: Mapping[tuple[int, str], float]
+) -> pd.DataFrame:
     """For each broker and kind, compare the sum of all limits with the broker's capacity, which is null if unknown.
 
-    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the columns of
-    ``ENTITY``, and ``limit``. ``capacities`` contains bytes per second, keyed by broker and kind.
+    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the limits of
+    entities in bytes per second. ``capacities`` contains bytes per second, keyed by broker and kind.
     """
-    sums = (
-        buckets.join(F.broadcast(limits), on=[*ENTITY], how="inner")
-        .groupBy(*PLACE, "kind")
-        .agg(F.sum("limit").alias("limits"), F.count("limit").alias("limited"))
-    )
-    known = [F.when((F.col("broker") == of) & (F.col("kind") == kind), rate) for (of, kind), rate in capacities.items()]
-    capacity = F.coalesce(*known, F.lit(None).cast("double")) if known else F.lit(None).cast("double")
-    return (
-        used.join(sums, on=[*PLACE, "kind"], how="left")
-        .withColumn("capacity", capacity)
-        .select(
-            *PLACE, "kind", "peak", "limits", "limited", "capacity",
-            (F.col("limits") / F.col("capacity")).alias("oversubscription"),
-            (F.col("peak") / F.col("capacity")).alias("peak_utilisation"),
-        )
-    )  # fmt: skip
+    known = pd.DataFrame([(*names, limit) for names, limit in limits.items()], columns=[*ENTITY, "limits"])
+    keys = [*PLACE, "kind"]
+    sums = buckets.merge(known, on=[*ENTITY]).groupby(keys, as_index=False)["limits"].agg(["sum", "size"])
+    every = used.merge(sums.rename(columns={"sum": "limits", "size": "limited"}), on=keys, how="left")
+    every["capacity"] = [
+        capacities.get((broker, kind)) for broker, kind in every[["broker", "kind"]].itertuples(index=False)
+    ]
+    every = every.astype({"limits": "Int64", "limited": "Int64", "capacity": float})
+    every["oversubscription"] = every["limits"] / every["capacity"]
+    every["peak_utilisation"] = every["peak"] / every["capacity"]
+    return every.sort_values(["broker", "kind", "proxy"], ignore_index=True)

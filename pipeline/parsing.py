@@ -127,13 +127,17 @@ def quarantined(bad: DataFrame, lines: DataFrame) -> DataFrame:
     return bad.join(starts, on=["source", "block"], how="left").select("source", line.alias("line"), "fault", "text")
 
 
-def duplicate_keys(records: DataFrame) -> DataFrame:
+def duplicate_keys(records: DataFrame, *, is_small: bool = False) -> DataFrame:
     """Return the keys that more than one usage record has. Records with the same key are probably duplicates.
 
     A key is an 8-byte hash of the columns that identify a record. Comparing hashes is cheap, but two different records
-    may have the same hash. The keys are sorted, since a hash table of them would take ten times as much memory.
+    may have the same hash. The keys are sorted, since a hash table of them would take ten times as much memory. With
+    ``is_small``, there are few enough for a hash table, which needs no Python process.
     """
-    return records.select(_key()).repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
+    keys = records.select(_key())
+    if is_small:
+        return keys.groupBy("key").agg(F.count("*").alias("count")).where("count > 1").select("key")
+    return keys.repartition("key").sortWithinPartitions("key").mapInArrow(_repeated, "key long")
 
 
 def _repeated(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -51,6 +51,8 @@ IDENTITY: Final = ("start_ms", "proxy", "broker", "kind", "user", "client_id", "
 # These columns identify a bucket, which is measured and limited separately.
 BUCKET: Final = ("proxy", "broker", "kind", "user", "client_id")
 
+# These columns identify an entity and a kind of its requests, on all brokers.
+ENTITY: Final = ("kind", "user", "client_id")
 PLACE: Final = ("proxy", "broker")
 # These columns identify a bucket under the proposed quotas of a replay.
 CANDIDATE_BUCKET: Final = (*PLACE, "kind", "bucket_user", "bucket_client_id")

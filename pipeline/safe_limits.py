@@ -6,12 +6,10 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+import pandas as pd
 
-from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.broker_capacity import (
     Broker,
     Entity,
@@ -23,7 +21,7 @@ from kafka_quota_proxy.pipeline.broker_capacity import (
     weight_of,
 )
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
-from kafka_quota_proxy.pipeline.capacity import ENTITY, Suggestion, config_of
+from kafka_quota_proxy.pipeline.capacity import Suggestion
 from kafka_quota_proxy.pipeline.limit_search import (
     CAPACITY,
     LEAST_LIMIT,
@@ -32,12 +30,9 @@ from kafka_quota_proxy.pipeline.limit_search import (
     Replayed,
     rounded_down,
 )
-from kafka_quota_proxy.pipeline.record import BUCKET
+from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, size
-from kafka_quota_proxy.pipeline.whatif import DEMAND, forecast, outcomes, resolved
-from kafka_quota_proxy.pipeline.writing import Output
-
-_LIMITS: Final = f"{', '.join(f'{name} string' for name in ENTITY)}, limit double"
+from kafka_quota_proxy.pipeline.whatif import DEMAND, LogReplay, outcomes, resolved
 
 # What a replay found under one limit of an entity, keyed by entity and limit.
 _Outcomes = dict[tuple[Entity, int], dict[str, Any]]
@@ -65,23 +60,22 @@ class SafeLimits(NamedTuple):
 class LogReplays:
     """Replays the log under limits of entities, several limits of each entity in one pass.
 
-    ``buckets`` is the result of ``capacity.percentiles``. Each pass is announced to ``say``.
+    ``buckets`` is the result of ``capacity.percentiles``, in this process, and ``replay`` replays the same log. Each
+    pass is announced to ``say``.
     """
 
     def __init__(
         self,
-        records: DataFrame,
-        buckets: DataFrame,
+        replay: LogReplay,
+        buckets: pd.DataFrame,
         suggested: Iterable[Suggestion],
-        output: Output,
+        quotas: CandidateQuotas,
         *,
-        shaping: Shaping | None,
         say: Callable[[str], None],
     ) -> None:
-        self._records = records
-        self._quotas = CandidateQuotas(config=config_of(suggested), shaping=shaping)
-        self._used = buckets.select(*BUCKET, *DEMAND)
-        self._resolved = output.keep("resolved", resolved(self._used, self._quotas).drop("limit"))
+        self._replay = replay
+        self._used = buckets[[*BUCKET, *DEMAND]]
+        self._resolved = resolved([one[:3] for one in suggested if one.limit is not None], quotas).drop(columns="limit")
         self._say = say
         self._found: _Outcomes = {}
 
@@ -89,11 +83,12 @@ class LogReplays:
         """Replay the log under these limits of each entity. A longer delay than ``max_delay_ms`` ends a replay."""
         rows = [(*names, float(limit)) for names, of in limits.items() for limit in sorted(of)]
         self._say(f"replaying the log under {len(rows)} limits, to find {len(limits)}")
-        candidates = self._records.sparkSession.createDataFrame(rows, _LIMITS)
-        named = self._resolved.join(F.broadcast(candidates), on=[*ENTITY], how="inner")
-        hours = forecast(self._records, self._used, named, self._quotas, max_delay_ms=max_delay_ms)
-        worst = _worst(outcomes(self._used, named, hours)).collect()  # a few rows for each entity
-        found = {((row["kind"], row["user"], row["client_id"]), round(row["limit"])): row.asDict() for row in worst}
+        named = self._resolved.merge(pd.DataFrame(rows, columns=[*ENTITY, "limit"]), on=[*ENTITY])
+        hours = self._replay.hours(named, max_delay_ms=max_delay_ms)
+        found = {
+            ((row["kind"], row["user"], row["client_id"]), round(row["limit"])): row
+            for row in _worst(outcomes(self._used, named, hours)).to_dict("records")
+        }
         self._found |= found
         return found
 
@@ -109,12 +104,12 @@ class LogReplays:
         return {names: self._found[names, limit] for names, limit in limits.items()}
 
 
-def users_of(buckets: DataFrame) -> Users:
+def users_of(buckets: pd.DataFrame) -> Users:
     """Return how many proxies each entity uses in front of each broker, from the result of ``capacity.percentiles``."""
     found: dict[Broker, dict[Entity, int]] = {}
-    for row in buckets.groupBy("broker", *ENTITY).count().collect():
-        names = (row["kind"], row["user"], row["client_id"])
-        found.setdefault((row["broker"], row["kind"]), {})[names] = row["count"]
+    for (broker, *names), count in buckets.groupby(["broker", *ENTITY]).size().items():
+        kind, user, client_id = names
+        found.setdefault((int(broker), kind), {})[kind, user, client_id] = int(count)
     return found
 
 
@@ -204,14 +199,13 @@ def _warning(
     )
 
 
-def _worst(by_bucket: DataFrame) -> DataFrame:
+def _worst(by_bucket: pd.DataFrame) -> pd.DataFrame:
     """Return what the replay found for each entity and limit, on the broker where that is worst.
 
     The throttle time is that of the broker with the highest share of throttled time.
     """
-    names = [F.col("kind"), F.col("bucket_user").alias("user"), F.col("bucket_client_id").alias("client_id")]
-    return by_bucket.groupBy(*names, "limit").agg(
-        F.max("throttled_share").alias("throttled_share"),
-        F.max("longest_delay_ms").alias("longest_delay_ms"),
-        F.max_by("throttle_time_ms", "throttled_share").alias("throttle_time_ms"),
-    )
+    named = by_bucket.rename(columns={"bucket_user": "user", "bucket_client_id": "client_id"})
+    keys = [*ENTITY, "limit"]
+    longest = named.groupby(keys)["longest_delay_ms"].max()
+    worst = named.loc[named.groupby(keys)["throttled_share"].idxmax(), [*keys, "throttled_share", "throttle_time_ms"]]
+    return worst.merge(longest, left_on=keys, right_index=True)

@@ -28,6 +28,14 @@ _LOCAL: Final = {
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
 }
+# With few records, a command spends most of its time on planning, on compiling plans and on starting tasks. Without
+# adaptive execution, a query with several shuffles is one job.
+_SMALL_RECORDS: Final = 200_000
+_SMALL: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+}
 # Spark's messages below the level ERROR do not help a user.
 _LOG_LEVEL: Final = "ERROR"
 
@@ -64,6 +72,33 @@ def session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(_LOG_LEVEL)
     return spark
+
+
+def is_small(records: int) -> bool:
+    """Return whether a log has so few records that Spark's work for each step takes longer than the step itself."""
+    return records <= _SMALL_RECORDS
+
+
+def fit(spark: SparkSession, records: int) -> None:
+    """Change the settings of a session for the number of records that the next steps read.
+
+    A setting that differs from its default was chosen by the user, and stays.
+    """
+    defaults = {"spark.sql.shuffle.partitions": {"200", _LOCAL["spark.sql.shuffle.partitions"]}}
+    for key, value in _SMALL.items() if is_small(records) else ():
+        if spark.conf.get(key) in defaults.get(key, {"true"}):
+            spark.conf.set(key, value)
+
+
+@contextmanager
+def fitted(spark: SparkSession) -> Iterator[None]:
+    """Restore at the end of the block the settings that ``fit`` changes."""
+    before = {key: spark.conf.get(key) or "" for key in _SMALL}
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
 
 
 @contextmanager

@@ -11,12 +11,12 @@ from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE
+from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE, Fault
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
 from kafka_quota_proxy.pipeline.log_files import TEXT, LogFiles, line_place, listed, log_root, name_pattern
@@ -29,7 +29,7 @@ from kafka_quota_proxy.pipeline.parsing import (
     without_duplicates,
 )
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
-from kafka_quota_proxy.pipeline.session import silenced
+from kafka_quota_proxy.pipeline.session import fit, is_small, silenced
 from kafka_quota_proxy.pipeline.writing import Output
 
 _NO_CONFIG: Final = KafkaConfig()
@@ -39,9 +39,13 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The records of a usage log without duplicates, and how many lines, files and duplicate records were left out."""
+    """The records of a usage log without duplicates, and their number ``count``.
+
+    The other numbers say how many lines, files and duplicate records were left out.
+    """
 
     records: DataFrame
+    count: int
     bad_lines: int
     broken_files: int
     duplicates: int
@@ -65,7 +69,9 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
     """
     if usage.startswith("kafka://"):
         try:
-            return _from_kafka(topic(spark, usage, kafka=kafka), output)
+            found = _Found(spark, broken=[])
+            _take_lines(found, topic(spark, usage, kafka=kafka), output, is_topic=True)
+            return found.usage(output)
         except (Py4JJavaError, PySparkException) as error:
             words = kafka_fault(str(error))
             if words is None:
@@ -77,91 +83,109 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
         raise UsageError(
             f"--usage {usage}: no usage log there; its files end in .jsonl, .json or .ndjson (also .gz), or .parquet"
         )
-    broken = every.broken()
-    faults, records = [spark.createDataFrame(broken, FAULT)], []
+    found = _Found(spark, broken=every.broken())
     if lines is not None:
         # A damaged line may still look like a record, so all lines of a damaged file are dropped. If a file only ends
         # too early, each complete line is right.
-        damaged = [(source,) for fault, _, source, _ in broken if fault == DAMAGED]
+        damaged = [(source,) for fault, _, source, _ in found.broken if fault == DAMAGED]
         if damaged:
             named = F.broadcast(spark.createDataFrame(damaged, "source string"))
             lines = lines.join(named, on="source", how="left_anti").select(*lines.columns)
-        # The rows are kept, since otherwise each of the next steps would read and parse the log again.
-        rows = output.keep("parsed", parsed(lines))
-        bad = rows.where("fault IS NOT NULL")
-        if not bad.isEmpty():
-            # The query that numbers the lines parses them again, since Spark may now cut the files into other blocks.
-            those = lines.join(bad.select("source").distinct(), on="source", how="left_semi")
-            faults.append(quarantined(parsed(those).where("fault IS NOT NULL"), those))
-        records.append(rows.where("fault IS NULL").select(*COLUMNS))
+        _take_lines(found, lines, output)
     if stored is not None:
-        found, faulty = _whole(stored, every, output)
-        records += found
-        faults += faulty
-    return _usage(records, faults, output, spark, passed_over=every.passed_over)
+        _take_stored(found, stored, every, output)
+    return found.usage(output, passed_over=every.passed_over)
 
 
-def _whole(stored: DataFrame, every: "LogFiles", output: Output) -> tuple[list[DataFrame], list[DataFrame]]:
-    """Check the Parquet files. Return their good records, and the faults of files and records.
+class _Found:
+    """The records of a log, and the faults of its lines and files, while they are being read."""
 
-    ``stored`` are the records of all Parquet files, and ``every`` are the files of the log. Files that Spark cannot
-    read completely are left out.
-    """
-    faults: list[DataFrame] = []
+    def __init__(self, spark: SparkSession, *, broken: list[Fault]) -> None:
+        self.spark = spark
+        self.broken = broken
+        self.records: list[DataFrame] = []
+        self.bad: list[DataFrame] = []
+        self.count = 0
+        self.bad_count = 0
+
+    def usage(self, output: Output, *, passed_over: tuple[str, ...] = ()) -> Usage:
+        """Write the quarantine, leave out duplicates, and return the records."""
+        if self.broken or self.bad_count:
+            rows = [self.spark.createDataFrame(self.broken, FAULT), *self.bad]
+            quarantine = reduce(DataFrame.unionByName, rows).select(*QUARANTINE)
+            # The quarantine may be as large as the log, so it has as many files as needed.
+            output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json", files=None)
+        fit(self.spark, self.count)
+        every = reduce(DataFrame.unionByName, self.records) if self.records else self.spark.createDataFrame([], RECORD)
+        repeated = Observation()
+        keys = duplicate_keys(every, is_small=is_small(self.count)).observe(repeated, F.count("*").alias("keys"))
+        keys = output.keep("duplicate_keys", keys)
+        duplicates = 0
+        if repeated.get["keys"]:
+            once = output.keep("records", without_duplicates(every, keys))
+            duplicates, every = every.count() - once.count(), once
+        return Usage(
+            records=every,
+            count=self.count - duplicates,
+            bad_lines=self.bad_count,
+            broken_files=len(self.broken),
+            duplicates=duplicates,
+            passed_over=passed_over,
+        )
+
+
+def _counted(rows: DataFrame) -> tuple[DataFrame, Observation]:
+    """Return the rows of ``parsing.parsed``, and what Spark counts while it reads them."""
+    seen = Observation()
+    return rows.observe(seen, F.count("*").alias("rows"), F.count("fault").alias("bad")), seen
+
+
+def _take_lines(found: _Found, lines: DataFrame, output: Output, *, is_topic: bool = False) -> None:
+    """Parse the lines of text files or of a topic."""
+    rows, seen = _counted(parsed(lines))
+    # The rows are kept, since otherwise each of the next steps would read and parse the log again.
+    rows = output.keep("parsed", rows)
+    found.records.append(rows.where("fault IS NULL").select(*COLUMNS))
+    found.count += seen.get["rows"] - seen.get["bad"]
+    found.bad_count += seen.get["bad"]
+    if not seen.get["bad"]:
+        return
+    bad = rows.where("fault IS NOT NULL")
+    if is_topic:
+        found.bad.append(_bad_rows(bad))
+    else:
+        # The query that numbers the lines parses them again, since Spark may now cut the files into other blocks.
+        those = lines.join(bad.select("source").distinct(), on="source", how="left_semi")
+        found.bad.append(quarantined(parsed(those).where("fault IS NOT NULL"), those))
+
+
+def _take_stored(found: _Found, stored: DataFrame, every: LogFiles, output: Output) -> None:
+    """Check the records ``stored`` of all Parquet files. Files that Spark cannot read completely are left out."""
     try:
         with silenced(stored.sparkSession):
-            bad = output.keep("bad", _bad_rows(checked(stored)))
+            rows, seen = _counted(checked(stored))
+            bad = output.keep("bad", _bad_rows(rows))
     except (Py4JJavaError, PySparkException) as error:
         unreadable = every.unreadable() if UNREADABLE in str(error) else {}
         if not unreadable:
             raise
-        named = [(fault, None, source, None) for source, fault in unreadable.items()]
-        faults.append(stored.sparkSession.createDataFrame(named, FAULT))
+        found.broken += [(fault, None, source, None) for source, fault in unreadable.items()]
         rest = every.stored(without=unreadable)
         if rest is None:
-            return [], faults
-        stored, bad = rest, output.keep("bad_of_the_rest", _bad_rows(checked(rest)))
+            return
+        stored = rest
+        rows, seen = _counted(checked(rest))
+        bad = output.keep("bad_of_the_rest", _bad_rows(rows))
+    found.bad.append(bad)
+    found.bad_count += seen.get["bad"]
+    found.count += seen.get["rows"] - seen.get["bad"]
     # Without faults, the next steps need no check.
-    records = stored if bad.isEmpty() else checked(stored).where("fault IS NULL")
-    return [records.select(*COLUMNS)], [*faults, bad]
+    records = checked(stored).where("fault IS NULL") if seen.get["bad"] else stored
+    found.records.append(records.select(*COLUMNS))
 
 
 def _bad_rows(rows: DataFrame) -> DataFrame:
     return rows.where("fault IS NOT NULL").select("source", F.col("position").alias("line"), "fault", "text")
-
-
-def _from_kafka(lines: DataFrame, output: Output) -> Usage:
-    rows = output.keep("parsed", parsed(lines))
-    return _usage([rows.where("fault IS NULL").select(*COLUMNS)], [_bad_rows(rows)], output, lines.sparkSession)
-
-
-def _usage(
-    records: list[DataFrame],
-    faults: list[DataFrame],
-    output: Output,
-    spark: SparkSession,
-    *,
-    passed_over: tuple[str, ...] = (),
-) -> Usage:
-    quarantine = reduce(DataFrame.unionByName, faults).select(*QUARANTINE)
-    # The quarantine may be as large as the log, so it has as many files as needed.
-    output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json", files=None)
-    written = spark.read.schema("source string, line long, fault string, text string").json(f"{output.path}/quarantine")
-    counted = written.groupBy(F.col("line").isNull().alias("is_file")).count().collect()  # two rows at the most
-    counts = {row["is_file"]: row["count"] for row in counted}
-    every = reduce(DataFrame.unionByName, records) if records else spark.createDataFrame([], RECORD)
-    keys = output.keep("duplicate_keys", duplicate_keys(every))
-    duplicates = 0
-    if not keys.isEmpty():
-        once = output.keep("records", without_duplicates(every, keys))
-        duplicates, every = every.count() - once.count(), once
-    return Usage(
-        records=every,
-        bad_lines=counts.get(False, 0),
-        broken_files=counts.get(True, 0),
-        duplicates=duplicates,
-        passed_over=passed_over,
-    )
 
 
 def check_apart(usage: str, argument: str, place: str) -> None:

@@ -106,6 +106,7 @@ EXCEPTIONS = {
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("file_integrity", "log_files", "kafka_source")
     },
+    "pipeline/rollup.py": "tests/pipeline/test_capacity.py",
     # It is the fast part of the replay, and gives the same results.
     "pipeline/unthrottled_fast_path.py": "tests/pipeline/test_replay.py",
     "pipeline/candidate_quotas.py": "tests/pipeline/test_whatif.py",

@@ -11,7 +11,7 @@ from kafka_quota_proxy.pipeline.commands.balance_stream import follow
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
-from kafka_quota_proxy.pipeline.whatif import resolved
+from kafka_quota_proxy.pipeline.whatif import entities, resolved
 
 # The guaranteed fraction of an even share.
 _FLOOR: Final = 0.1
@@ -36,9 +36,8 @@ def execute(args: argparse.Namespace) -> int:
         proxies = [row["proxy"] for row in records.select("proxy").distinct().orderBy("proxy").collect()]
         if not proxies:
             raise UsageError(f"--usage {args.usage}: has no record, so there is no proxy to divide limits for")
-        used = output.keep(
-            "demand", use_by_proxy(records, resolved(records, CandidateQuotas(config=config)), last_ms=args.last)
-        )
+        found = spark.createDataFrame(resolved(entities(records), CandidateQuotas(config=config)))
+        used = output.keep("demand", use_by_proxy(records, found, last_ms=args.last))
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
         # There is one row for each entity and proxy, as many as the rules of the files.
         given = shares([row.asDict() for row in used.collect()], proxies, floor=floor)

@@ -3,24 +3,25 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+import pandas as pd
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
 from kafka_quota_proxy.pipeline.broker_capacity import Broker, Entity
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
-    ENTITY,
     Suggestion,
     brokers,
-    byte_usage,
+    config_of,
     entities,
     growth,
-    hourly,
-    minutes,
     oversubscription,
     percentiles,
     quarter_hours,
@@ -34,16 +35,27 @@ from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
 from kafka_quota_proxy.pipeline.local_hours import hours_of_week, quarters
 from kafka_quota_proxy.pipeline.quotas_file import as_file
+from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, size
+from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, minutes, rates
 from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
+from kafka_quota_proxy.pipeline.session import is_small
 from kafka_quota_proxy.pipeline.side_inputs import capacities, weights
 from kafka_quota_proxy.pipeline.usage_reader import Usage
+from kafka_quota_proxy.pipeline.whatif import LogReplay
 from kafka_quota_proxy.pipeline.writing import Output
 
 _TOP: Final = 6
 _NAMES: Final = ", ".join(f"{name} string" for name in ENTITY)
-_SUGGESTED: Final = f"{_NAMES}, percentile long, peak long, part long, limit long, why string, decided_by string"
-_HAPPENED: Final = f"{_NAMES}, throttled_hours double, throttled_share double, longest_delay_ms long"
+_SUGGESTED: Final = (
+    f"{_NAMES}, percentile long, peak long, part long, limit long, why string, decided_by string, days long, "
+    "percent_in_30_days double, throttled_hours double, throttled_share double, longest_delay_ms long"
+)
+_WORST: Final = ("throttled_share", "longest_delay_ms")
+_SUMS: Final = (
+    "proxy string, broker int, kind string, peak double, limits long, limited long, capacity double, "
+    "oversubscription double, peak_utilisation double"
+)
 _SEASONS: Final = "kind string, weekday int, hour int, rate double"
 _HOUR_MS: Final = 3_600_000
 
@@ -62,16 +74,19 @@ def execute(args: argparse.Namespace) -> int:
         usage = usage_of(args, spark, output)
         used = byte_usage(usage.records)
         say("measuring rates")
-        buckets = output.keep("buckets", percentiles(used, args.percentile))
-        # There is one row for each entity, as many as the rules of quotas.yaml, which one machine has to read anyway.
-        every = entities(buckets).orderBy(F.desc("amount"), *ENTITY).collect()
-        if not every:
+        measured = output.keep("measured", percentiles(rates(used), args.percentile))
+        # There is one row for each entity and broker. One machine has to read the rules of quotas.yaml anyway.
+        buckets: pd.DataFrame = measured.toPandas()
+        if buckets.empty:
             raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
-        first = [suggestion(entity) for entity in every]
-        shaping = Shaping(args.shaping) if args.shaping else None
-        replays = LogReplays(usage.records, buckets, first, output, shaping=shaping, say=say)
+        first = [suggestion(entity) for entity in entities(buckets)]
+        quotas = CandidateQuotas(config=config_of(first), shaping=Shaping(args.shaping) if args.shaping else None)
+        replay = LogReplay(usage.records, buckets, quotas, count=usage.count, is_small=is_small(usage.count))
+        replays = LogReplays(replay, buckets, first, quotas, say=say)
         found = safe_limits(first, replays, users_of(buckets) if safety.capacities else {}, safety)
-        _write(spark, output, args, usage, used, buckets, found, safety.capacities)
+        say("writing tables and the report")
+        output.table("buckets", measured.coalesce(1).sortWithinPartitions(*BUCKET))
+        _write(spark, output, args, usage, buckets, found, safety.capacities)
     for warning in found.warnings:
         sys.stdout.write(f"{warning}\n")
     decided = Counter(one.decided_by for one in found.suggestions if one.limit is not None)
@@ -89,43 +104,38 @@ def _write(
     output: Output,
     args: argparse.Namespace,
     usage: Usage,
-    used: DataFrame,
-    buckets: DataFrame,
+    buckets: pd.DataFrame,
     found: SafeLimits,
     known: Mapping[Broker, float],
 ) -> None:
-    say("writing tables and the report")
     suggested, happened, warnings = found
-    limits = spark.createDataFrame([tuple(one) for one in suggested], _SUGGESTED)
-    used = output.keep("minutes", minutes(used))
-    hours = output.keep("hours", hourly(used))
-    trends = output.keep("growth", growth(hours))
-    table = limits.join(trends, on=[*ENTITY], how="left")
+    used = output.keep("minutes", minutes(byte_usage(usage.records)))
+    hourly = output.keep("hours", hours(used))
+    of_brokers = broker_minutes(used)
+    trends = {(row["kind"], row["user"], row["client_id"]): row for row in growth(hourly).collect()}
     output.table(
-        "suggestions", table.join(_waits(spark, happened), on=[*ENTITY], how="left").orderBy(*ENTITY), form="csv"
+        "suggestions", spark.createDataFrame(_suggestions(suggested, happened, trends), _SUGGESTED), form="csv"
     )
-    output.table("buckets", buckets.orderBy(*buckets.columns[:5]), form="parquet")
-    span = buckets.agg(F.min("from_ms"), F.max("until_ms"), F.sum("amount"), F.sum("intervals")).first()
-    first_ms, last_ms, amount, count = span if span is not None else (0, 0, 0, 0)
-    seasons = _seasons(used, first_ms, last_ms, args.timezone)
+    first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
+    seasons = _seasons(of_brokers, first_ms, last_ms, args.timezone)
     output.table("seasons", spark.createDataFrame(seasons, _SEASONS), form="csv")
-    sums = output.keep("brokers", oversubscription(brokers(used), buckets, limits.select(*ENTITY, "limit"), known))
-    output.table("oversubscription", sums.orderBy("broker", "kind", "proxy"), form="csv")
+    limits = {one[:3]: one.limit for one in suggested if one.limit is not None}
+    sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, known)
+    output.table("oversubscription", spark.createDataFrame(sums, _SUMS), form="csv")
     steps = ramp_steps(suggested, args.ramp_steps)
     output.text("ramp.csv", _ramp(steps))
     for number, step in enumerate(steps, 1):
         output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
     output.text("quotas.yaml", quotas_text(suggested, args, warnings))
-    # The list of suggestions is ordered by use. The first rows of a DataFrame would be arbitrary on a cluster.
-    top = spark.createDataFrame([one[: len(ENTITY)] for one in suggested[:_TOP]], _NAMES)
+    span = f"{size(int(buckets['amount'].sum()))} from {_day(first_ms)} to {_day(last_ms)} UTC"
     text = capacity_page(
         suggestions=suggested,
-        top=[row.asDict() for row in hours.join(F.broadcast(top), on=[*ENTITY], how="left_semi").collect()],
+        top=_busiest(hourly, suggested),
         seasons=[dict(zip(("kind", "weekday", "hour", "rate"), row, strict=True)) for row in seasons],
-        brokers=[row.asDict() for row in sums.collect()],
+        brokers=sums.astype(object).where(sums.notna(), None).to_dict("records"),
         throttled=happened,
-        growth={(row["kind"], row["user"], row["client_id"]): row["percent_in_30_days"] for row in trends.collect()},
-        log=f"From {count:,} records, {size(amount)} from {_day(first_ms)} to {_day(last_ms)} UTC.",
+        growth={names: row["percent_in_30_days"] for names, row in trends.items()},
+        log=f"From {int(buckets['intervals'].sum()):,} records, {span}.",
         warnings=warnings,
         notes=[*usage.words(), *_unlimited(suggested)],
         percentile=args.percentile,
@@ -135,26 +145,42 @@ def _write(
     output.text("report.html", text)
 
 
-def _seasons(used: DataFrame, from_ms: int, until_ms: int, zone: tzinfo) -> list[tuple[str, int, int, float]]:
+def _busiest(hourly: DataFrame, suggested: Sequence[Suggestion]) -> list[dict[str, Any]]:
+    """Return the rows of ``rollup.hours`` for the entities that use most. The suggestions are ordered by use."""
+    is_one = [
+        (F.col("kind") == kind) & (F.col("user") == user) & (F.col("client_id") == client_id)
+        for kind, user, client_id in (one[:3] for one in suggested[:_TOP])
+    ]
+    return [row.asDict() for row in hourly.where(reduce(or_, is_one)).collect()]
+
+
+def _suggestions(
+    suggested: Iterable[Suggestion], happened: Mapping[Entity, Mapping[str, Any]], trends: Mapping[Entity, Row]
+) -> list[tuple[Any, ...]]:
+    """Return the rows of the table ``suggestions``, sorted by entity.
+
+    Each says how its suggested limit would have throttled the entity, on the worst broker.
+    """
+    rows: list[tuple[Any, ...]] = []
+    for one in sorted(suggested):
+        trend, row = trends.get(one[:3]), happened.get(one[:3])
+        growth = (trend["days"], trend["percent_in_30_days"]) if trend else (None, None)
+        share = row["throttle_time_ms"] / _HOUR_MS if row else None
+        rows.append((*one, *growth, share, *((row[name] for name in _WORST) if row else (None, None))))
+    return rows
+
+
+def _seasons(minutes: DataFrame, from_ms: int, until_ms: int, zone: tzinfo) -> list[tuple[str, int, int, float]]:
     """Return the kind, weekday, hour and mean rate of all entities together, for each hour of the week in the log."""
     covered = quarters(from_ms, until_ms, zone)
     amounts: dict[str, dict[int, int]] = {}
-    for row in quarter_hours(used).collect():
+    for row in quarter_hours(minutes).collect():
         amounts.setdefault(row["kind"], {})[row["quarter_ms"]] = row["amount"]
     return [
         (kind, *place, rate)
         for kind, of in sorted(amounts.items())
         for place, rate in sorted(hours_of_week(of, covered).items())
     ]
-
-
-def _waits(spark: SparkSession, happened: dict[Entity, dict[str, Any]]) -> DataFrame:
-    """Return a row for each entity that says how its suggested limit would have throttled it, on the worst broker."""
-    rows = [
-        (*names, row["throttle_time_ms"] / _HOUR_MS, row["throttled_share"], row["longest_delay_ms"])
-        for names, row in happened.items()
-    ]
-    return spark.createDataFrame(rows, _HAPPENED)
 
 
 def _unlimited(suggested: list[Suggestion]) -> list[str]:

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
-from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.session import fitted, session
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
 
@@ -33,7 +33,7 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     spark = session(master=args.master, conf=dict(args.conf))
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
-    with place as output, progress_lines(spark):
+    with fitted(spark), place as output, progress_lines(spark):
         yield spark, output
 
 

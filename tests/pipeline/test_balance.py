@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, Pro
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.balance import ProxyLimit, limit_by_use, recent_use, rules_of, shares, use_by_proxy
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
-from kafka_quota_proxy.pipeline.whatif import resolved
+from kafka_quota_proxy.pipeline.whatif import entities, resolved
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
 from tests.pipeline.support import frame, record, rows
 
@@ -47,7 +47,9 @@ def test_demand_is_from_the_end_of_the_log_by_bucket(spark: SparkSession) -> Non
     log += [record(at_s=9, user="bob"), record(at_s=9, kind="fetch")]
     records = frame(spark, log)
 
-    found = rows(use_by_proxy(records, resolved(records, rules), last_ms=3_000), "proxy")
+    found = rows(
+        use_by_proxy(records, spark.createDataFrame(resolved(entities(records), rules)), last_ms=3_000), "proxy"
+    )
 
     assert [
         (row["proxy"], row["bucket_user"], row["bucket_client_id"], row["limit"], row["amount"]) for row in found
@@ -66,7 +68,7 @@ def test_collective_names_get_no_share(spark: SparkSession, name: str) -> None:
     )
     records = frame(spark, [record(client_id=name), record(user=name), record()])
 
-    found = rows(use_by_proxy(records, resolved(records, rules), last_ms=None))
+    found = rows(use_by_proxy(records, spark.createDataFrame(resolved(entities(records), rules)), last_ms=None))
 
     assert [(row["bucket_user"], row["bucket_client_id"]) for row in found] == [("alice", "etl")]
 

@@ -4,20 +4,20 @@ from math import ceil
 from statistics import median
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
     brokers,
-    byte_usage,
     config_of,
     entities,
     growth,
-    hourly,
     oversubscription,
     percentiles,
     quarter_hours,
@@ -27,6 +27,7 @@ from kafka_quota_proxy.pipeline.capacity import (
     suggestion,
 )
 from kafka_quota_proxy.pipeline.replay import Replay
+from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, minutes, rates
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import START_MS, frame, record, rows
 
@@ -46,11 +47,22 @@ def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)
     return Suggestion(**(values | {"limit": 1_200, "why": ""} | given))
 
 
+def measured(records: DataFrame, percentile: float) -> pd.DataFrame:
+    """Return the percentiles of all buckets in a log."""
+    found: pd.DataFrame = percentiles(rates(byte_usage(records)), percentile).toPandas()
+    return found
+
+
+def grown(records: DataFrame) -> list[dict[str, Any]]:
+    """Return the growth of all entities in a log."""
+    return rows(growth(hours(minutes(byte_usage(records)))), "client_id")
+
+
 def test_a_percentile_is_a_measured_rate_not_below_the_true_one(spark: SparkSession) -> None:
     amounts = [(at * 7_919) % 100_003 for at in range(1_000)]
     records = frame(spark, [record(at_s=at, amount=amount) for at, amount in enumerate(amounts)])
 
-    (row,) = rows(percentiles(byte_usage(records).repartition(5), 99.0))
+    (row,) = measured(records.repartition(5), 99.0).to_dict("records")
 
     true = sorted(amounts)[ceil(0.99 * 1_000) - 1]
     assert true <= row["percentile"] <= true * 1.011
@@ -73,7 +85,7 @@ def test_rates_use_the_measured_interval(spark: SparkSession) -> None:
 def test_an_entity_has_the_use_of_its_busiest_broker(spark: SparkSession) -> None:
     log = [record(at_s=at, broker=broker, amount=broker * 1_000) for at in range(10) for broker in (1, 2, 3)]
 
-    (row,) = rows(entities(percentiles(byte_usage(frame(spark, log)), 90.0)))
+    (row,) = entities(measured(frame(spark, log), 90.0))
 
     assert (row["percentile"], row["peak"], row["brokers"], row["amount"]) == (3_000, 3_000, 3, 60_000)
 
@@ -85,7 +97,8 @@ def test_a_search_begins_at_the_percentile(spark: SparkSession) -> None:
         for at, (user, name) in enumerate([("", ""), ("<other>", "<other>"), ("a", "<shared>")])
     ]
     log += [record(at_s=1, user="slow", amount=10, enforced=True, throttled_requests=3)]
-    rows_of = entities(percentiles(byte_usage(frame(spark, log)), 99.0)).orderBy("user", "client_id").collect()
+    rows_of = entities(measured(frame(spark, log), 99.0))
+    rows_of.sort(key=lambda row: (row["user"], row["client_id"]))
 
     nameless, other, shared, alice, slow = (suggestion(row) for row in rows_of)
 
@@ -102,7 +115,7 @@ def test_collective_names_get_no_limit(names: tuple[str, str]) -> None:
     """A client may call itself ``<default>``. A rule for that name would apply to all clients."""
     sums = {"percentile": 9_000, "peak": 9_000, "part": 9_000, "throttled_requests": 0}
 
-    found = suggestion(Row(kind="produce", user=names[0], client_id=names[1], **sums))
+    found = suggestion({"kind": "produce", "user": names[0], "client_id": names[1], **sums})
 
     assert found.limit is None
     assert "means all others" in found.why
@@ -167,7 +180,7 @@ def test_use_is_added_up_by_quarter_of_an_hour(spark: SparkSession) -> None:
         for at, amount, name in ((899, 1, "a"), (900, 2, "a"), (1_799, 4, "b"))
     ]
 
-    found = rows(quarter_hours(byte_usage(frame(spark, log))), "quarter_ms")
+    found = rows(quarter_hours(broker_minutes(byte_usage(frame(spark, log)))), "quarter_ms")
 
     assert [((row["quarter_ms"] - START_MS) // 1_000, row["amount"]) for row in found] == [(0, 1), (900, 6)]
 
@@ -177,7 +190,7 @@ def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: 
     log[4]["amount"] *= 50
     log += [record(at_s=day * DAY_S, client_id="new") for day in range(11)]
 
-    found = rows(growth(hourly(byte_usage(frame(spark, log)))), "client_id")
+    found = grown(frame(spark, log))
 
     assert [row["days"] for row in found] == [14, 11]
     # The rate grows by 10 B/s each day, and is 1,070 B/s in the middle of the period.
@@ -191,7 +204,7 @@ def test_weekends_are_compared_with_weekends(spark: SparkSession) -> None:
     rates = [(1_000 + 10 * day) * weekdays[day % 7] for day in range(14)]
     log = [record(at_s=day * DAY_S, amount=int(3_600 * rate)) for day, rate in enumerate(rates)]
 
-    (found,) = rows(growth(hourly(byte_usage(frame(spark, log)))))
+    (found,) = grown(frame(spark, log))
 
     # The middle weekday grows by 9 B/s each day.
     assert found["percent_in_30_days"] == pytest.approx(9 * 30 * 100 / median(rates), rel=0.02)
@@ -204,16 +217,13 @@ def test_the_sum_of_limits_is_compared_with_the_capacity(spark: SparkSession) ->
         record(broker=2),
         record(broker=2, kind="fetch"),
     ]
-    used = byte_usage(frame(spark, log))
-    limits = spark.createDataFrame(
-        [("produce", "alice", "etl", 1_500), ("produce", "alice", "b", None), ("fetch", "alice", "etl", 500)],
-        "kind string, user string, client_id string, limit long",
-    )
+    records = frame(spark, log)
+    limits = {("produce", "alice", "etl"): 1_500, ("fetch", "alice", "etl"): 500}
+    used: pd.DataFrame = brokers(broker_minutes(minutes(byte_usage(records)))).toPandas()
 
-    found = rows(
-        oversubscription(brokers(used), percentiles(used, 99.0), limits, {(1, "produce"): 1_000.0}), "kind", "broker"
-    )
+    sums = oversubscription(used, measured(records, 99.0), limits, {(1, "produce"): 1_000.0})
 
+    found = sums.sort_values(["kind", "broker"]).replace(np.nan, None).to_dict("records")
     assert [(row["kind"], row["broker"], row["limits"], row["limited"], row["oversubscription"]) for row in found] == [
         ("fetch", 2, 500, 1, None),
         ("produce", 1, 1_500, 1, 1.5),

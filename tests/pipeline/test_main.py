@@ -238,7 +238,7 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
     assert as_text == table(str(tmp_path / "bill"), "bill")
     assert float(as_text[0]["cost"]) > 0
     # The query plans are written to a directory next to the results, not into it.
-    for name in ("_scratch/parsed", "quarantine", "days", "bill", "missing_hours", "clock_steps", "owner_changes"):
+    for name in ("_scratch/parsed", "days", "bill", "missing_hours", "clock_steps", "owner_changes"):
         assert f"== {name} ==\n== Physical Plan ==" in explained
     assert "==" not in said
 

@@ -16,10 +16,11 @@ from bench.spark_run import Run, run
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
-from kafka_quota_proxy.pipeline.capacity import byte_usage, entities, hourly, minutes, percentiles
-from kafka_quota_proxy.pipeline.record import RECORD
+from kafka_quota_proxy.pipeline.capacity import entities, percentiles
+from kafka_quota_proxy.pipeline.record import ENTITY, RECORD
+from kafka_quota_proxy.pipeline.rollup import byte_usage, hours, minutes, rates
 from kafka_quota_proxy.pipeline.simulate import SimulatedCluster
-from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
+from kafka_quota_proxy.pipeline.whatif import LogReplay, outcomes, resolved, total_demand
 from tests.pipeline.conftest import CONF
 from tests.pipeline.spark_work import spent
 from tests.pipeline.support import START_MS, record
@@ -62,17 +63,17 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
 
     def capacity() -> None:
         used = byte_usage(records)
-        assert len(entities(percentiles(used, 99.0)).collect()) == BUCKETS
-        assert len(hourly(minutes(used)).collect()) >= BUCKETS
+        measured: pd.DataFrame = percentiles(rates(used), 99.0).toPandas()
+        assert len(entities(measured)) == BUCKETS
+        assert len(hours(minutes(used)).collect()) >= BUCKETS
 
     def whatif() -> None:
-        used = total_demand(records).cache()
-        found = resolved(used, quotas).cache()
-        happened = outcomes(used, found, forecast(records, used, found, quotas)).collect()
-        assert sum(row["amount"] for row in happened) > 1e6 * rows
-        assert sum(row["throttled_requests"] for row in happened) > rows / 1_000
-        used.unpersist()
-        found.unpersist()
+        used: pd.DataFrame = total_demand(records).toPandas()
+        found = resolved(set(used[[*ENTITY]].itertuples(index=False, name=None)), quotas)
+        replay = LogReplay(records, used, quotas, count=rows, is_small=False)
+        happened = outcomes(used, found, replay.hours(found))
+        assert happened["amount"].sum() > 1e6 * rows
+        assert happened["throttled_requests"].sum() > rows / 1_000
 
     runs = {"capacity": spent(spark, capacity), "whatif": spent(spark, whatif)}
     return pipeline.Log(rows=rows, usage_bytes=sum(path.stat().st_size for path in usage.iterdir()), runs=runs)

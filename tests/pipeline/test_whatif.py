@@ -1,17 +1,20 @@
 """The forecast under other quotas, on data frames of a few rows."""
 
+from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.testing import assertDataFrameEqual
 
 from kafka_quota_proxy.config.model import DEFAULT, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.record import CANDIDATE_BUCKET
-from kafka_quota_proxy.pipeline.whatif import forecast, outcomes, resolved, total_demand
+from kafka_quota_proxy.pipeline.whatif import LogReplay, entities, outcomes, resolved, total_demand
 from tests.pipeline import many_clients
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside, covered_ms, parts
 from tests.pipeline.support import START_MS, frame, record, rows
@@ -22,6 +25,22 @@ ETL = QuotaRule(user="alice", client_id="etl", producer_byte_rate=1_000.0)
 def quotas(*rules: QuotaRule, **given: Any) -> CandidateQuotas:  # noqa: ANN401  (fields of a configuration)
     """Return proposed quotas with these rules."""
     return CandidateQuotas(config=ProxyConfig(listeners=(), quotas=rules, **given))
+
+
+class Forecast:
+    """The forecast for a log under quotas. ``names`` are the clients with their limits, if other than those."""
+
+    def __init__(
+        self, records: DataFrame, given: CandidateQuotas, *, names: pd.DataFrame | None = None, is_small: bool = False
+    ) -> None:
+        demands: pd.DataFrame = total_demand(records).toPandas()
+        names = resolved(entities(records), given) if names is None else names
+        self.hours = LogReplay(records, demands, given, count=60, is_small=is_small).hours(names)
+        self._found = (demands, names)
+
+    def outcomes(self) -> list[dict[Hashable, Any]]:
+        found: list[dict[Hashable, Any]] = outcomes(*self._found, self.hours).to_dict("records")
+        return found
 
 
 def load(seconds: int = 60, **given: Any) -> list[dict[str, Any]]:  # noqa: ANN401  (values of any column)
@@ -38,7 +57,10 @@ def test_names_get_the_bucket_and_the_limit_that_a_proxy_gives_them(spark: Spark
         principals=Principals(exempt=frozenset({"root"})),
     )
 
-    found = {(row["user"], row["client_id"]): row for row in rows(resolved(records, given))}
+    found = {
+        (row["user"], row["client_id"]): row
+        for row in resolved(entities(records), given).replace(np.nan, None).to_dict("records")
+    }
 
     tags = {name: (row["bucket_user"], row["bucket_client_id"], row["limit"]) for name, row in found.items()}
     assert tags == {
@@ -51,11 +73,12 @@ def test_names_get_the_bucket_and_the_limit_that_a_proxy_gives_them(spark: Spark
     assert found["bob", "x"]["rule"] == "user <default>, client-id None"
 
 
-def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession) -> None:
+@pytest.mark.parametrize("is_small", [True, False])
+def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession, is_small: bool) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(), *load(20, broker=2), *load(20, user="free")])
 
-    hours = rows(forecast(records, total_demand(records), resolved(records, given), given), *CANDIDATE_BUCKET)
+    hours = rows(Forecast(records, given, is_small=is_small).hours, *CANDIDATE_BUCKET)
 
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3) for at in range(60)]):
@@ -66,7 +89,8 @@ def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession) -> Non
     assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
 
 
-def test_clients_that_share_a_rule_wait_together(spark: SparkSession) -> None:
+@pytest.mark.parametrize("is_small", [True, False])
+def test_clients_that_share_a_rule_wait_together(spark: SparkSession, is_small: bool) -> None:
     """20 clients of one user ask for twice the limit for a minute, and none of them alone exceeds it."""
     limit, names = 50_000.0, [f"app-{at:02}" for at in range(20)]
     demands = {
@@ -82,8 +106,7 @@ def test_clients_that_share_a_rule_wait_together(spark: SparkSession) -> None:
     ]
     given = quotas(QuotaRule(user="alice", producer_byte_rate=limit))
     records = frame(spark, log)
-    used, found = total_demand(records), resolved(records, given)
-    (row,) = rows(outcomes(used, found, forecast(records, used, found, given)))
+    (row,) = Forecast(records, given, is_small=is_small).outcomes()
 
     happened = many_clients.passed(
         {name: [part for demand in demands[name] for part in parts(demand)] for name in names}, limit
@@ -105,12 +128,13 @@ def test_partitions_and_batches_do_not_change_the_forecast(spark: SparkSession) 
     given = quotas(ETL, QuotaRule(client_id="shared", producer_byte_rate=2_000.0))
     log = [*load(), *load(30, user="x", client_id="shared"), *load(40, user="y", client_id="shared")]
     one = frame(spark, log).coalesce(1)
-    whole = forecast(one, total_demand(one), resolved(one, given), given)
+    whole = Forecast(one, given).hours
     whole.cache().count()
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "7")
     try:
         many = frame(spark, log[::-1]).repartition(5)
-        assertDataFrameEqual(forecast(many, total_demand(many), resolved(many, given), given), whole)
+        assertDataFrameEqual(Forecast(many, given).hours, whole)
+        assertDataFrameEqual(Forecast(many, given, is_small=True).hours, whole)
     finally:
         spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
         whole.unpersist()
@@ -124,18 +148,16 @@ def test_only_buckets_that_may_exceed_a_limit_are_replayed(spark: SparkSession) 
     )
     records = frame(spark, load(30))
 
-    assert forecast(records, total_demand(records), resolved(records, quotas(below)), quotas(below)).isEmpty()
-    assert not forecast(records, total_demand(records), resolved(records, quotas(above)), quotas(above)).isEmpty()
+    assert Forecast(records, quotas(below)).hours.isEmpty()
+    assert not Forecast(records, quotas(above)).hours.isEmpty()
 
 
 @pytest.mark.kafka
 def test_the_outcome_has_all_of_the_demand(spark: SparkSession) -> None:
     given = quotas(ETL)
     records = frame(spark, [*load(30), *load(30, broker=None, client_id="etl", proxy="p2")])
-    found = resolved(records, given)
 
-    used = total_demand(records)
-    first, second = rows(outcomes(used, found, forecast(records, used, found, given)), "proxy")
+    first, second = Forecast(records, given).outcomes()
 
     assert (first["amount"], first["limit"], first["broker"], second["broker"]) == (90_000, 1_000.0, 1, -1)
     assert first["asked_rate"] == 3_000
@@ -151,10 +173,8 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
     records = frame(spark, load(30))
     even = CandidateQuotas(config=quotas(ETL).config, shaping=Shaping.PACED)
     waits = {}
-    used = total_demand(records)
     for name, given in (("sampled", quotas(ETL)), ("paced", even)):
-        found = resolved(used, given)
-        (row,) = rows(outcomes(used, found, forecast(records, used, found, given)))
+        (row,) = Forecast(records, given).outcomes()
         waits[name] = row["delayed_amount"]
 
     # Kafka's windows let the amount of the first ten seconds pass at once, a token bucket that of one second.
@@ -164,11 +184,10 @@ def test_an_even_flow_is_forecast_for_paced_quotas(spark: SparkSession) -> None:
 @pytest.mark.kafka
 def test_several_limits_at_once_equal_one_by_one(spark: SparkSession) -> None:
     records = frame(spark, [*load(40), *load(40, broker=2)])
-    used = total_demand(records)
     both = [quotas(replace(ETL, limits={**ETL.limits, "producer_byte_rate": limit})) for limit in (1_000.0, 2_000.0)]
-    lower, higher = (resolved(used, given) for given in both)
+    names = pd.concat([resolved(entities(records), given) for given in both])
 
-    hours = rows(forecast(records, used, lower.union(higher), both[0]), "broker", "limit")
+    hours = rows(Forecast(records, both[0], names=names).hours, "broker", "limit")
 
     waits = []
     for given in both:
@@ -191,6 +210,5 @@ def test_a_rate_below_the_tokens_needs_no_replay(
         replace(ETL, limits={**ETL.limits, "producer_byte_rate": limit}), shaping=Shaping.PACED, burst_ms=burst_ms
     )
     records = frame(spark, load(3))
-    used = total_demand(records)
 
-    assert forecast(records, used, resolved(used, given), given).isEmpty() is not is_replayed
+    assert Forecast(records, given).hours.isEmpty() is not is_replayed
