@@ -4,11 +4,15 @@ import argparse
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
+
+# Spark is imported only when a command runs, and so are the modules that need it.
+_MOST_PRICE: Final = 10**12
 
 # Matches the names of proxies that the setting usage_log.proxy allows.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
@@ -122,7 +126,13 @@ def _whatif(parser: argparse.ArgumentParser) -> None:
 def _chargeback(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--owners", required=True, metavar="FILE", help="CSV of user, client_id, owner, from, until")
     parser.add_argument("--month", type=_month, metavar="YYYY-MM", help="bill one month, UTC (the whole log)")
-    parser.add_argument("--price", type=_price, default=0.0, metavar="X", help="the price of 10^9 bytes (0)")
+    parser.add_argument(
+        "--price",
+        type=_price,
+        default=Decimal(0),
+        metavar="X|FILE",
+        help="the price of 10^9 bytes (0), or a CSV of kind, up_to, price: a line for each tier",
+    )
 
 
 def _rebalance(parser: argparse.ArgumentParser) -> None:
@@ -268,8 +278,15 @@ def _share(text: str) -> float:
     return _number(text, least=0, most=1, what="a share from 0 to 1")
 
 
-def _price(text: str) -> float:
-    return _number(text, least=0, most=1e12, what="a price of 0 or more")
+def _price(text: str) -> Decimal | str:
+    """Return a price, or the path of a file with prices."""
+    try:
+        price = Decimal(text)
+    except InvalidOperation:
+        return text
+    if not (price.is_finite() and 0 <= price <= _MOST_PRICE):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a price of 0 or more")
+    return price
 
 
 def _duration(text: str) -> int:

@@ -8,16 +8,20 @@ only a user, which takes precedence over a line with only a client-id. Bytes tha
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.record import BYTE_KINDS, start_of
+from kafka_quota_proxy.pipeline.prices import Prices, cost
+from kafka_quota_proxy.pipeline.record import BYTE_KINDS, ENTITY, start_of
+from kafka_quota_proxy.pipeline.session import local_frame
 
 NOBODY: Final = "(nobody)"
 _HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 86_400_000
 _ALWAYS_FROM: Final = 0
 ALWAYS_UNTIL: Final = 1 << 62
 _OWNERS: Final = "owner_user string, owner_client_id string, owner string, from_ms long, until_ms long, rank int"
@@ -36,6 +40,15 @@ class Owner(NamedTuple):
     def rank(self) -> int:
         """The precedence of this line of owners.csv. If several lines match, the one with the lowest rank applies."""
         return 2 * (self.user is None) + (self.client_id is None)
+
+
+class Charge(NamedTuple):
+    """What an owner pays for one kind of request. ``cost`` has four decimals."""
+
+    owner: str
+    kind: str
+    bytes: int
+    cost: Decimal
 
 
 class Handover(NamedTuple):
@@ -94,29 +107,30 @@ def month_of(text: str) -> tuple[int, int]:
 
 
 def charged(records: DataFrame, owners: Sequence[Owner]) -> DataFrame:
-    """Return the bytes produced and fetched by owner, user, client-id, kind, and the day on which the records start."""
+    """Return the bytes produced and fetched by owner, user, client-id, kind, and the day on which the records start.
+
+    ``records`` need the columns of ``ENTITY``, ``start_ms``, ``amount`` and ``requests``. They may be sums of days.
+    """
     used = records.where(F.col("kind").isin(*BYTE_KINDS))
-    # Owners are joined to sums by name and hour, which are far fewer than records.
-    hours = used.groupBy("kind", "user", "client_id", start_of(_HOUR_MS).alias("hour_ms")).agg(
+    # Owners are joined to sums by name and day, which are far fewer than records.
+    days = used.groupBy(*ENTITY, start_of(_DAY_MS).alias("day_ms")).agg(
         F.sum("amount").alias("bytes"), F.sum("requests").alias("requests")
     )
-    lines = records.sparkSession.createDataFrame(
-        [(one.user, one.client_id, one.owner, one.from_ms, one.until_ms, one.rank) for one in owners], _OWNERS
+    lines = local_frame(
+        records.sparkSession,
+        [(one.user, one.client_id, one.owner, one.from_ms, one.until_ms, one.rank) for one in owners],
+        _OWNERS,
     )
     fits = (
         _is_any_or("owner_user", "user")
         & _is_any_or("owner_client_id", "client_id")
-        & (F.col("hour_ms") >= F.col("from_ms"))
-        & (F.col("hour_ms") < F.col("until_ms"))
+        & (F.col("day_ms") >= F.col("from_ms"))
+        & (F.col("day_ms") < F.col("until_ms"))
     )
-    key = ("kind", "user", "client_id", "hour_ms")
-    best = Window.partitionBy(*key).orderBy(F.col("rank").asc_nulls_last(), "owner")
-    owned = hours.join(F.broadcast(lines), on=fits, how="left").withColumn("place", F.row_number().over(best))
-    return (
-        owned.where("place = 1")
-        .groupBy(F.coalesce("owner", F.lit(NOBODY)).alias("owner"), "user", "client_id", "kind", _day().alias("day"))
-        .agg(F.sum("bytes").alias("bytes"), F.sum("requests").alias("requests"))
-    )
+    best = Window.partitionBy(*ENTITY, "day_ms").orderBy(F.col("rank").asc_nulls_last(), "owner")
+    owned = days.join(F.broadcast(lines), on=fits, how="left").withColumn("place", F.row_number().over(best))
+    owner, day = F.coalesce("owner", F.lit(NOBODY)).alias("owner"), _day("day_ms").alias("day")
+    return owned.where("place = 1").select(owner, "user", "client_id", "kind", day, "bytes", "requests")
 
 
 def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
@@ -126,8 +140,8 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
     result of ``charged``.
     """
     rows = [(*one[:2], _day_of(one.at_ms), one.before, one.after) for one in changes]
-    listed = days.sparkSession.createDataFrame(
-        rows, "user string, client_id string, day string, before string, after string"
+    listed = local_frame(
+        days.sparkSession, rows, "user string, client_id string, day string, before string, after string"
     )
     names = days.groupBy(F.col("user").alias("of_user"), F.col("client_id").alias("of_client_id")).agg(
         F.min("day").alias("first"), F.max("day").alias("last")
@@ -137,10 +151,14 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
     return names.join(F.broadcast(listed), on=fits, how="inner").select(*listed.columns).distinct()
 
 
-def bill(days: DataFrame, price: float) -> DataFrame:
-    """Return the bytes and the cost of each owner, by kind (produce or fetch). ``price`` is the price of 10^9 bytes."""
-    cost = F.round(F.col("bytes") / 1e9 * price, 4)
-    return days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).withColumn("cost", cost)
+def bill(days: DataFrame, prices: Prices) -> list[Charge]:
+    """Return the bytes and the cost of each owner, by kind (produce or fetch).
+
+    ``days`` is the result of ``charged``.
+    """
+    sums = days.groupBy("owner", "kind").agg(F.sum("bytes").alias("bytes")).collect()  # two rows for each owner
+    rows = sorted((row["owner"], row["kind"], row["bytes"]) for row in sums)
+    return [Charge(owner, kind, amount, cost(amount, prices[kind])) for owner, kind, amount in rows]
 
 
 def gaps(records: DataFrame, month: tuple[int, int] | None) -> DataFrame:
@@ -182,5 +200,5 @@ def _is_any_or(pattern: str, name: str) -> Column:
     return F.col(pattern).isNull() | (F.col(pattern) == F.col(name))
 
 
-def _day(column: str = "hour_ms") -> Column:
+def _day(column: str) -> Column:
     return F.date_format(F.timestamp_millis(column), "yyyy-MM-dd")

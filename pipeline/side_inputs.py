@@ -1,4 +1,4 @@
-"""Reads the input files of commands: capacities, weights, owners, partition sizes and reassignment plans.
+"""Reads the input files of commands: capacities, weights, owners, prices, partition sizes and reassignment plans.
 
 If a file is faulty, each function raises an InputError that lists all faults of the file. Each fault begins with the
 place where it is, as FILE:LINE.
@@ -8,6 +8,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from kafka_quota_proxy.config.units import parse_rate, parse_size
 from kafka_quota_proxy.pipeline.broker_capacity import Weight
 from kafka_quota_proxy.pipeline.chargeback import ALWAYS_UNTIL, Owner, overlaps
 from kafka_quota_proxy.pipeline.errors import InputError
+from kafka_quota_proxy.pipeline.prices import MOST_PRICE, Prices, Tier
 from kafka_quota_proxy.pipeline.rebalance import Partition
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 
@@ -110,6 +112,30 @@ def weights(path: str) -> list[Weight]:
         weight = reader.value(line, "weight", _weight)
         if weight is not None:
             found.append(Weight(names[0] or None, names[1] or None, weight))
+    reader.end()
+    return found
+
+
+def prices(path: str) -> Prices:
+    """Read a CSV file with the price of each kind and tier.
+
+    A line gives the price of 10^9 bytes up to the size ``up_to`` of an owner's bytes. It is empty in the last tier.
+    """
+    reader = _Reader()
+    found: dict[str, list[Tier]] = {kind: [] for kind in BYTE_KINDS}
+    for line in _csv_lines(path, columns=("kind", "up_to", "price")):
+        up_to = reader.value(line, "up_to", lambda text: parse_size(text) if text else None)
+        price = reader.value(line, "price", _price)
+        tiers = found.get(line.values["kind"])
+        if tiers is None:
+            reader.faults.append(f"{line.where}: kind: must be {' or '.join(BYTE_KINDS)}")
+        elif tiers and (tiers[-1].up_to_bytes is None or (up_to is not None and up_to <= tiers[-1].up_to_bytes)):
+            reader.faults.append(f"{line.where}: up_to: must be above that of the line before; it is empty in the last")
+        elif price is not None:
+            tiers.append(Tier(up_to, price))
+    for kind, tiers in found.items():
+        if not reader.faults and (not tiers or tiers[-1].up_to_bytes is not None):
+            reader.faults.append(f"{path}:1: {kind}: has no line with an empty up_to, the price of all further bytes")
     reader.end()
     return found
 
@@ -218,6 +244,16 @@ def _weight(text: str) -> float:
     if not _LEAST_WEIGHT <= weight <= _MOST_WEIGHT:
         raise ValueError(f"{text!r} is not a weight from {_LEAST_WEIGHT:g} to {_MOST_WEIGHT:g}")
     return weight
+
+
+def _price(text: str) -> Decimal:
+    try:
+        price = Decimal(text)
+    except InvalidOperation:
+        price = Decimal(-1)
+    if not (price.is_finite() and 0 <= price <= MOST_PRICE):
+        raise ValueError(f"{text!r} is not a price of 0 or more, such as 0.05")
+    return price
 
 
 def _day_ms(text: str) -> int:

@@ -2,13 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Final
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Observation, Row
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.chargeback import (
     NOBODY,
+    Charge,
     Owner,
     bill,
     charged,
@@ -19,12 +23,15 @@ from kafka_quota_proxy.pipeline.chargeback import (
     steps_back,
 )
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
+from kafka_quota_proxy.pipeline.prices import flat
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size
-from kafka_quota_proxy.pipeline.side_inputs import owners
+from kafka_quota_proxy.pipeline.session import local_frame
+from kafka_quota_proxy.pipeline.side_inputs import owners, prices
 from kafka_quota_proxy.pipeline.writing import Output
 
-_SHOWN = 20
+_SHOWN: Final = 20
+_BILL: Final = "owner string, kind string, bytes long, cost decimal(38, 4)"
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -33,6 +40,7 @@ def execute(args: argparse.Namespace) -> int:
     Return the exit status: 1 if the billed bytes differ from the bytes in the log, otherwise 0.
     """
     lines = owners(args.owners)
+    charges = flat(args.price) if isinstance(args.price, Decimal) else prices(args.price)
     month = month_of(args.month) if args.month else None
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
@@ -40,26 +48,31 @@ def execute(args: argparse.Namespace) -> int:
         if month is not None:
             records = records.where(F.col("start_ms").between(month[0], month[1] - 1))
         say("adding up")
-        days = output.keep("by_day", charged(records, lines))
+        of_log = Observation()
+        in_log = F.sum(F.when(F.col("kind").isin(*BYTE_KINDS), F.col("amount"))).alias("bytes")
+        days = output.keep("by_day", charged(records.observe(of_log, in_log), lines))
         output.daily("days", days, "owner", "user", "client_id", "kind")
-        bills = output.keep("bills", bill(days, args.price))
-        output.table("bill", bills.orderBy("owner", "kind"), form="csv")
-        output.table("bill.parquet", bills.orderBy("owner", "kind"), form="parquet")
+        bills = bill(days, charges)
+        for name, form in (("bill", "csv"), ("bill.parquet", "parquet")):
+            output.table(name, local_frame(spark, bills, _BILL), form=form)
         notes = [*usage.words(), *_notes(records, days, month, lines, output)]
-        billed = bills.agg(F.sum("bytes")).first()
-        in_log = records.where(F.col("kind").isin(*BYTE_KINDS)).agg(F.sum("amount")).first()
-        totals = [(row[0] if row else 0) or 0 for row in (billed, in_log)]
-        notes.append(f"billed {totals[0]:,} bytes, of {totals[1]:,} in the log")
+        billed, total = sum(one.bytes for one in bills), of_log.get["bytes"] or 0
+        notes.append(f"billed {billed:,} bytes, of {total:,} in the log")
         output.text("notes.txt", "\n".join(notes) + "\n")
-        top = bills.groupBy("owner").agg(F.sum("bytes").alias("bytes"), F.sum("cost").alias("cost"))
-        shown = top.orderBy(F.desc("bytes"), "owner").limit(_SHOWN).collect()
-    for row in shown:
-        sys.stdout.write(
-            f"{_named(row['owner'])}: {size(row['bytes'])}" + (f", {row['cost']:,.2f}\n" if args.price else "\n")
-        )
+    _print(bills, is_priced=args.price != 0)
     sys.stdout.write("".join(f"note: {note}\n" for note in notes))
     sys.stdout.write(f"{args.out}/bill\n")
-    return 0 if totals[0] == totals[1] else 1
+    return 0 if billed == total else 1
+
+
+def _print(bills: Sequence[Charge], *, is_priced: bool) -> None:
+    """Print the owners with the most bytes."""
+    sums: dict[str, tuple[int, Decimal]] = {}
+    for one in bills:
+        amount, cost = sums.get(one.owner, (0, Decimal(0)))
+        sums[one.owner] = (amount + one.bytes, cost + one.cost)
+    for owner, (amount, cost) in sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))[:_SHOWN]:
+        sys.stdout.write(f"{_named(owner)}: {size(amount)}" + (f", {cost:,.2f}\n" if is_priced else "\n"))
 
 
 def _notes(
@@ -69,14 +82,16 @@ def _notes(
 
     Return the first rows of each table as sentences.
     """
-    missing = output.keep("gaps", gaps(records, month)).orderBy("proxy", "from_ms")
-    again = output.keep("again", steps_back(records)).orderBy("proxy", "day")
-    changed = output.keep("changed", handed_over(days, handovers(lines))).orderBy("day", "user", "client_id")
-    odd = (("missing_hours", missing, _missing), ("clock_steps", again, _again), ("owner_changes", changed, _changed))
+    odd = (
+        ("missing_hours", gaps(records, month), ("proxy", "from_ms"), _missing),
+        ("clock_steps", steps_back(records), ("proxy", "day"), _again),
+        ("owner_changes", handed_over(days, handovers(lines)), ("day", "user", "client_id"), _changed),
+    )
     notes, cut = [], []
-    for name, rows, words in odd:
-        output.table(name, rows, form="csv")
-        found = rows.limit(_SHOWN + 1).collect()
+    for name, frame, order, words in odd:
+        rows = output.keep(name, frame.repartition(1).sortWithinPartitions(*order)).coalesce(1)
+        output.table(name, rows.sortWithinPartitions(*order), form="csv")
+        found = rows.sortWithinPartitions(*order).limit(_SHOWN + 1).collect()
         notes += [words(row) for row in found[:_SHOWN]]
         if len(found) > _SHOWN:
             cut.append(f"{name}/")

@@ -1,5 +1,6 @@
 """The bytes that each owner pays for, on data frames of a few rows."""
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from pyspark.sql import SparkSession
 from kafka_quota_proxy.pipeline.chargeback import (
     ALWAYS_UNTIL,
     NOBODY,
+    Charge,
     Handover,
     Owner,
     bill,
@@ -18,6 +20,7 @@ from kafka_quota_proxy.pipeline.chargeback import (
     month_of,
     steps_back,
 )
+from kafka_quota_proxy.pipeline.prices import flat
 from tests.pipeline.support import START_MS, frame, record, rows
 
 DAY_S = 86_400
@@ -94,9 +97,7 @@ def test_a_change_is_reported_if_bytes_span_it(spark: SparkSession) -> None:
 def test_bytes_of_a_month_are_billed(spark: SparkSession) -> None:
     days = charged(frame(spark, [record(amount=1_500_000_000)] * 1 + [record(at_s=DAY_S, amount=500_000_000)]), [])
 
-    assert [(row["owner"], row["bytes"], row["cost"]) for row in rows(bill(days, 0.05))] == [
-        (NOBODY, 2_000_000_000, 0.1)
-    ]
+    assert bill(days, flat(Decimal("0.05"))) == [Charge(NOBODY, "produce", 2_000_000_000, Decimal("0.1"))]
     assert [(row["day"], row["bytes"]) for row in rows(days, "day")] == [
         ("2026-09-07", 1_500_000_000),
         ("2026-09-08", 500_000_000),
