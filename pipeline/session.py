@@ -5,11 +5,13 @@ The same code runs on a laptop, on a cluster with ``--master``, and under ``spar
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, cast
 
-from pyspark.sql import SparkSession
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
@@ -72,6 +74,15 @@ def session(
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel(_LOG_LEVEL)
     return spark
+
+
+def local_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str | StructType) -> DataFrame:
+    """Return rows of this process as a DataFrame.
+
+    ``SparkSession.createDataFrame`` would start a Python process of Spark to read a list.
+    """
+    fields = cast(StructType, StructType.fromDDL(schema)) if isinstance(schema, str) else schema
+    return spark.createDataFrame(pd.DataFrame(rows, columns=fields.names, dtype=object), fields)
 
 
 def is_small(records: int) -> bool:

@@ -29,7 +29,7 @@ from kafka_quota_proxy.pipeline.parsing import (
     without_duplicates,
 )
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
-from kafka_quota_proxy.pipeline.session import fit, is_small, silenced
+from kafka_quota_proxy.pipeline.session import fit, is_small, local_frame, silenced
 from kafka_quota_proxy.pipeline.writing import Output
 
 _NO_CONFIG: Final = KafkaConfig()
@@ -89,7 +89,7 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
         # too early, each complete line is right.
         damaged = [(source,) for fault, _, source, _ in found.broken if fault == DAMAGED]
         if damaged:
-            named = F.broadcast(spark.createDataFrame(damaged, "source string"))
+            named = F.broadcast(local_frame(spark, damaged, "source string"))
             lines = lines.join(named, on="source", how="left_anti").select(*lines.columns)
         _take_lines(found, lines, output)
     if stored is not None:
@@ -111,12 +111,12 @@ class _Found:
     def usage(self, output: Output, *, passed_over: tuple[str, ...] = ()) -> Usage:
         """Write the quarantine, leave out duplicates, and return the records."""
         if self.broken or self.bad_count:
-            rows = [self.spark.createDataFrame(self.broken, FAULT), *self.bad]
+            rows = [local_frame(self.spark, self.broken, FAULT), *self.bad]
             quarantine = reduce(DataFrame.unionByName, rows).select(*QUARANTINE)
             # The quarantine may be as large as the log, so it has as many files as needed.
             output.table("quarantine", quarantine.orderBy(*QUARANTINE), form="json", files=None)
         fit(self.spark, self.count)
-        every = reduce(DataFrame.unionByName, self.records) if self.records else self.spark.createDataFrame([], RECORD)
+        every = reduce(DataFrame.unionByName, self.records) if self.records else local_frame(self.spark, [], RECORD)
         repeated = Observation()
         keys = duplicate_keys(every, is_small=is_small(self.count)).observe(repeated, F.count("*").alias("keys"))
         keys = output.keep("duplicate_keys", keys)

@@ -127,7 +127,7 @@ class LogReplay:
         named = _limited(self._demands, names)
         buckets = _numbered(named, self._quotas)
         if buckets.empty:
-            return self._spark.createDataFrame([], _HOURS)
+            return self._spark.createDataFrame(HOURS.empty_table(), _HOURS)
         members = _members(named, buckets)
         if self._is_small and self._parts(members, buckets) <= _QUICK_PARTS:
             batches = replayed(iter(self._rows(members, buckets)), self._quotas, max_delay_ms=max_delay_ms)

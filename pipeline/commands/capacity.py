@@ -39,7 +39,7 @@ from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, minutes, rates
 from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
-from kafka_quota_proxy.pipeline.session import is_small
+from kafka_quota_proxy.pipeline.session import is_small, local_frame
 from kafka_quota_proxy.pipeline.side_inputs import capacities, weights
 from kafka_quota_proxy.pipeline.usage_reader import Usage
 from kafka_quota_proxy.pipeline.whatif import LogReplay
@@ -113,12 +113,10 @@ def _write(
     hourly = output.keep("hours", hours(used))
     of_brokers = broker_minutes(used)
     trends = {(row["kind"], row["user"], row["client_id"]): row for row in growth(hourly).collect()}
-    output.table(
-        "suggestions", spark.createDataFrame(_suggestions(suggested, happened, trends), _SUGGESTED), form="csv"
-    )
+    output.table("suggestions", local_frame(spark, _suggestions(suggested, happened, trends), _SUGGESTED), form="csv")
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
     seasons = _seasons(of_brokers, first_ms, last_ms, args.timezone)
-    output.table("seasons", spark.createDataFrame(seasons, _SEASONS), form="csv")
+    output.table("seasons", local_frame(spark, seasons, _SEASONS), form="csv")
     limits = {one[:3]: one.limit for one in suggested if one.limit is not None}
     sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, known)
     output.table("oversubscription", spark.createDataFrame(sums, _SUMS), form="csv")
