@@ -83,7 +83,7 @@ lint: .venv/dev.installed ## check format, rules, types, import contracts and th
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/hadolint Dockerfile
+	$(BIN)/hadolint Dockerfile deploy/spark/Dockerfile
 
 format: .venv/dev.installed ## format the sources
 	$(BIN)/ruff check --fix .

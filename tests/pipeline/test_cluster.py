@@ -9,13 +9,15 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pyspark
 import pytest
 
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from tests.pipeline.literal_replay import Demand, LiteralReplay, beside
-from tests.pipeline.support import START_MS, record, write_log
+from tests.pipeline.support import START_MS, record
 from tests.support.wheels import bare_environment, built_wheel, install, outside_checkout
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -24,13 +26,12 @@ OURS = ("kafka_quota_proxy", "proxy", "protocol", "config", "pipeline")
 # The address at which the executors reach the driver.
 HERE = ("--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1")
 RESULTS = ("quotas.yaml", "ramp.csv", "report.html")
-# The program first prints the place of the code that it runs.
-PROGRAM = (
-    "import sys\nfrom kafka_quota_proxy import pipeline\nfrom kafka_quota_proxy.pipeline.__main__ import main\n"
-    "print(pipeline.__file__)\nsys.exit(main())\n"
-)
+SUBMIT = Path(__file__).parents[2] / "deploy" / "spark" / "submit.py"
+# This line, put before those of the program, prints the place of the code that it runs.
+PLACE = "from kafka_quota_proxy import pipeline\nprint(pipeline.__file__)\n"
+SECONDS = 300
 # Pairs of a broker and a user. All of them send at the same rate.
-BUCKETS = [(1, "alice"), (1, "bob"), (2, "alice")]
+BUCKETS = [(broker, f"user-{at:03}") for broker in (1, 2) for at in range(400)]
 # JVMs that live for seconds need neither the optimising compiler nor a parallel garbage collector.
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Settings for a log of a few rows. Each executor gets a task as soon as both have started, and no plan is compiled.
@@ -143,14 +144,18 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 # The fixture ``cluster`` comes first, so that its workers start while the wheel is built.
 @pytest.mark.kafka
-def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
+def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_log(
     cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:
     """Executors run the ``bare`` Python, so they have only the code that the driver sends."""
-    log = [record(at_s=at, broker=broker, user=user, amount=3_000) for at in range(60) for broker, user in BUCKETS]
-    usage = write_log(tmp_path / "usage.jsonl", log)
+    usage = tmp_path / "usage.parquet"
+    # With fewer records, the driver would replay them.
+    second, bucket = np.divmod(np.arange(SECONDS * len(BUCKETS)), len(BUCKETS))
+    log = pd.DataFrame({name: value for name, value in record(amount=3_000).items() if value is not None}, index=second)
+    brokers, users = (np.array(column)[bucket] for column in zip(*BUCKETS, strict=True))
+    log.assign(start_ms=START_MS + second * 1_000, broker=brokers.astype(np.int32), user=users).to_parquet(usage)
     (quotas := tmp_path / "quotas.yaml").write_text("quotas: [{user: <default>, producer_byte_rate: 2000}]\n")
-    (program := tmp_path / "tried.py").write_text(PROGRAM)
+    (program := tmp_path / "submit.py").write_text(PLACE + SUBMIT.read_text(encoding="utf-8"))
     conf = [word for key, value in SMALL.items() for word in ("--conf", f"{key}={value}")]
     submit = [SPARK_HOME / "bin" / "spark-submit", "--master", cluster.url, *HERE, *conf, "--py-files", shipped]
     words = ["whatif", "--usage", usage, "--quotas", quotas, "--out", tmp_path / "forecast"]
@@ -160,15 +165,15 @@ def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_small_log(
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith(f"{shipped}/kafka_quota_proxy/pipeline/"), ended.stdout
     assert len(list(cluster.work.glob(f"app-*/*/{shipped.name}"))) == 2
-    expected = LiteralReplay(CandidateQuotas(config=read_quotas(str(quotas))).bucket("produce", "alice", ""))
-    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1) for at in range(60)]):
+    expected = LiteralReplay(CandidateQuotas(config=read_quotas(str(quotas))).bucket("produce", "user-000", ""))
+    for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 1) for at in range(SECONDS)]):
         expected.take(demand)
-    (hour,) = expected.end().hours.values()
+    throttle_time_ms = sum(hour.throttle_time_ms for hour in expected.end().hours.values())
     (table,) = (tmp_path / "forecast" / "entities").glob("*.csv")
     rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
     assert [(int(row["broker"]), row["bucket_user"]) for row in rows] == sorted(BUCKETS)
-    assert {(row["amount"], row["throttle_time_ms"]) for row in rows} == {("180000", str(hour.throttle_time_ms))}
-    assert hour.throttle_time_ms > 0
+    assert {(row["amount"], row["throttle_time_ms"]) for row in rows} == {(str(SECONDS * 3_000), str(throttle_time_ms))}
+    assert throttle_time_ms > 0
 
 
 @pytest.mark.pipeline
@@ -190,7 +195,7 @@ def test_a_cluster_with_the_wheel_installed_gives_the_results_of_one_machine(
 def test_spark_submit_brings_the_wheel_to_a_cluster_that_does_not_have_it(
     cluster: Cluster, bare: Path, shipped: Path, usage: Path, tmp_path: Path
 ) -> None:
-    (program := tmp_path / "plan.py").write_text(PROGRAM)
+    program = SUBMIT
     submit = [SPARK_HOME / "bin" / "spark-submit", "--master", cluster.url, *HERE, "--py-files", shipped, program]
     env = clean(PYSPARK_PYTHON=str(bare))
 
