@@ -12,6 +12,8 @@
 ``amount``             what was charged to the bucket, in the unit of the kind
 ``throttle_time_ms``   the time in which requests were throttled, or would have been if ``enforced`` is false
 ``connections``        the number of connections that used the bucket in the interval; null if unknown
+``resolution_ms``      the shortest time over which the source of the record can tell two rates apart; null in the
+                       records of a proxy, whose resolution is the interval
 =====================  ======================================================================================
 """
 
@@ -42,6 +44,7 @@ RECORD: Final = StructType(
         StructField("throttle_time_ms", LongType(), nullable=False),
         StructField("enforced", BooleanType(), nullable=False),
         StructField("connections", LongType()),
+        StructField("resolution_ms", LongType()),
     ]
 )
 COLUMNS: Final = tuple(RECORD.fieldNames())

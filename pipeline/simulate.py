@@ -118,6 +118,7 @@ def _with_amounts(placed: DataFrame, cluster: SimulatedCluster) -> DataFrame:
             "throttled_requests": F.lit(0),
             "throttle_time_ms": F.lit(0),
             "enforced": F.lit(False),
+            "resolution_ms": F.lit(None),
         }
     )
 

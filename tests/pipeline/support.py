@@ -37,6 +37,7 @@ def record(**given: Any) -> dict[str, Any]:  # noqa: ANN401  (values of any colu
         "throttle_time_ms": 0,
         "enforced": True,
         "connections": None,
+        "resolution_ms": None,
     } | given
 
 

@@ -56,6 +56,19 @@ def test_json_lines_gzip_and_parquet_below_one_directory_are_one_log(
     assert usage.words() == []
 
 
+def test_records_with_and_without_a_resolution_are_one_log(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    proxys, stored = record(at_s=0), record(at_s=1)
+    imported = record(at_s=2, interval_ms=60_000, resolution_ms=60_000)
+    as_written = {name: value for name, value in proxys.items() if name != "resolution_ms"}
+    write_log(tmp_path / "log" / "usage.jsonl", [as_written, imported])
+    frame(spark, [stored]).drop("resolution_ms").write.parquet(str(tmp_path / "log" / "older"))
+
+    usage = read(spark, str(tmp_path / "log"), output)
+
+    assertDataFrameEqual(usage.records, frame(spark, [proxys, stored, imported]))
+    assert counts(usage) == (3, 0, 0, 0)
+
+
 def test_a_bad_line_is_kept_with_its_place_and_does_not_stop_the_job(
     spark: SparkSession, output: Output, tmp_path: Path
 ) -> None:
