@@ -20,15 +20,17 @@ from typing import Any, Final
 
 from bench import machine
 from bench.aggregates import ENGINES, PERCENTILE
+from bench.pipeline_plan import plan
 from bench.spark_run import REPOSITORY, Run, run
 
 PAGE: Final = Path(__file__).with_name("PIPELINE.md")
+_PLANNED: Final = ("capacity", "whatif", "chargeback")
 ROWS: Final = (10**6, 10**7, 10**8)
 START_UP_ROWS: Final = 1_000
 # Up to this size, runs are repeated, because the start-up time dominates and varies.
 _REPEATED_ROWS: Final = 10**6
 _REPETITIONS: Final = 3
-COMMANDS: Final = ("simulate", "capacity", "whatif")
+COMMANDS: Final = ("simulate", *_PLANNED, "ingest", *(f"{name} on the lake" for name in _PLANNED))
 # 20 entities at one broker, producing and fetching.
 _BUCKETS: Final = 40
 # Time per record relative to a log a tenth as large, without start-up.
@@ -47,28 +49,43 @@ class Log:
     """A log of one-second records, and the median run of each command on it."""
 
     rows: int
-    usage_bytes: int
+    usage_bytes: int  # as Parquet
     runs: dict[str, Run]
+    log_bytes: int = 0  # as compressed JSON Lines
+    lake_bytes: int = 0
 
 
 def measured(rows: int, directory: Path) -> Log:
-    """Simulate a log in ``directory``, and run each command on it."""
-    usage, plan, forecast = (str(directory / name) for name in ("usage", "plan", "forecast"))
+    """Simulate a log in ``directory``, and run each command on it. ``ingest`` reads it as compressed JSON Lines."""
+    usage, log, lake, owners = (str(directory / name) for name in ("usage", "log", "lake", "owners.csv"))
+    quotas = str(directory / "capacity" / "quotas.yaml")
+    Path(owners).write_text("user,client_id,owner,from,until\n", encoding="utf-8")
     days = f"{rows / _BUCKETS / _DAY_S:.9f}"
+    simulate = f"simulate --entities 20 --brokers 1 --interval 1s --days {days}".split()
+    run([*simulate, "--format", "json.gz", "--out", log], events=directory / "events" / "log")
     words = {
-        "simulate": f"--entities 20 --brokers 1 --interval 1s --days {days} --format parquet --out {usage}".split(),
-        "capacity": ["--usage", usage, "--out", plan],
-        "whatif": ["--usage", usage, "--quotas", f"{plan}/quotas.yaml", "--out", forecast],
+        "simulate": [*simulate, "--format", "parquet", "--out", usage],
+        "ingest": ["ingest", "--usage", log, "--lake", lake, "--once"],
+        "capacity": ["capacity"],
+        "whatif": ["whatif", "--quotas", quotas],
+        "chargeback": ["chargeback", "--owners", owners],
     }
     runs = {}
     for command in COMMANDS:
+        name, _, of_lake = command.partition(" on the ")
+        place = ["--usage", lake if of_lake else usage, "--out", str(directory / command.replace(" ", "-"))]
+        given = [*words[name], *(place if name in _PLANNED else [])]
         found = []
-        for turn in range(_REPETITIONS if rows <= _REPEATED_ROWS else 1):
-            found.append(run([command, *words[command]], events=directory / "events" / f"{command}-{turn}"))
+        # A second run of ingest would find nothing new.
+        for turn in range(_REPETITIONS if rows <= _REPEATED_ROWS and name != "ingest" else 1):
+            found.append(run(given, events=directory / "events" / f"{command}-{turn}"))
             print(f"{rows:,} records, {command}: {found[-1].seconds:.1f} s", flush=True)
         runs[command] = sorted(found, key=lambda one: one.seconds)[len(found) // 2]
-    usage_bytes = sum(path.stat().st_size for path in Path(usage).rglob("*.parquet"))
-    return Log(rows=rows, usage_bytes=usage_bytes, runs=runs)
+    usage_bytes, log_bytes, lake_bytes = (
+        sum(path.stat().st_size for path in Path(at).rglob(pattern))
+        for at, pattern in ((usage, "*.parquet"), (log, "*.json.gz"), (f"{lake}/records", "*.parquet"))
+    )
+    return Log(rows=rows, usage_bytes=usage_bytes, log_bytes=log_bytes, lake_bytes=lake_bytes, runs=runs)
 
 
 def growth(logs: Sequence[Log], command: str) -> list[float]:
@@ -136,14 +153,15 @@ def page(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> str:
         "",
         f"Measured {datetime.datetime.now(tz=datetime.UTC).date().isoformat()} on {machine.name()}; "
         f"Spark {version('pyspark')} with its default settings (2 GB of heap). One-second records of "
-        f"{_BUCKETS} buckets in Parquet. To repeat: `make bench-pipeline`.",
+        f"{_BUCKETS} buckets in Parquet; `ingest` reads them as compressed JSON Lines. To repeat: "
+        "`make bench-pipeline`.",
         "",
         "*Growth* is the time per record relative to the log before, less the time of "
         f"{START_UP_ROWS:,} records: 1 is in proportion. Up to {_REPEATED_ROWS:,} records times are the median of "
         f"{_REPETITIONS} runs. Memory is the peak of the JVM, and of all Python processes together.",
         "",
-        "| records | command | time | growth | JVM | Python | spilled to disk |",
-        "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| records | command | time | growth | jobs | JVM | Python | spilled to disk |",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     rows = []
     for place, log in enumerate(logs):
@@ -152,8 +170,13 @@ def page(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> str:
             ratio = f"{growth(logs, command)[place - 2]:.2f}" if place > 1 else "–"
             sizes = " | ".join(f"{size / 1e9:.2f} GB" for size in (taken.jvm_bytes, taken.python_bytes))
             spilled = f"{taken.spilled_bytes / 1e9:.2f} GB" if taken.spilled_bytes else "0"
-            rows.append(f"| {log.rows:,} | {command} | {taken.seconds:.1f} s | {ratio} | {sizes} | {spilled} |")
-    return "\n".join([*head, *rows, *_comparison(engines)]) + "\n"
+            cost = f"{taken.seconds:.1f} s | {ratio} | {taken.jobs} | {sizes} | {spilled}"
+            rows.append(f"| {log.rows:,} | {command} | {cost} |")
+    planned = plan(
+        {log.rows: log.runs for log in logs},
+        {log.rows: {"log": log.log_bytes, "lake": log.lake_bytes} for log in logs},
+    )
+    return "\n".join([*head, *rows, *planned, *_comparison(engines)]) + "\n"
 
 
 def _comparison(engines: dict[str, dict[str, Any]]) -> list[str]:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 REPOSITORY: Final = Path(__file__).parent.parent
 _LOOK_EVERY_S: Final = 0.5
@@ -21,13 +21,18 @@ class Run:
     """The cost of a run, from the start of the process to its end.
 
     ``jvm_bytes`` is the JVM's largest resident set. ``python_bytes`` is the largest sum over all Python processes
-    (PSS). ``spilled_bytes`` is the data that Spark wrote to disk because memory was short.
+    (PSS). ``spilled_bytes`` is the data that Spark wrote to disk because memory was short, and ``shuffled_bytes`` the
+    data that its tasks wrote for each other. ``core_seconds`` is the time of all tasks together, in which a task keeps
+    a core, also while it waits for a Python process.
     """
 
     seconds: float
     jvm_bytes: int
     python_bytes: int
     spilled_bytes: int
+    shuffled_bytes: int = 0
+    core_seconds: float = 0.0
+    jobs: int = 0
 
 
 def run(words: Iterable[str], *, events: Path) -> Run:
@@ -48,14 +53,21 @@ def run(words: Iterable[str], *, events: Path) -> Run:
         memory.end()
     if status:
         raise subprocess.CalledProcessError(status, command)
-    spilled = sum(spilled_bytes(path.read_text(encoding="utf-8").splitlines()) for path in events.iterdir())
-    return Run(seconds=seconds, jvm_bytes=memory.jvm, python_bytes=memory.python, spilled_bytes=spilled)
+    lines = [line for path in events.iterdir() for line in path.read_text(encoding="utf-8").splitlines()]
+    return Run(seconds=seconds, jvm_bytes=memory.jvm, python_bytes=memory.python, **costs(lines))
 
 
-def spilled_bytes(lines: Iterable[str]) -> int:
-    """Return the bytes that the tasks in an event log spilled to disk."""
-    ends = (json.loads(line) for line in lines if '"SparkListenerTaskEnd"' in line)
-    return sum((end.get("Task Metrics") or {}).get("Disk Bytes Spilled", 0) for end in ends)
+def costs(lines: Iterable[str]) -> dict[str, Any]:
+    """Return the costs of all tasks in an event log, and the number of jobs."""
+    found: dict[str, Any] = {"spilled_bytes": 0, "shuffled_bytes": 0, "core_seconds": 0.0, "jobs": 0}
+    for line in lines:
+        found["jobs"] += '"SparkListenerJobStart"' in line
+        if '"SparkListenerTaskEnd"' in line:
+            metrics = json.loads(line).get("Task Metrics") or {}
+            found["spilled_bytes"] += metrics.get("Disk Bytes Spilled", 0)
+            found["shuffled_bytes"] += (metrics.get("Shuffle Write Metrics") or {}).get("Shuffle Bytes Written", 0)
+            found["core_seconds"] += metrics.get("Executor Run Time", 0) / 1_000
+    return found
 
 
 class Memory(threading.Thread):

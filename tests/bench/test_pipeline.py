@@ -12,8 +12,20 @@ from bench.spark_run import Run
 
 def log(rows: int, **given: Any) -> Log:  # noqa: ANN401  (fields of a Run)
     """Return a log on which every command takes 10 s plus 1 s for each 10^5 records."""
-    taken = {"seconds": 10 + rows / 10**5, "jvm_bytes": 10**9, "python_bytes": 10**8, "spilled_bytes": 10 * rows}
-    return Log(rows=rows, usage_bytes=10 * rows, runs=dict.fromkeys(COMMANDS, Run(**(taken | given))))
+    taken: dict[str, Any] = {
+        "seconds": 10 + rows / 10**5,
+        "jvm_bytes": 10**9,
+        "python_bytes": 10**8,
+        "spilled_bytes": 10 * rows,
+    }
+    taken |= {"core_seconds": 3.6e-6 * rows, "shuffled_bytes": 5 * rows}
+    return Log(
+        rows=rows,
+        usage_bytes=10 * rows,
+        log_bytes=20 * rows,
+        lake_bytes=12 * rows,
+        runs=dict.fromkeys(COMMANDS, Run(**(taken | given))),
+    )
 
 
 SMALL = [log(START_UP_ROWS), log(10**6)]
@@ -55,3 +67,13 @@ def test_run_with_different_results_of_engines_exits_with_1(
 
     assert capsys.readouterr().err == "Spark, DuckDB, pandas: the results differ\n"
     assert "The results differ." in (tmp_path / "PIPELINE.md").read_text(encoding="utf-8")
+
+
+def test_a_large_day_is_planned_from_the_dearest_of_two_logs() -> None:
+    dear = log(10**8, core_seconds=7.2e-6 * 10**8)
+
+    text = pipeline.page([*SMALL, log(10**7), dear], {})
+
+    # 7.2 µs for each of 10^10 records are 20 core hours, and 2 executors of 4 cores do 32 in 4 hours.
+    assert "| ingest | 3.60 µs and 7.20 µs | 20 | 2 | 50 GB |" in text
+    assert "A day has 200 GB and 120 GB." in text
