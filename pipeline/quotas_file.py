@@ -1,5 +1,6 @@
 """Reads and writes quota files. A quota file is a configuration file of the proxy, or contains nothing but quotas."""
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,8 @@ from kafka_quota_proxy.pipeline.errors import InputError
 
 # Is added to a file that has only quotas, since a configuration needs a listener.
 _LISTENER: Final = 'listeners: [{name: clients, bind: "0.0.0.0:9092", upstream: "127.0.0.1:19092"}]'
+# Matches the start of a document that is written with braces, such as JSON, after comments and a document marker.
+_FLOW_STYLE: Final = re.compile(r"(?:[ \t]*(?:#[^\n]*|---[ \t]*)?\n)*[ \t]*(?:---[ \t]+)?\{")
 _DEFAULTS: Final = ProxyConfig(listeners=())
 
 
@@ -30,8 +33,7 @@ def read_quotas(path: str) -> ProxyConfig:
         text = data.decode("utf-8", "replace")
         document = parse(text, file=path)
         if isinstance(document.data, dict) and "listeners" not in document.data:
-            # Appended, so that the line numbers of faults stay the same.
-            data += f"\n{_LISTENER}\n".encode()
+            data = _with_listener(text).encode()
         config = load_bytes(data, file=path).config
     except ConfigError as error:
         raise InputError(str(error).splitlines()) from error
@@ -39,6 +41,14 @@ def read_quotas(path: str) -> ProxyConfig:
     if timed:
         raise InputError(timed)
     return config
+
+
+def _with_listener(text: str) -> str:
+    """Add a listener to the text of a file, in such a place that the line numbers of faults stay the same."""
+    flow = _FLOW_STYLE.match(text)
+    if flow is None:
+        return f"{text}\n{_LISTENER}\n"
+    return f"{flow[0]}{_LISTENER}, {text[flow.end() :]}"
 
 
 def _timed(config: ProxyConfig) -> Iterator[str]:

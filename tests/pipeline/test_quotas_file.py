@@ -73,6 +73,20 @@ def test_quotas_alone_are_enough_and_faults_keep_their_lines(tmp_path: Path) -> 
         read_quotas(str(tmp_path / "none.yaml"))
 
 
+@pytest.mark.parametrize("head", ["", "# proposed\n\n", "---\n", "--- "])
+def test_quotas_may_be_json(tmp_path: Path, head: str) -> None:
+    path = tmp_path / "quotas.json"
+    path.write_text(head + '{"quotas": [\n  {"user": "alice", "producer_byte_rate": 5000}\n]}\n', encoding="utf-8")
+
+    (rule,) = read_quotas(str(path)).quotas
+
+    assert (rule.user, rule.limits) == ("alice", {"producer_byte_rate": 5_000.0})
+    path.write_text(head + '{"quotas": [\n  {"user": "alice", "producer_byte_rate": "x"}\n]}\n', encoding="utf-8")
+    with pytest.raises(InputError) as error:
+        read_quotas(str(path))
+    assert error.value.faults[0].startswith(f"{path}:{2 + head.count(chr(10))}: ")
+
+
 def test_rules_that_change_with_time_are_refused_at_their_lines(tmp_path: Path) -> None:
     path = tmp_path / "proposed.yaml"
     path.write_text(
