@@ -17,6 +17,11 @@
 * ``local_hours``      adds up usage by hours in a time zone
 * ``balancer``         divides a cluster's limits among proxies by demand: ``demand_estimator`` computes the shares,
                        ``leases`` keeps their sum below the limit, ``quota_topic`` writes them for the proxies
+* ``growth``           forecasts when use reaches a limit
+* ``quota_comparison`` compares limits with what entities need
+* ``verdict``          says whether limits can be switched on; ``teams`` adds up by owner
+* ``capacity_report``  and ``whatif_report`` build pages: ``report_sections`` has what both have, ``entity_table`` the
+                       table, ``plots`` the figures, ``report`` the rest
 * ``capacity``, ``chargeback``, ``rebalance``, ``balance``, ``alerts`` and ``simulate`` map DataFrames to DataFrames
 * ``commands``         contains a module for each command of the command line
 """

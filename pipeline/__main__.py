@@ -51,7 +51,7 @@ _COMMANDS: Final = {
     "whatif": _Command(
         "replay the log under other quotas: which clients would be throttled, and for how long",
         "example: kafka-quota-pipeline whatif --usage usage --quotas proposed.yaml --out forecast\n\n"
-        "The quotas are a proxy's configuration file, or its quotas alone.",
+        "The quotas are a proxy's configuration file, or its quotas alone. Writes report.html and tables.",
     ),
     "chargeback": _Command(
         "add up bytes and cost for each owner",

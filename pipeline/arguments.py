@@ -90,14 +90,24 @@ def _arithmetic(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _comparison(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--current", metavar="FILE", help="the quotas in force, to compare with (those that the log names)"
+    )
+    parser.add_argument(
+        "--owners", metavar="FILE", help="teams, for the report: CSV of user, client_id, owner, from, until"
+    )
+    parser.add_argument(
+        "--max-delay", type=_duration, default=30_000, metavar="TIME", help="the longest delay of a request (30s)"
+    )
+
+
 def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--headroom", type=_headroom, default=1.2, metavar="X", help="the factor above what a client needs (1.2)"
     )
     _percentage(parser)
-    parser.add_argument(
-        "--max-delay", type=_duration, default=30_000, metavar="TIME", help="the longest delay of a request (30s)"
-    )
+    _comparison(parser)
     parser.add_argument(
         "--capacities",
         metavar="FILE",
@@ -120,6 +130,7 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
 
 def _whatif(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quotas", required=True, metavar="FILE", help="a configuration file, or its quotas alone")
+    _comparison(parser)
     _arithmetic(parser)
 
 

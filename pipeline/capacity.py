@@ -6,6 +6,7 @@ that works for ten minutes a day would get a limit of almost 0.
 """
 
 from collections.abc import Iterable, Mapping
+from math import isnan
 from typing import Any, Final, NamedTuple
 
 import pandas as pd
@@ -17,14 +18,9 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, rounded_up
 from kafka_quota_proxy.pipeline.local_hours import QUARTER_MS
+from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.record import BUCKET, COLLECTIVE_NAMES, ENTITY, NAME_OF_DEFAULTS, PLACE, start_of
 from kafka_quota_proxy.pipeline.rollup import merged_rates
-
-_DAY_MS: Final = 86_400_000
-_HOUR_S: Final = 3_600
-# A trend needs this number of pairs of days, which two weeks of Monday to Friday have. It ignores older days.
-_LEAST_PAIRS: Final = 5
-_TREND_DAYS: Final = 90
 
 _RATE_KEYS: Final = {kind.label: kind.key for kind in (QuotaKind.PRODUCE, QuotaKind.FETCH)}
 
@@ -51,6 +47,8 @@ def percentiles(rates: DataFrame, percentile: float) -> DataFrame:
         F.sum("amount").alias("amount"),
         F.sum("active_ms").alias("active_ms"),
         F.sum("throttled_requests").alias("throttled_requests"),
+        F.max_by("logged_limit", "until_ms").alias("logged_limit"),
+        F.sum("logged_throttle_ms").alias("logged_throttle_ms"),
         (F.sum("amount") * 1_000 / F.greatest(F.sum("active_ms"), F.lit(1))).alias("mean"),
     )
 
@@ -65,23 +63,28 @@ def entities(buckets: pd.DataFrame) -> list[dict[str, Any]]:
     """For each entity, return the highest median, percentile and peak of its rates on any single broker.
 
     ``buckets`` is the result of ``percentiles``. These values determine the limit to suggest, because Kafka applies a
-    quota on each broker separately. The result also contains the entity's total amount on all brokers, and begins with
-    the entity that has the highest.
+    quota on each broker separately. The result also contains the entity's total amount on all brokers, the limit that
+    its last records name (``logged_limit``, the lowest of all brokers), and the highest share of time in which the log
+    says that it was throttled. It begins with the entity that has the highest amount.
     """
     highest = {name: (name, "max") for name in ("median", "percentile", "peak", "part")}
     sums = {name: (name, "sum") for name in ("amount", "throttled_requests")}
-    found = buckets.groupby([*ENTITY], as_index=False).agg(**highest, **sums, brokers=("amount", "size"))
-    rows: list[dict[str, Any]] = found.sort_values(
-        ["amount", *ENTITY], ascending=[False, *(True for _ in ENTITY)], kind="stable"
-    ).to_dict("records")
-    return rows
+    shares = buckets.assign(logged_share=buckets["logged_throttle_ms"] / buckets["active_ms"].clip(lower=1))
+    found = shares.groupby([*ENTITY], as_index=False).agg(
+        **highest, **sums, brokers=("amount", "size"), logged_limit=("logged_limit", "min"),
+        logged_share=("logged_share", "max"),
+    )  # fmt: skip
+    ordered = found.sort_values(["amount", *ENTITY], ascending=[False, *(True for _ in ENTITY)], kind="stable")
+    rows: list[dict[str, Any]] = ordered.to_dict("records")
+    return [row | {"logged_limit": None if isnan(row["logged_limit"]) else row["logged_limit"]} for row in rows]
 
 
 class Suggestion(NamedTuple):
     """A suggested limit for one kind of request of one entity, and the rates that it is based on.
 
     ``limit`` is in bytes per second, or None if no rule can limit the entity. ``why`` is a remark, and may be empty.
-    ``decided_by`` is the bound that keeps the limit from being lower or higher (see ``limit_search``).
+    ``decided_by`` is the bound that keeps the limit from being lower or higher (see ``limit_search``). ``need`` is the
+    lowest limit that meets the bounds, or None before the search for it.
     """
 
     kind: str
@@ -93,6 +96,7 @@ class Suggestion(NamedTuple):
     limit: int | None
     why: str
     decided_by: str = ""
+    need: int | None = None
 
     @property
     def never_waits(self) -> int:
@@ -180,30 +184,6 @@ def quarter_hours(minutes: DataFrame) -> DataFrame:
     return minutes.groupBy("kind", quarter).agg(F.sum("amount").alias("amount"))
 
 
-def growth(hours: DataFrame) -> DataFrame:
-    """Return how fast each entity's rate in its busiest hours grows, in per cent per 30 days.
-
-    ``hours`` is the result of ``rollup.hours``.
-
-    This is the estimator of Theil and Sen, with Hirsch's extension for seasons. Each day is represented by the mean
-    rate in its busiest hour. The growth is the median slope between all pairs of days that are whole weeks apart,
-    divided by the median rate. Only the last 90 days count. The growth is null if these days contain fewer than five
-    such pairs.
-    """
-    day = F.floor(F.col("hour_ms") / _DAY_MS).alias("day")
-    days = hours.groupBy(*ENTITY, day).agg((F.max("amount") / _HOUR_S).alias("busiest"), F.count("*").alias("hours"))
-    last = days.agg((F.max("day") - _TREND_DAYS).alias("oldest"))
-    days = days.join(F.broadcast(last), how="cross").where("day > oldest").drop("oldest", "hours")
-    later = days.select(*ENTITY, F.col("day").alias("later"), F.col("busiest").alias("then"))
-    slopes = days.join(later, on=[*ENTITY], how="inner").where("later > day AND (later - day) % 7 = 0")
-    slope = F.expr("percentile((then - busiest) / (later - day), 0.5)").alias("slope")
-    middle = days.groupBy(*ENTITY).agg(F.expr("percentile(busiest, 0.5)").alias("middle"), F.count("*").alias("days"))
-    trend = F.when((F.col("pairs") >= _LEAST_PAIRS) & (F.col("middle") > 0), F.col("slope") * 3_000 / F.col("middle"))
-    return middle.join(
-        slopes.groupBy(*ENTITY).agg(slope, F.count("*").alias("pairs")), on=[*ENTITY], how="left"
-    ).select(*ENTITY, "days", trend.alias("percent_in_30_days"))
-
-
 def brokers(minutes: DataFrame) -> DataFrame:
     """For each broker and kind, return the total amount of all entities, and the rate in the busiest minute.
 
@@ -215,21 +195,33 @@ def brokers(minutes: DataFrame) -> DataFrame:
 
 
 def oversubscription(
-    used: pd.DataFrame, buckets: pd.DataFrame, limits: Mapping[Entity, int], capacities: Mapping[tuple[int, str], float]
+    used: pd.DataFrame,
+    buckets: pd.DataFrame,
+    limits: Mapping[Entity, int | None],
+    in_force: Mapping[Entity, InForce],
+    capacities: Mapping[tuple[int, str], float],
 ) -> pd.DataFrame:
     """For each broker and kind, compare the sum of all limits with the broker's capacity, which is null if unknown.
 
-    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the limits of
-    entities in bytes per second. ``capacities`` contains bytes per second, keyed by broker and kind.
+    ``used`` is the result of ``brokers``, and ``buckets`` that of ``percentiles``. ``limits`` has the suggested limits
+    of entities, and ``in_force`` their present ones. Entities whose limits in force have the same name share one limit,
+    which counts once. ``capacities`` contains bytes per second, keyed by broker and kind.
     """
-    known = pd.DataFrame([(*names, limit) for names, limit in limits.items()], columns=[*ENTITY, "limits"])
     keys = [*PLACE, "kind"]
-    sums = buckets.merge(known, on=[*ENTITY]).groupby(keys, as_index=False)["limits"].agg(["sum", "size"])
-    every = used.merge(sums.rename(columns={"sum": "limits", "size": "limited"}), on=keys, how="left")
-    every["capacity"] = [
-        capacities.get((broker, kind)) for broker, kind in every[["broker", "kind"]].itertuples(index=False)
+    rows = [
+        (*names, limit, *((now.name, now.limit) if (now := in_force.get(names)) else (None, None)))
+        for names, limit in limits.items()
     ]
-    every = every.astype({"limits": "Int64", "limited": "Int64", "capacity": float})
+    known = pd.DataFrame(rows, columns=[*ENTITY, "limits", "name", "current"])
+    known = known.astype({"limits": "Int64", "current": float})
+    named = buckets[[*keys, "user", "client_id"]].merge(known, on=[*ENTITY])
+    groups = named.groupby(keys)["limits"]
+    sums = pd.DataFrame({"limits": groups.sum(min_count=1), "limited": groups.count()})
+    shared = named[named["current"].notna()].drop_duplicates([*keys, "name", "current"])
+    sums["current"] = shared.groupby(keys)["current"].sum()
+    every = used.merge(sums.fillna({"current": 0.0}), left_on=keys, right_index=True, how="left")
+    places = every[["broker", "kind"]].itertuples(index=False, name=None)
+    every["capacity"] = pd.Series([capacities.get(place) for place in places], index=every.index, dtype=float)
     every["oversubscription"] = every["limits"] / every["capacity"]
     every["peak_utilisation"] = every["peak"] / every["capacity"]
     return every.sort_values(["broker", "kind", "proxy"], ignore_index=True)

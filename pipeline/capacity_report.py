@@ -1,151 +1,243 @@
 """Builds the HTML report of the command ``capacity`` about limits, throttling, the load of brokers, and busy hours."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 from kafka_quota_proxy.pipeline.capacity import Suggestion
+from kafka_quota_proxy.pipeline.entity_table import Column, Line, entity_table
+from kafka_quota_proxy.pipeline.growth import YEAR, Reach, Trend, limit_reached
+from kafka_quota_proxy.pipeline.limit_search import Bounds
 from kafka_quota_proxy.pipeline.local_hours import quietest_run
-from kafka_quota_proxy.pipeline.plots import Bar, Load, bars, heat_map, loads, rate_over_time
+from kafka_quota_proxy.pipeline.plots import Load, heat_map, loads, rate_over_time
+from kafka_quota_proxy.pipeline.quota_comparison import LOOSE_FACTOR, UNUSED, InForce, Unused
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
-from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, page, plots, size, table
+from kafka_quota_proxy.pipeline.report import Section, duration, figure, keys, page, plots, rate, share, table
+from kafka_quota_proxy.pipeline.report_sections import (
+    MOST_BARS,
+    MOST_ROWS,
+    TEAM,
+    Entity,
+    Row,
+    named,
+    replays_of,
+    state_facts,
+    teams_section,
+    waits,
+    worst_facts,
+)
+from kafka_quota_proxy.pipeline.teams import Use
+from kafka_quota_proxy.pipeline.verdict import Brokers, verdict
 
 _HOUR_MS: Final = 3_600_000
 _DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MOST_ROWS: Final = 200
-_MOST_BARS: Final = 8
+_STATES: Final = (
+    "too tight if the entity needs more, or waited for too long in the log; too loose above "
+    f"{LOOSE_FACTOR:g} times the need with headroom; unused if no client in the log has it"
+)
+_FORECAST: Final = (
+    "when the busiest hour of a usual week uses all of the current limit, if growth goes on; in brackets the interval "
+    "that contains this time with a probability of 90 %. Without a current limit of its own, it is about the suggested "
+    "one. Six weeks of log are needed"
+)
 # The number of hours that a rebalance or a nightly batch takes.
 _QUIET_HOURS: Final = 4
 
-Row = Mapping[str, Any]
-Entity = tuple[str, str, str]
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What the report is about.
 
-def label(user: str, client_id: str) -> str:
-    """Return the user and client-id of an entity as one text."""
-    return " / ".join(part for part in (user, client_id) if part) or "(no name)"
-
-
-def capacity_page(
-    *,
-    suggestions: Sequence[Suggestion],
-    top: Sequence[Row],
-    seasons: Sequence[Row],
-    brokers: Sequence[Row],
-    throttled: Mapping[Entity, Row],
-    growth: Mapping[Entity, float | None],
-    log: str,
-    warnings: Sequence[str],
-    notes: Sequence[str],
-    percentile: float,
-    max_delay_ms: int,
-    timezone: str,
-) -> str:
-    """Return the HTML of report.html.
-
-    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``capacity.hourly`` for
-    these entities. ``throttled`` and ``growth`` contain each entity's outcome in the replay and its growth. ``seasons``
-    has the rate in each hour of the week, in the time zone ``timezone``, and ``brokers`` are the rows of
-    ``capacity.oversubscription``. ``log`` is a sentence about the usage log, ``warnings`` are sentences about brokers
-    with too little capacity, and ``notes`` are sentences about faults of the log.
+    ``suggestions`` begins with those of the busiest entities, and ``top`` contains the rows of ``rollup.hours`` for
+    these entities. ``amounts``, ``throttled`` and ``trends`` contain each entity's use, its outcome in the replay and
+    its growth. ``seasons`` has the rate in each hour of the week, in the time zone ``timezone``, and ``brokers`` are
+    the rows of ``capacity.oversubscription``. ``in_force``, ``states`` and ``unused`` compare the quotas in force with
+    what entities need. ``owner`` returns the team of a user and client-id, and is None if there are no teams. ``log``
+    is a sentence about the usage log, ``warnings`` are sentences about brokers with too little capacity, and ``notes``
+    are sentences about faults of the log. ``quotas`` is the text of quotas.yaml.
     """
+
+    suggestions: Sequence[Suggestion]
+    top: Sequence[Row]
+    seasons: Sequence[Row]
+    brokers: Sequence[Row]
+    amounts: Mapping[Entity, int]
+    throttled: Mapping[Entity, Row]
+    trends: Mapping[Entity, Trend]
+    log: str
+    warnings: Sequence[str]
+    notes: Sequence[str]
+    percentile: float
+    bounds: Bounds
+    timezone: str
+    quotas: str
+    in_force: Mapping[Entity, InForce] = field(default_factory=dict)
+    states: Mapping[Entity, str] = field(default_factory=dict)
+    unused: Sequence[Unused] = ()
+    owner: Callable[[str, str], str] | None = None
+
+
+def capacity_page(found: Findings) -> str:
+    """Return the HTML of report.html."""
+    reached = _reached(found)
     sections = [
+        Section("Which limits?", "Each row is one kind of request of one entity.", _table(found, reached)),
         Section(
             "Which clients would be throttled, and for how long?",
             "The log replayed under the suggested limits by the proxy's own arithmetic: for how long clients were "
             "silent on the broker where that is most of their time, what part of their time that is, and the longest "
-            f"delay of a request. A limit is at least as high as needed for {100 - percentile:.3g} % and "
-            f"{duration(max_delay_ms)}, unless a broker cannot bear it.",
-            _throttled(throttled),
+            f"delay of a request. A limit is at least as high as needed for {100 - found.percentile:.3g} % and "
+            f"{duration(found.bounds.delay_ms)}, unless a broker cannot bear it.",
+            waits(found.throttled),
         ),
         Section(
             "If all used their limits at once, could the brokers bear it?",
-            _brokers_words(brokers),
-            _brokers(brokers),
+            _brokers_words(found.brokers),
+            _brokers(found.brokers),
         ),
         Section(
             "How much do the busiest use, compared with their limits?",
             "The highest rate within each hour, on the broker where it was highest; a limit holds on each broker by "
             "itself. What is above the line would come later, in the seconds after.",
-            _over_time(top, suggestions, throttled),
+            _over_time(found.top, found.suggestions, found.throttled),
         ),
         Section(
             "When is it busy, and when is there room?",
-            f"The mean of all entities and brokers together, by weekday and hour, {timezone}. An hour without a record "
-            "counts as 0. Rebalances and batches belong where it is dark.",
-            _heat_maps(seasons),
-        ),
-        Section(
-            "Which limits?",
-            f"Bytes per second, on each broker. p{percentile:g} is of the intervals in which the entity was active, on "
-            "its busiest broker; growth compares the same weekdays. What decided is the bound that a lower limit would "
-            "break, or the capacity of a broker. " + _which(len(suggestions)),
-            _limits(suggestions, throttled, growth, percentile),
+            f"The mean of all entities and brokers together, by weekday and hour, {found.timezone}. An hour without a "
+            "record counts as 0. Rebalances and batches belong where it is dark.",
+            _heat_maps(found.seasons),
         ),
     ]
+    if found.owner is not None:
+        sections.insert(1, teams_section(_uses(found, found.owner), limits="suggested"))
     words = (
-        f"{log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch on "
+        f"{found.log} Next: kafka-quota-proxy check quotas.yaml, load them with enforcement: observe, then switch on "
         "in the steps of ramp/."
     )
-    facts = _facts(suggestions, brokers, throttled)
-    title = "Capacity: which quotas are safe to switch on"
-    return page(title, facts, sections, words=words, notes=notes, warnings=warnings)
+    return page(
+        "Capacity: which quotas are safe to switch on",
+        _facts(found, reached),
+        sections,
+        verdict=verdict(replays_of(found.throttled), found.bounds, _borne(found)),
+        words=words,
+        notes=found.notes,
+        warnings=found.warnings,
+    )
 
 
-def _facts(
-    suggestions: Sequence[Suggestion], brokers: Sequence[Row], throttled: Mapping[Entity, Row]
-) -> list[tuple[str, str]]:
-    limited = [one for one in suggestions if one.limit is not None]
-    clients = len({one[1:3] for one in suggestions})
-    facts = [(f"{len(limited)}", f"limits suggested, for {clients:,} {'entity' if clients == 1 else 'entities'}")]
-    worst = max(throttled.items(), key=lambda item: item[1]["throttled_share"] or 0, default=None)
-    if worst is not None and worst[1]["throttled_share"]:
-        entity, row = worst
-        words = f"of its time silent, the most of all: {_named(entity)}"
-        facts.append((_share(row["throttled_share"]), words))
-        entity, row = max(throttled.items(), key=lambda item: item[1]["longest_delay_ms"])
-        facts.append((duration(row["longest_delay_ms"]), f"the longest delay of a request: {_named(entity)}"))
-    elif limited:
+def _borne(found: Findings) -> Brokers:
+    known = [row["oversubscription"] for row in found.brokers if row["oversubscription"] is not None]
+    unknown = sum(row["capacity"] is None for row in found.brokers)
+    return Brokers(overfull=len(found.warnings), fullest=max(known, default=None), unknown=unknown)
+
+
+def _reached(found: Findings) -> dict[Entity, Reach]:
+    """Return when each entity reaches its own limit in force, or the suggested limit without one."""
+    shared: dict[tuple[str, tuple[str, str]], int] = {}
+    for entity, one in found.in_force.items():
+        shared[entity[0], one.name] = shared.get((entity[0], one.name), 0) + 1
+    reached = {}
+    for suggestion in found.suggestions:
+        entity = suggestion[:3]
+        current, trend = found.in_force.get(entity), found.trends.get(entity)
+        is_own = current is not None and shared[entity[0], current.name] == 1
+        limit = current.limit if current is not None and is_own else suggestion.limit
+        if limit is not None and trend is not None:
+            reached[entity] = limit_reached(trend, limit)
+    return reached
+
+
+def _facts(found: Findings, reached: Mapping[Entity, Reach]) -> list[tuple[str, str]]:
+    limited = [one for one in found.suggestions if one.limit is not None]
+    clients = len({one[1:3] for one in found.suggestions})
+    facts = [(f"{len(limited):,}", f"limits suggested, for {clients:,} {'entity' if clients == 1 else 'entities'}")]
+    facts += worst_facts(found.throttled)
+    if len(facts) == 1 and limited:
         facts.append(("no client", "would have been silent for a moment under them"))
-    known = [row for row in brokers if row["oversubscription"] is not None]
+    known = [row for row in found.brokers if row["oversubscription"] is not None]
     if known:
         most = max(known, key=lambda row: row["oversubscription"])
         words = f"the capacity, if all used their limits at once: {_side(most)}, {most['kind']}, the fullest"
         facts.append((f"{most['oversubscription']:.2f} ×", words))
+    fits = {(entity[0], limit.name): found.states[entity] for entity, limit in found.in_force.items()}
+    facts += state_facts([*fits.values(), *(UNUSED for _ in found.unused)], "current limits")
+    soon = {entity: one for entity, one in reached.items() if one.weeks is not None and one.weeks <= YEAR}
+    if soon:
+        first = min(soon, key=lambda entity: (soon[entity].weeks, entity))
+        words = f"limits that growth reaches within a year, the first of {named(first)}: {soon[first].words}"
+        facts.append((f"{len(soon):,}", words))
     return facts
 
 
-def _which(count: int) -> str:
-    """Return a sentence that says which entities the table shows, and where to find the others."""
-    shown = f"The {_MOST_ROWS} that use most, of {count:,}: all" if count > _MOST_ROWS else "All"
-    return f"{shown} are in suggestions/, and as rules in quotas.yaml."
+def _table(found: Findings, reached: Mapping[Entity, Reach]) -> str:
+    percentile = f"p{found.percentile:g}"
+    replayed = "in a replay of the log under the suggested limit"
+    columns = [
+        Column("entity", "entity", "entity", "a user with a client-id"),
+        *([TEAM] if found.owner else []),
+        Column("kind", "kind", "text", is_chosen=True),
+        Column("current_limit", "current", "rate", "the limit in force, on each broker"),
+        Column("suggested_limit", "suggested", "rate", "the limit that this report suggests, on each broker"),
+        Column("current_is", "current limit is", "text", _STATES, is_chosen=True),
+        Column("decided_by", "decided by", "text", "the bound that a lower limit would break, or a broker's capacity"),
+        Column("percentile", percentile, "rate", "of the intervals in which it was active, on its busiest broker"),
+        Column("peak", "peak", "rate", "the highest rate of a record"),
+        Column("throttled_share", "silent", "share", f"the part of its time in which it waits, {replayed}"),
+        Column("longest_delay_ms", "longest delay", "time", f"of a request, {replayed}"),
+        Column("percent_in_30_days", "growth in 30 d", "percent", "of the busiest hours, by the same weekdays"),
+        Column("limit_reached", "limit reached", "weeks", _FORECAST),
+        Column("remark", "remark", "text"),
+    ]
+    lines = [_line(one, found, reached.get(one[:3])) for one in found.suggestions]
+    for rule in found.unused:
+        team = [found.owner(rule.user, rule.client_id)] if found.owner else []
+        rest = (None,) * (len(columns) - 5 - len(team))
+        lines.append(((rule.user, rule.client_id), *team, rule.kind, rule.limit, None, UNUSED, *rest))
+    return entity_table("capacity", columns, lines, quotas=found.quotas)
 
 
-def _throttled(throttled: Mapping[Entity, Row]) -> str:
-    figures = []
-    for kind in BYTE_KINDS:
-        waited = sorted(
-            ((entity, row) for entity, row in throttled.items() if entity[0] == kind and row["throttle_time_ms"]),
-            key=lambda item: (-item[1]["throttle_time_ms"], item[0]),
-        )
-        if not waited:
-            continue
-        lines = [
-            Bar(
-                label(*entity[1:]),
-                row["throttle_time_ms"],
-                f"{duration(row['throttle_time_ms'])}, {_share(row['throttled_share'])}",
+def _line(one: Suggestion, found: Findings, reached: Reach | None) -> Line:
+    entity = one[:3]
+    row, trend, current = found.throttled.get(entity), found.trends.get(entity), found.in_force.get(entity)
+    return (
+        (one.user, one.client_id),
+        *([found.owner(one.user, one.client_id)] if found.owner else []),
+        one.kind,
+        current.limit if current else None,
+        one.limit,
+        found.states.get(entity, ""),
+        one.decided_by,
+        one.percentile,
+        one.peak,
+        row["throttled_share"] if row else None,
+        row["longest_delay_ms"] if row else None,
+        trend.percent_in_30_days if trend else None,
+        (reached.weeks, reached.words) if reached else (None, ""),
+        one.why,
+    )
+
+
+def _uses(found: Findings, owner: Callable[[str, str], str]) -> list[Use]:
+    uses = []
+    for one in found.suggestions:
+        entity = one[:3]
+        current, row = found.in_force.get(entity), found.throttled.get(entity)
+        uses.append(
+            Use(
+                owner(one.user, one.client_id),
+                one.kind,
+                found.amounts.get(entity, 0),
+                ((one.kind, *current.name), current.limit) if current else None,
+                (entity, one.limit) if one.limit is not None else None,
+                row["throttled_share"] if row else 0.0,
+                row["longest_delay_ms"] if row else 0,
             )
-            for entity, row in waited[:_MOST_BARS]
-        ]
-        rest = len(waited) - len(lines)
-        delay = duration(max(row["longest_delay_ms"] for _, row in waited))
-        words = f"longest delay {delay}; {len(waited)} throttled" + (f", the {len(lines)} longest" if rest else "")
-        figures.append(figure(f"{kind}: silent for", words, bars(lines)))
-    return plots(figures) if figures else "<p><b>None.</b></p>"
+        )
+    return uses
 
 
 def _brokers_words(brokers: Sequence[Row]) -> str:
-    words = "The sum of the limits of all entities that used a broker, and the use in its busiest minute. "
+    words = "The sums of the limits of all entities that used a broker, and the use in its busiest minute. "
     if not any(row["capacity"] for row in brokers):
         return words + "The capacity of the brokers is unknown: name it with --capacities."
     return words + "All at once is the worst case: a sum above the capacity is a risk, a minute above it is a fault."
@@ -159,23 +251,30 @@ def _brokers(brokers: Sequence[Row]) -> str:
         if not rows:
             continue
         lines = [
-            Load(_side(row), row["limits"] or 0, row["peak"], row["capacity"], _load_words(row))
-            for row in rows[:_MOST_BARS]
+            Load(_side(row), row["limits"] or 0, row["current"] or None, row["peak"], row["capacity"], _load_words(row))
+            for row in rows[:MOST_BARS]
         ]
         words = f"the {len(lines)} fullest of {len(rows)}" if len(rows) > len(lines) else "the fullest first"
         figures.append(figure(kind, words, loads(lines)))
     if not figures:
         return ""
-    colours = {"limit pale": "sum of limits", "use": "highest minute"}
+    colours = {"limit pale": "suggested limits", "use": "busiest minute"}
+    if any(row["current"] for row in brokers):
+        colours["outline"] = "current limits"
     if any(row["capacity"] for row in brokers):
         colours["tick"] = "capacity"
-    return keys(colours) + plots(figures)
+    sums = [
+        (_side(row), row["kind"], *(rate(row[name] or None) for name in ("current", "limits", "peak", "capacity")))
+        for row in sorted(brokers, key=lambda row: (row["broker"], row["proxy"], row["kind"]))[:MOST_ROWS]
+    ]
+    columns = ("broker", "kind", "current limits", "suggested limits", "busiest minute", "capacity")
+    return keys(colours) + plots(figures) + table(columns, sums, label="Brokers", names=2)
 
 
 def _load_words(row: Row) -> str:
     if row["oversubscription"] is None:
-        return f"{_rate(row['limits'])} of limits" if row["limits"] else "no limits"
-    return f"{row['oversubscription']:.2f} × capacity ({_rate(row['capacity'])})"
+        return f"{rate(row['limits'])} of limits" if row["limits"] else "no limits"
+    return f"{row['oversubscription']:.2f} × capacity ({rate(row['capacity'])})"
 
 
 def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion], throttled: Mapping[Entity, Row]) -> str:
@@ -191,12 +290,12 @@ def _over_time(top: Sequence[Row], suggestions: Sequence[Suggestion], throttled:
     figures = []
     for entity in sorted(peaks, key=lambda entity: (order.get(entity, len(order)), entity)):
         limit, silent = limits.get(entity), throttled.get(entity)
-        words = f"limit {_rate(limit)}" if limit is not None else "no limit"
-        words += f", peak {_rate(max(peaks[entity].values()))}"
+        words = f"limit {rate(limit)}" if limit is not None else "no limit"
+        words += f", peak {rate(max(peaks[entity].values()))}"
         if silent and silent["throttle_time_ms"]:
-            words += f", silent for {_share(silent['throttled_share'])} of its time"
+            words += f", silent for {share(silent['throttled_share'])} of its time"
         plot = rate_over_time(first, _HOUR_MS, [peaks[entity].get(hour) for hour in hours], limit)
-        figures.append(figure(_named(entity), words, plot))
+        figures.append(figure(named(entity), words, plot))
     return keys({"use": "highest rate of each hour", "limit": "limit, and what is above it"}) + plots(figures)
 
 
@@ -214,56 +313,15 @@ def busy_and_quiet(cells: Mapping[tuple[int, int], float]) -> str:
     ``cells`` contains the rates, keyed by weekday (0 is Monday) and hour.
     """
     day, hour = max(cells, key=lambda place: (cells[place], [-part for part in place]))
-    words = f"busiest {_DAYS[day]} {hour:02}:00, {_rate(cells[day, hour])}"
+    words = f"busiest {_DAYS[day]} {hour:02}:00, {rate(cells[day, hour])}"
     found = quietest_run(cells, _QUIET_HOURS)
     if found is None:
         return words
-    start, rate = found
+    start, low = found
     (day, hour), (_, end) = divmod(start, 24), divmod(start + _QUIET_HOURS, 24)
-    return f"{words}; quietest {_DAYS[day]} {hour:02}:00 to {end:02}:00, {_rate(rate)}"
-
-
-def _limits(
-    suggestions: Sequence[Suggestion],
-    throttled: Mapping[Entity, Row],
-    growth: Mapping[Entity, float | None],
-    percentile: float,
-) -> str:
-    rows = []
-    for one in suggestions[:_MOST_ROWS]:
-        row, trend = throttled.get(one[:3]), growth.get(one[:3])
-        rows.append(
-            (
-                label(one.user, one.client_id),
-                one.kind,
-                _rate(one.limit) or "none",
-                one.decided_by,
-                _rate(one.percentile),
-                _rate(one.peak),
-                duration(row["throttle_time_ms"]) if row and row["throttle_time_ms"] else "",
-                _share(row["throttled_share"]) if row and row["throttled_share"] else "",
-                duration(row["longest_delay_ms"]) if row and row["longest_delay_ms"] else "",
-                # A fall of more than 100 % means that the entity disappears.
-                "" if trend is None else f"{max(trend, -100):+.0f} %".replace("-", "−"),
-                one.why,
-            )
-        )
-    measured = (f"p{percentile:g}", "peak", "silent", "of its time", "longest delay", "growth in 30 d")
-    return table(("entity", "kind", "limit", "decided by", *measured, ""), rows, names=2, words=1)
-
-
-def _named(entity: Entity) -> str:
-    return f"{label(*entity[1:])}, {entity[0]}"
+    return f"{words}; quietest {_DAYS[day]} {hour:02}:00 to {end:02}:00, {rate(low)}"
 
 
 def _side(row: Row) -> str:
     broker = "a broker not known" if row["broker"] < 0 else f"broker {row['broker']}"
     return f"{broker} ({row['proxy']})"
-
-
-def _share(share: float) -> str:
-    return f"{share * 100:.2g} %" if share < 0.995 else f"{share:.0%}".replace("%", " %")
-
-
-def _rate(rate: float | None) -> str:
-    return "" if rate is None else f"{size(rate)}/s"

@@ -6,7 +6,7 @@ only a user, which takes precedence over a line with only a client-id. Bytes tha
 ``(nobody)``.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -49,6 +49,18 @@ class Charge(NamedTuple):
     kind: str
     bytes: int
     cost: Decimal
+
+
+def owner_at(owners: Sequence[Owner], at_ms: int) -> Callable[[str, str], str]:
+    """Return a function that returns the owner of a user and client-id at a time."""
+    found = {(one.user, one.client_id): one.owner for one in owners if one.from_ms <= at_ms < one.until_ms}
+
+    def owner(user: str, client_id: str) -> str:
+        # In the order of Owner.rank.
+        names = ((user, client_id), (user, None), (None, client_id))
+        return next((found[name] for name in names if name in found), NOBODY)
+
+    return owner
 
 
 class Handover(NamedTuple):

@@ -57,12 +57,13 @@ class Bar(NamedTuple):
 class Load(NamedTuple):
     """One row of the plot that ``loads`` draws, for a broker.
 
-    It compares the sum of limits, the highest use (``peak``) and the capacity, in bytes per second. ``words`` is the
-    comparison as text, which is shown above the bar.
+    It compares the sums of the suggested and of the current limits, the highest use (``peak``) and the capacity, in
+    bytes per second. ``words`` is the comparison as text, which is shown above the bar.
     """
 
     name: str
     limits: float
+    current: float | None
     peak: float
     capacity: float | None
     words: str
@@ -137,19 +138,23 @@ def bars(lines: Sequence[Bar]) -> str:
 
 
 def loads(lines: Sequence[Load]) -> str:
-    """Plot a bar as long as the sum of limits for each row.
+    """Plot a bar as long as the sum of suggested limits for each row.
 
-    A thinner bar inside it shows the highest use, and a mark shows the capacity if it is known.
+    A thinner bar inside it shows the highest use. An outline shows the sum of current limits, and a mark the capacity,
+    if they are known.
     """
     with _lines([(line.name, line.words) for line in lines]) as (figure, axis):
         places = range(len(lines))
         axis.barh(places, [line.limits for line in lines], height=0.4, color=_LIMIT, alpha=0.45)
         axis.barh(places, [line.peak for line in lines], height=0.18, color=_USE)
         for place, line in enumerate(lines):
+            if line.current is not None:
+                axis.barh(place, line.current, height=0.4, fill=False, edgecolor=_INK, linewidth=0.9)
             if line.capacity is not None:
                 axis.plot([line.capacity] * 2, [place - 0.2, place + 0.28], color=_INK, linewidth=2.5)
         axis.set_xlim(
-            0, 1.01 * max((max(line.limits, line.peak, line.capacity or 0) for line in lines), default=0) or 1
+            0,
+            1.01 * max((max(filter(None, one[1:5]), default=0) for one in lines), default=0) or 1,
         )
         axis.spines["bottom"].set_visible(True)
         axis.xaxis.set_visible(True)

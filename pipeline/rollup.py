@@ -12,8 +12,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, ENTITY, PLACE, start_of
-from kafka_quota_proxy.pipeline.whatif import demand_columns
+from kafka_quota_proxy.pipeline.record import BUCKET, BYTE_KINDS, PLACE, start_of
+from kafka_quota_proxy.pipeline.whatif import demand_columns, logged_columns
 
 # The number of bins for each doubling of a rate. So a percentile is at most 1.1 % too high, and never too low.
 _BINS: Final = 64
@@ -45,16 +45,19 @@ def rates(usage: DataFrame, *by: str) -> DataFrame:
         F.sum("interval_ms").alias("active_ms"),
         *demand_columns(),
         throttled.alias("throttled_requests"),
+        *logged_columns(),
     )
 
 
 def merged_rates(parts: DataFrame) -> DataFrame:
     """Merge histograms of ``rates``, such as those of several days, into one for each bucket."""
-    sums, highest = ("intervals", "active_ms", "amount", "throttled_requests"), ("peak", "densest", "part", "until_ms")
+    sums = ("intervals", "active_ms", "amount", "throttled_requests", "logged_throttle_ms")
+    highest = ("peak", "densest", "part", "until_ms")
     return parts.groupBy(*BUCKET, "bin").agg(
         *(F.sum(name).alias(name) for name in sums),
         *(F.max(name).alias(name) for name in highest),
         F.min("from_ms").alias("from_ms"),
+        F.max_by("logged_limit", "until_ms").alias("logged_limit"),
     )
 
 
@@ -69,8 +72,8 @@ def minutes(usage: DataFrame) -> DataFrame:
 
 
 def hours(usage: DataFrame, *by: str) -> DataFrame:
-    """For each entity and hour, return the amount on all brokers, and the highest rate on any single broker."""
-    return usage.groupBy(*by, *ENTITY, start_of(_HOUR_MS).alias("hour_ms")).agg(
+    """For each entity on each broker and each hour, return the amount and the highest rate."""
+    return usage.groupBy(*by, *BUCKET, start_of(_HOUR_MS).alias("hour_ms")).agg(
         F.sum("amount").alias("amount"), F.max("rate").alias("peak")
     )
 

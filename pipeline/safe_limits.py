@@ -74,6 +74,7 @@ class LogReplays:
         say: Callable[[str], None],
     ) -> None:
         self._replay = replay
+        self._quotas = quotas
         self._used = buckets[[*BUCKET, *DEMAND]]
         self._resolved = resolved([one[:3] for one in suggested if one.limit is not None], quotas).drop(columns="limit")
         self._say = say
@@ -84,11 +85,9 @@ class LogReplays:
         rows = [(*names, float(limit)) for names, of in limits.items() for limit in sorted(of)]
         self._say(f"replaying the log under {len(rows)} limits, to find {len(limits)}")
         named = self._resolved.merge(pd.DataFrame(rows, columns=[*ENTITY, "limit"]), on=[*ENTITY])
-        hours = self._replay.hours(named, max_delay_ms=max_delay_ms)
-        found = {
-            ((row["kind"], row["user"], row["client_id"]), round(row["limit"])): row
-            for row in _worst(outcomes(self._used, named, hours)).to_dict("records")
-        }
+        hours = self._replay.hours(named, self._quotas, max_delay_ms=max_delay_ms)
+        worst = on_worst_broker(outcomes(self._used, named, hours)).to_dict("records")
+        found = {((row["kind"], row["user"], row["client_id"]), round(row["limit"])): row for row in worst}
         self._found |= found
         return found
 
@@ -174,9 +173,10 @@ def _suggested(one: Suggestion, searches: Mapping[Entity, LimitSearch], limits: 
         return one
     limit = limits[one[:3]]
     if limit == search.limit:
-        return one._replace(limit=limit, decided_by=search.decided_by)
+        return one._replace(limit=limit, decided_by=search.decided_by, need=search.need)
     needs = f"needs {size(search.need)}/s" if limit < search.need else ""
-    return one._replace(limit=limit, decided_by=CAPACITY, why=", ".join(filter(None, (needs, one.why))))
+    why = ", ".join(filter(None, (needs, one.why)))
+    return one._replace(limit=limit, decided_by=CAPACITY, why=why, need=search.need)
 
 
 def _warning(
@@ -199,13 +199,17 @@ def _warning(
     )
 
 
-def _worst(by_bucket: pd.DataFrame) -> pd.DataFrame:
+def on_worst_broker(by_bucket: pd.DataFrame) -> pd.DataFrame:
     """Return what the replay found for each entity and limit, on the broker where that is worst.
 
-    The throttle time is that of the broker with the highest share of throttled time.
+    The throttle time is that of the broker with the highest share of throttled time. The total is that of all brokers.
     """
-    named = by_bucket.rename(columns={"bucket_user": "user", "bucket_client_id": "client_id"})
     keys = [*ENTITY, "limit"]
-    longest = named.groupby(keys)["longest_delay_ms"].max()
-    worst = named.loc[named.groupby(keys)["throttled_share"].idxmax(), [*keys, "throttled_share", "throttle_time_ms"]]
-    return worst.merge(longest, left_on=keys, right_index=True)
+    named = by_bucket.rename(columns={"bucket_user": "user", "bucket_client_id": "client_id"})
+    groups = named.groupby(keys)
+    worst = named.loc[groups["throttled_share"].idxmax(), [*keys, "throttled_share", "throttle_time_ms"]]
+    return worst.merge(
+        groups.agg(longest_delay_ms=("longest_delay_ms", "max"), total_throttle_ms=("throttle_time_ms", "sum")),
+        left_on=keys,
+        right_index=True,
+    )

@@ -68,12 +68,12 @@ def resolved(names: Iterable[Entity], quotas: CandidateQuotas) -> pd.DataFrame:
 
 
 def total_demand(records: DataFrame) -> DataFrame:
-    """Return the logged demand of each bucket, in the columns ``DEMAND``.
+    """Return the logged demand of each bucket, in the columns ``DEMAND``, and its logged limit and throttle time.
 
     The bucket is in the columns ``BUCKET``, in which an unknown broker is -1.
     """
     placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
-    return placed.groupBy(*BUCKET).agg(*demand_columns())
+    return placed.groupBy(*BUCKET).agg(*demand_columns(), *logged_columns())
 
 
 def demand_columns() -> list[Column]:
@@ -84,6 +84,14 @@ def demand_columns() -> list[Column]:
         F.sum("amount").alias("amount"),
         F.min("start_ms").alias("from_ms"),
         F.max(F.col("start_ms") + F.col("interval_ms")).alias("until_ms"),
+    ]
+
+
+def logged_columns() -> list[Column]:
+    """Return the aggregations of records that compute the last logged limit, and the logged throttle time."""
+    return [
+        F.max_by("limit", "start_ms").alias("logged_limit"),
+        F.sum("throttle_time_ms").alias("logged_throttle_ms"),
     ]
 
 
@@ -107,32 +115,28 @@ class LogReplay:
     do so.
     """
 
-    def __init__(
-        self, records: DataFrame, demands: pd.DataFrame, quotas: CandidateQuotas, *, count: int, is_small: bool
-    ) -> None:
+    def __init__(self, records: DataFrame, demands: pd.DataFrame, *, count: int, is_small: bool) -> None:
         self._spark = records.sparkSession
         self._placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
         self._demands = demands
-        self._quotas = quotas
         self._count = count
         self._is_small = is_small
         self._log: pd.DataFrame | None = None  # the records, once this process has read them
 
-    def hours(self, names: pd.DataFrame, *, max_delay_ms: float = inf) -> DataFrame:
+    def hours(self, names: pd.DataFrame, quotas: CandidateQuotas, *, max_delay_ms: float = inf) -> DataFrame:
         """Return the outcome of each bucket that may exceed a limit, for each of its limits and each hour.
 
-        ``names`` is the result of ``resolved``, with a row for each limit to try. The replay under a limit that delays
-        a part by more than ``max_delay_ms`` ends early.
+        ``names`` is the result of ``resolved`` for these quotas, with a row for each limit to try. The replay under a
+        limit that delays a part by more than ``max_delay_ms`` ends early.
         """
         named = _limited(self._demands, names)
-        buckets = _numbered(named, self._quotas)
+        buckets = _numbered(named, quotas)
         if buckets.empty:
             return self._spark.createDataFrame(HOURS.empty_table(), _HOURS)
         members = _members(named, buckets)
         if self._is_small and self._parts(members, buckets) <= _QUICK_PARTS:
-            batches = replayed(iter(self._rows(members, buckets)), self._quotas, max_delay_ms=max_delay_ms)
+            batches = replayed(iter(self._rows(members, buckets)), quotas, max_delay_ms=max_delay_ms)
             return self._spark.createDataFrame(pa.Table.from_batches(batches, HOURS), _HOURS)
-        quotas = self._quotas
 
         def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return replayed(batches, quotas, max_delay_ms=max_delay_ms)

@@ -3,8 +3,10 @@
 A command writes to a staging directory next to ``--out``, which is renamed when the results are complete.
 """
 
+import csv
+import io
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -50,6 +52,14 @@ class Output:
         directories. ``files`` is the number of files, or None for one file per partition of the rows.
         """
         self._write(f"{self.path}/{name}", frame, partitions, form, files)
+
+    def rows(self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+        """Write rows of this process as a directory with one CSV file. A value of None is empty in the file."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+        self.text(f"{name}/part-00000.csv", text.getvalue())
 
     def daily(self, name: str, frame: DataFrame, *order: str, form: str = "parquet") -> None:
         """Write a table with a directory for each ``day``, which contains one file, sorted by the columns ``order``."""

@@ -107,6 +107,8 @@ EXCEPTIONS = {
         for name in ("file_integrity", "log_files", "kafka_source")
     },
     "pipeline/rollup.py": "tests/pipeline/test_capacity.py",
+    # The parts of the report are tested by pages.
+    "pipeline/report_sections.py": "tests/pipeline/test_capacity_report.py",
     # It is the fast part of the replay, and gives the same results.
     "pipeline/unthrottled_fast_path.py": "tests/pipeline/test_replay.py",
     "pipeline/candidate_quotas.py": "tests/pipeline/test_whatif.py",

@@ -3,25 +3,24 @@
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from functools import reduce
 from operator import or_
 from typing import Any, Final
 
 import pandas as pd
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import ProxyConfig, Shaping
-from kafka_quota_proxy.pipeline.broker_capacity import Broker, Entity
+from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
     brokers,
     config_of,
     entities,
-    growth,
     oversubscription,
     percentiles,
     quarter_hours,
@@ -29,34 +28,35 @@ from kafka_quota_proxy.pipeline.capacity import (
     rules,
     suggestion,
 )
-from kafka_quota_proxy.pipeline.capacity_report import capacity_page, label
+from kafka_quota_proxy.pipeline.capacity_report import Findings, capacity_page
+from kafka_quota_proxy.pipeline.chargeback import Owner, owner_at
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
+from kafka_quota_proxy.pipeline.entity_table import label
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.growth import Trend, daily, trends
 from kafka_quota_proxy.pipeline.limit_search import LEAST_LIMIT, Bounds
 from kafka_quota_proxy.pipeline.local_hours import hours_of_week, quarters
-from kafka_quota_proxy.pipeline.quotas_file import as_file
+from kafka_quota_proxy.pipeline.quota_comparison import Comparison, Use, compare
+from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.record import BUCKET, ENTITY
 from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, minutes, rates
 from kafka_quota_proxy.pipeline.safe_limits import LogReplays, SafeLimits, Safety, safe_limits, users_of
-from kafka_quota_proxy.pipeline.session import is_small, local_frame
-from kafka_quota_proxy.pipeline.side_inputs import capacities, weights
+from kafka_quota_proxy.pipeline.session import is_small
+from kafka_quota_proxy.pipeline.side_inputs import capacities, owners, weights
 from kafka_quota_proxy.pipeline.usage_reader import Usage
 from kafka_quota_proxy.pipeline.whatif import LogReplay
 from kafka_quota_proxy.pipeline.writing import Output
 
 _TOP: Final = 6
-_NAMES: Final = ", ".join(f"{name} string" for name in ENTITY)
-_SUGGESTED: Final = (
-    f"{_NAMES}, percentile long, peak long, part long, limit long, why string, decided_by string, days long, "
-    "percent_in_30_days double, throttled_hours double, throttled_share double, longest_delay_ms long"
-)
+# The columns of tables.
 _WORST: Final = ("throttled_share", "longest_delay_ms")
+_SUGGESTED: Final = (*Suggestion._fields, "days", "percent_in_30_days", "throttled_hours", *_WORST)
+_SEASONS: Final = ("kind", "weekday", "hour", "rate")
 _SUMS: Final = (
-    "proxy string, broker int, kind string, peak double, limits long, limited long, capacity double, "
-    "oversubscription double, peak_utilisation double"
-)
-_SEASONS: Final = "kind string, weekday int, hour int, rate double"
+    "proxy", "broker", "kind", "peak", "current", "limits", "limited", "capacity", "oversubscription",
+    "peak_utilisation",
+)  # fmt: skip
 _HOUR_MS: Final = 3_600_000
 
 
@@ -70,6 +70,8 @@ def execute(args: argparse.Namespace) -> int:
         weights=weights(args.weights) if args.weights else (),
         oversubscription=args.oversubscription,
     )
+    current = read_quotas(args.current) if args.current else None
+    teams = owners(args.owners) if args.owners else None
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
         used = byte_usage(usage.records)
@@ -79,14 +81,26 @@ def execute(args: argparse.Namespace) -> int:
         buckets: pd.DataFrame = measured.toPandas()
         if buckets.empty:
             raise UsageError(f"--usage {args.usage}: has no record of kind produce or fetch")
-        first = [suggestion(entity) for entity in entities(buckets)]
+        every = entities(buckets)
+        first = [suggestion(entity) for entity in every]
         quotas = CandidateQuotas(config=config_of(first), shaping=Shaping(args.shaping) if args.shaping else None)
-        replay = LogReplay(usage.records, buckets, quotas, count=usage.count, is_small=is_small(usage.count))
+        replay = LogReplay(usage.records, buckets, count=usage.count, is_small=is_small(usage.count))
         replays = LogReplays(replay, buckets, first, quotas, say=say)
         found = safe_limits(first, replays, users_of(buckets) if safety.capacities else {}, safety)
+        logged = {(row["kind"], row["user"], row["client_id"]): row for row in every}
+        uses = {
+            one[:3]: Use(
+                one.percentile if one.need is None else one.need,
+                logged[one[:3]]["logged_limit"],
+                logged[one[:3]]["logged_share"],
+            )
+            for one in found.suggestions
+        }
+        compared = compare(current, uses, headroom=args.headroom, share=safety.bounds.share)
+        amounts = {names: row["amount"] for names, row in logged.items()}
         say("writing tables and the report")
         output.table("buckets", measured.coalesce(1).sortWithinPartitions(*BUCKET))
-        _write(spark, output, args, usage, buckets, found, safety.capacities)
+        _write(output, args, usage, buckets, found, safety, compared, amounts, teams)
     for warning in found.warnings:
         sys.stdout.write(f"{warning}\n")
     decided = Counter(one.decided_by for one in found.suggestions if one.limit is not None)
@@ -100,72 +114,82 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _write(
-    spark: SparkSession,
     output: Output,
     args: argparse.Namespace,
     usage: Usage,
     buckets: pd.DataFrame,
     found: SafeLimits,
-    known: Mapping[Broker, float],
+    safety: Safety,
+    compared: Comparison,
+    amounts: Mapping[Entity, int],
+    teams: Sequence[Owner] | None,
 ) -> None:
     suggested, happened, warnings = found
     used = output.keep("minutes", minutes(byte_usage(usage.records)))
     hourly = output.keep("hours", hours(used))
     of_brokers = broker_minutes(used)
-    trends = {(row["kind"], row["user"], row["client_id"]): row for row in growth(hourly).collect()}
-    output.table("suggestions", local_frame(spark, _suggestions(suggested, happened, trends), _SUGGESTED), form="csv")
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
+    days = daily(hourly, last_ms - 1).collect()  # at most 91 numbers for each entity
+    growth = dict(zip((tuple(row[:3]) for row in days), trends([row["days"] for row in days]), strict=True))
+    output.rows("suggestions", _SUGGESTED, _suggestions(suggested, happened, growth))
     seasons = _seasons(of_brokers, first_ms, last_ms, args.timezone)
-    output.table("seasons", local_frame(spark, seasons, _SEASONS), form="csv")
-    limits = {one[:3]: one.limit for one in suggested if one.limit is not None}
-    sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, known)
-    output.table("oversubscription", spark.createDataFrame(sums, _SUMS), form="csv")
+    output.rows("seasons", _SEASONS, seasons)
+    limits = {one[:3]: one.limit for one in suggested}
+    sums = oversubscription(brokers(of_brokers).toPandas(), buckets, limits, compared.in_force, safety.capacities)
+    sums = sums.astype(object).where(sums.notna(), None)
+    output.rows("oversubscription", _SUMS, sums[[*_SUMS]].itertuples(index=False))
     steps = ramp_steps(suggested, args.ramp_steps)
     output.text("ramp.csv", _ramp(steps))
     for number, step in enumerate(steps, 1):
         output.text(f"ramp/step-{number}.yaml", step_text(number, step, args))
-    output.text("quotas.yaml", quotas_text(suggested, args, warnings))
+    quotas = quotas_text(suggested, args, warnings)
+    output.text("quotas.yaml", quotas)
     span = f"{size(int(buckets['amount'].sum()))} from {_day(first_ms)} to {_day(last_ms)} UTC"
-    text = capacity_page(
+    findings = Findings(
         suggestions=suggested,
         top=_busiest(hourly, suggested),
-        seasons=[dict(zip(("kind", "weekday", "hour", "rate"), row, strict=True)) for row in seasons],
-        brokers=sums.astype(object).where(sums.notna(), None).to_dict("records"),
+        seasons=[dict(zip(_SEASONS, row, strict=True)) for row in seasons],
+        brokers=sums.to_dict("records"),
+        amounts=amounts,
         throttled=happened,
-        growth={names: row["percent_in_30_days"] for names, row in trends.items()},
+        trends=growth,
         log=f"From {int(buckets['intervals'].sum()):,} records, {span}.",
         warnings=warnings,
         notes=[*usage.words(), *_unlimited(suggested)],
         percentile=args.percentile,
-        max_delay_ms=args.max_delay,
+        bounds=safety.bounds,
         timezone=str(args.timezone),
+        quotas=quotas,
+        in_force=compared.in_force,
+        states=compared.states,
+        unused=compared.unused,
+        owner=None if teams is None else owner_at(teams, last_ms - 1),
     )
-    output.text("report.html", text)
+    output.text("report.html", capacity_page(findings))
 
 
 def _busiest(hourly: DataFrame, suggested: Sequence[Suggestion]) -> list[dict[str, Any]]:
-    """Return the rows of ``rollup.hours`` for the entities that use most. The suggestions are ordered by use."""
+    """Return the highest rate in each hour of the entities that use most. The suggestions are ordered by use."""
     is_one = [
         (F.col("kind") == kind) & (F.col("user") == user) & (F.col("client_id") == client_id)
         for kind, user, client_id in (one[:3] for one in suggested[:_TOP])
     ]
-    return [row.asDict() for row in hourly.where(reduce(or_, is_one)).collect()]
+    rows = hourly.where(reduce(or_, is_one)).groupBy(*ENTITY, "hour_ms").agg(F.max("peak").alias("peak"))
+    return [row.asDict() for row in rows.collect()]
 
 
 def _suggestions(
-    suggested: Iterable[Suggestion], happened: Mapping[Entity, Mapping[str, Any]], trends: Mapping[Entity, Row]
-) -> list[tuple[Any, ...]]:
-    """Return the rows of the table ``suggestions``, sorted by entity.
+    suggested: Iterable[Suggestion], happened: Mapping[Entity, Mapping[str, Any]], growth: Mapping[Entity, Trend]
+) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of the table ``suggestions``, sorted by entity.
 
     Each says how its suggested limit would have throttled the entity, on the worst broker.
     """
-    rows: list[tuple[Any, ...]] = []
-    for one in sorted(suggested):
-        trend, row = trends.get(one[:3]), happened.get(one[:3])
-        growth = (trend["days"], trend["percent_in_30_days"]) if trend else (None, None)
-        share = row["throttle_time_ms"] / _HOUR_MS if row else None
-        rows.append((*one, *growth, share, *((row[name] for name in _WORST) if row else (None, None))))
-    return rows
+    for one in sorted(suggested, key=lambda one: one[:3]):
+        trend, row = growth.get(one[:3]), happened.get(one[:3])
+        grown = (trend.days, trend.percent_in_30_days) if trend else (None, None)
+        worst = [row[name] for name in _WORST] if row else [None] * len(_WORST)
+        yield *one, *grown, row["throttle_time_ms"] / _HOUR_MS if row else None, *worst
 
 
 def _seasons(minutes: DataFrame, from_ms: int, until_ms: int, zone: tzinfo) -> list[tuple[str, int, int, float]]:

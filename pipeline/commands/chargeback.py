@@ -53,8 +53,8 @@ def execute(args: argparse.Namespace) -> int:
         days = output.keep("by_day", charged(records.observe(of_log, in_log), lines))
         output.daily("days", days, "owner", "user", "client_id", "kind")
         bills = bill(days, charges)
-        for name, form in (("bill", "csv"), ("bill.parquet", "parquet")):
-            output.table(name, local_frame(spark, bills, _BILL), form=form)
+        output.rows("bill", Charge._fields, bills)
+        output.table("bill.parquet", local_frame(spark, bills, _BILL))
         notes = [*usage.words(), *_notes(records, days, month, lines, output)]
         billed, total = sum(one.bytes for one in bills), of_log.get["bytes"] or 0
         notes.append(f"billed {billed:,} bytes, of {total:,} in the log")
@@ -89,11 +89,11 @@ def _notes(
     )
     notes, cut = [], []
     for name, frame, order, words in odd:
-        rows = output.keep(name, frame.repartition(1).sortWithinPartitions(*order)).coalesce(1)
-        output.table(name, rows.sortWithinPartitions(*order), form="csv")
-        found = rows.sortWithinPartitions(*order).limit(_SHOWN + 1).collect()
-        notes += [words(row) for row in found[:_SHOWN]]
-        if len(found) > _SHOWN:
+        # There are few of these.
+        rows = frame.repartition(1).sortWithinPartitions(*order).collect()
+        output.rows(name, frame.columns, rows)
+        notes += [words(row) for row in rows[:_SHOWN]]
+        if len(rows) > _SHOWN:
             cut.append(f"{name}/")
     return [*notes, f"more of these in {' and '.join(cut)}"] if cut else notes
 

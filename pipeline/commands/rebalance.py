@@ -9,7 +9,6 @@ from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import InputError
 from kafka_quota_proxy.pipeline.rebalance import Load, Side, client_hours, client_quarters, loads, quietest_hour
 from kafka_quota_proxy.pipeline.report import duration, size
-from kafka_quota_proxy.pipeline.session import local_frame
 from kafka_quota_proxy.pipeline.side_inputs import capacities, partition_sizes, reassignment_plan
 
 
@@ -33,8 +32,7 @@ def execute(args: argparse.Namespace) -> int:
         say("measuring what clients use")
         # A month has 2,880 rows for each broker and kind.
         hours = client_hours([row.asDict() for row in client_quarters(records).collect()], args.timezone)
-        columns = "broker int, kind string, hour int, peak double, mean double"
-        output.table("clients", local_frame(spark, hours, columns), form="csv")
+        output.rows("clients", ("broker", "kind", "hour", "peak", "mean"), hours)
         means: dict[int, float] = {}
         for one in hours:
             means[one.hour] = means.get(one.hour, 0.0) + one.mean

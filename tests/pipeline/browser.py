@@ -13,6 +13,12 @@ from typing import Any
 
 import pytest
 
+from tests.end_to_end.support.chromium import AXE
+from tests.end_to_end.support.npm import npm_package
+
+ENTER = "\ue007"
+TAB = "\ue004"
+
 _BINARIES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 # With these arguments the browser connects to no other host.
 _ARGUMENTS = (
@@ -27,7 +33,9 @@ class Browser:
     def __init__(self, driver: str, binary: str, profile: Path) -> None:
         self._url = driver
         options = {"binary": binary, "args": [*_ARGUMENTS, f"--user-data-dir={profile}"]}
-        wanted = {"browserName": "chrome", "goog:chromeOptions": options}
+        wanted = {
+            "browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"},
+        }  # fmt: skip
         answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._url = f"{driver}/session/{answer['sessionId']}"
 
@@ -44,6 +52,33 @@ class Browser:
     def run(self, script: str) -> Any:  # noqa: ANN401  (what the script returns)
         """Run a script in the page, and return its result."""
         return self._call("POST", "/execute/sync", {"script": script, "args": []})
+
+    def press(self, *keys: str) -> None:
+        """Press keys one after the other. Keys without a character have constants in this module."""
+        strokes = [{"type": kind, "value": key} for key in keys for kind in ("keyDown", "keyUp")]
+        self._call("POST", "/actions", {"actions": [{"type": "key", "id": "keyboard", "actions": strokes}]})
+
+    def axe(self) -> list[str]:
+        """Return what axe finds wrong with the page: for each fault its rule, its help and the first element."""
+        self.run((npm_package("axe-core", AXE) / "axe.min.js").read_text(encoding="utf-8"))
+        body = {"script": "axe.run(document).then(arguments[0])", "args": []}
+        found = self._call("POST", "/execute/async", body)
+        assert found["passes"], "axe has checked nothing"
+        return [f"{one['id']}: {one['help']}: {one['nodes'][0]['html'][:200]}" for one in found["violations"]]
+
+    def save_to(self, directory: Path) -> None:
+        """Let the browser save downloads to a directory without asking."""
+        self._tell("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(directory))
+
+    def run_scripts(self, *, of_the_page: bool) -> None:
+        """Let the next page run its scripts, or not."""
+        self._tell("Emulation.setScriptExecutionDisabled", value=not of_the_page)
+
+    def errors(self) -> list[str]:
+        """Return the errors that the browser has logged since the last call, such as violations of the policy."""
+        return [
+            one["message"] for one in self._call("POST", "/se/log", {"type": "browser"}) if one["level"] == "SEVERE"
+        ]
 
     def picture(self, file: Path) -> None:
         """Write a picture of the whole page to a PNG file."""

@@ -1,7 +1,6 @@
 """Percentiles, trends and suggested limits, on data frames of a few rows."""
 
 from math import ceil
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -11,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
+from kafka_quota_proxy.pipeline.broker_capacity import Entity
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.capacity import (
     Suggestion,
     brokers,
     config_of,
     entities,
-    growth,
     oversubscription,
     percentiles,
     quarter_hours,
@@ -26,12 +25,11 @@ from kafka_quota_proxy.pipeline.capacity import (
     rules,
     suggestion,
 )
+from kafka_quota_proxy.pipeline.quota_comparison import InForce
 from kafka_quota_proxy.pipeline.replay import Replay
-from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, minutes, rates
+from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, minutes, rates
 from tests.pipeline.literal_replay import Demand, arrays
 from tests.pipeline.support import START_MS, frame, record, rows
-
-DAY_S = 86_400
 
 
 def suggested(**given: Any) -> Suggestion:  # noqa: ANN401  (fields)
@@ -51,11 +49,6 @@ def measured(records: DataFrame, percentile: float) -> pd.DataFrame:
     """Return the percentiles of all buckets in a log."""
     found: pd.DataFrame = percentiles(rates(byte_usage(records)), percentile).toPandas()
     return found
-
-
-def grown(records: DataFrame) -> list[dict[str, Any]]:
-    """Return the growth of all entities in a log."""
-    return rows(growth(hours(minutes(byte_usage(records)))), "client_id")
 
 
 def test_a_percentile_is_a_measured_rate_not_below_the_true_one(spark: SparkSession) -> None:
@@ -185,48 +178,41 @@ def test_use_is_added_up_by_quarter_of_an_hour(spark: SparkSession) -> None:
     assert [((row["quarter_ms"] - START_MS) // 1_000, row["amount"]) for row in found] == [(0, 1), (900, 6)]
 
 
-def test_growth_is_the_median_of_slopes_and_one_odd_day_does_not_move_it(spark: SparkSession) -> None:
-    log = [record(at_s=day * DAY_S, amount=3_600 * (1_000 + 10 * day)) for day in range(14)]
-    log[4]["amount"] *= 50
-    log += [record(at_s=day * DAY_S, client_id="new") for day in range(11)]
+def test_the_last_limit_and_the_throttle_time_of_the_log_are_kept(spark: SparkSession) -> None:
+    log = [record(at_s=at, limit=limit, throttle_time_ms=100 * at) for at, limit in enumerate((9_000.0, 5_000.0))]
+    log += [record(at_s=at, broker=2, limit=7_000.0, throttle_time_ms=300, amount=at) for at in range(4)]
+    log += [record(client_id="free", limit=3_000.0), record(at_s=1, client_id="free")]
 
-    found = grown(frame(spark, log))
+    found = sorted(entities(measured(frame(spark, log), 99.0)), key=lambda row: str(row["client_id"]))
 
-    assert [row["days"] for row in found] == [14, 11]
-    # The rate grows by 10 B/s each day, and is 1,070 B/s in the middle of the period.
-    assert found[0]["percent_in_30_days"] == pytest.approx(10 * 30 * 100 / 1_070, rel=0.02)
-    assert found[1]["percent_in_30_days"] is None
-
-
-def test_weekends_are_compared_with_weekends(spark: SparkSession) -> None:
-    """Otherwise a log from a Monday to a Sunday would show a falling trend."""
-    weekdays = (1.0, 1.3, 0.8, 1.1, 0.9, 0.3, 0.3)
-    rates = [(1_000 + 10 * day) * weekdays[day % 7] for day in range(14)]
-    log = [record(at_s=day * DAY_S, amount=int(3_600 * rate)) for day, rate in enumerate(rates)]
-
-    (found,) = grown(frame(spark, log))
-
-    # The middle weekday grows by 9 B/s each day.
-    assert found["percent_in_30_days"] == pytest.approx(9 * 30 * 100 / median(rates), rel=0.02)
+    assert [(row["client_id"], row["logged_limit"], row["logged_share"]) for row in found] == [
+        ("etl", 5_000.0, 0.3),
+        ("free", None, 0.0),
+    ]
 
 
 def test_the_sum_of_limits_is_compared_with_the_capacity(spark: SparkSession) -> None:
     log = [
         record(broker=1),
         record(broker=1, client_id="b", amount=59_000),
+        record(broker=1, client_id="c", amount=0),
         record(broker=2),
         record(broker=2, kind="fetch"),
     ]
     records = frame(spark, log)
-    limits = {("produce", "alice", "etl"): 1_500, ("fetch", "alice", "etl"): 500}
+    names: list[Entity] = [("produce", "alice", "etl"), ("produce", "alice", "b"), ("produce", "alice", "c")]
+    in_force = {name: InForce((of, ""), 700.0) for name, of in zip(names, ("alice", "alice", "c"), strict=True)}
+    limits = dict(zip([*names, ("fetch", "alice", "etl")], (1_500, None, None, 500), strict=True))
     used: pd.DataFrame = brokers(broker_minutes(minutes(byte_usage(records)))).toPandas()
 
-    sums = oversubscription(used, measured(records, 99.0), limits, {(1, "produce"): 1_000.0})
+    sums = oversubscription(used, measured(records, 99.0), limits, in_force, {(1, "produce"): 1_000.0})
 
     found = sums.sort_values(["kind", "broker"]).replace(np.nan, None).to_dict("records")
-    assert [(row["kind"], row["broker"], row["limits"], row["limited"], row["oversubscription"]) for row in found] == [
-        ("fetch", 2, 500, 1, None),
-        ("produce", 1, 1_500, 1, 1.5),
-        ("produce", 2, 1_500, 1, None),
+    columns = ("kind", "broker", "current", "limits", "limited", "oversubscription")
+    assert [tuple(row[name] for name in columns) for row in found] == [
+        ("fetch", 2, 0.0, 500, 1, None),
+        # Two clients share a limit.
+        ("produce", 1, 1_400.0, 1_500, 1, 1.5),
+        ("produce", 2, 700.0, 1_500, 1, None),
     ]
     assert found[1]["peak"] == 1_000  # 60,000 in a minute

@@ -18,6 +18,7 @@ from kafka_quota_proxy.pipeline.chargeback import (
     handed_over,
     handovers,
     month_of,
+    owner_at,
     steps_back,
 )
 from kafka_quota_proxy.pipeline.prices import flat
@@ -136,3 +137,19 @@ def test_a_clock_that_stepped_back_shows_in_intervals_that_overlap(spark: SparkS
     (row,) = rows(steps_back(frame(spark, [*steady, *again, record(at_s=0.5, proxy="p2")])))
 
     assert (row["proxy"], row["from_ms"] - START_MS, row["until_ms"] - START_MS) == ("p1", 20_400, 25_400)
+
+
+def test_an_owner_at_a_time_is_that_of_the_most_specific_line() -> None:
+    lines = [
+        Owner(None, "etl", "client"),
+        Owner("alice", None, "user", until_ms=1_000),
+        Owner("alice", None, "later", from_ms=1_000),
+        Owner("alice", "etl", "both"),
+        Owner("carol", None, "carol"),
+    ]
+
+    before, after = owner_at(lines, 999), owner_at(lines, 1_000)
+
+    names = [("alice", "etl"), ("alice", "x"), ("carol", "etl"), ("bob", "etl"), ("bob", "x")]
+    assert [before(*one) for one in names] == ["both", "user", "carol", "client", NOBODY]
+    assert after("alice", "x") == "later"

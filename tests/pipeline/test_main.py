@@ -21,6 +21,7 @@ from kafka_quota_proxy.pipeline.__main__ import main, parser
 from kafka_quota_proxy.pipeline.commands.execution import progress_lines
 from kafka_quota_proxy.proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
+from tests.pipeline.test_capacity_report import lines
 
 
 @pytest.mark.parametrize("command", ["simulate", "capacity", "whatif", "chargeback", "rebalance", "balance", "alerts"])
@@ -140,9 +141,19 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
     size = ["--entities", "3", "--brokers", "1", "--days", "0.5", "--interval", "30s", "--format", "json.gz"]
     assert main(["simulate", "--out", usage, *size]) == 0
 
-    assert main(["capacity", "--usage", usage, "--out", plan]) == 0
+    owners, current = tmp_path / "owners.csv", tmp_path / "current.yaml"
+    owners.write_text("user,client_id,owner\n,app-0001,billing\n", encoding="utf-8")
+    rules = [
+        "{client-id: app-0001, producer_byte_rate: 1kB, consumer_byte_rate: 9GB}",
+        "{user: gone, producer_byte_rate: 1MB}",
+    ]
+    current.write_text("quotas:\n" + "".join(f"  - {rule}\n" for rule in rules), encoding="utf-8")
+    beside = ["--owners", str(owners), "--current", str(current)]
+
+    assert main(["capacity", "--usage", usage, "--out", plan, *beside]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"{plan}/report.html"
-    assert main(["whatif", "--usage", usage, "--quotas", f"{plan}/quotas.yaml", "--out", forecast]) == 0
+    assert main(["whatif", "--usage", usage, "--quotas", f"{plan}/quotas.yaml", "--out", forecast, *beside]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"{forecast}/report.html"
 
     assert check(["check", f"{plan}/quotas.yaml"]) == 0
     suggestions = table(plan, "suggestions")
@@ -157,6 +168,26 @@ def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
     page = Path(plan, "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") >= 3
     assert "app-0001" in page
+    compared = {(row["entity"][1], row["kind"]): row for row in lines(page)}
+    assert [compared["app-0001", kind]["current_is"] for kind in ("produce", "fetch")] == ["too tight", "too loose"]
+    assert {key: row["team"] for key, row in compared.items() if key[1] == "fetch"} == {
+        ("app-0001", "fetch"): "billing", ("app-0002", "fetch"): "(nobody)", ("app-0003", "fetch"): "(nobody)",
+    }  # fmt: skip
+    assert compared["", "produce"]["current_is"] == "unused"
+    page = Path(forecast, "report.html").read_text(encoding="utf-8")
+    assert "6 limits can be switched on: no client waits longer than " in page
+    replayed = {(row["entity"][1], row["kind"]): row for row in lines(page)}
+    assert replayed["app-0001", "produce"]["current_limit"] == 1_000
+    assert (
+        replayed["app-0001", "produce"]["throttled_share_before"]
+        > 0.9
+        > replayed["app-0001", "produce"]["throttled_share"]
+    )
+    assert replayed["app-0001", "fetch"]["throttled_share_before"] == 0
+    for row in outcome:
+        one = replayed[row["bucket_client_id"], row["kind"]]
+        assert one["longest_delay_ms"] == int(row["longest_delay_ms"])
+        assert one["throttle_time_ms"] == int(row["throttle_time_ms"])
     with Path(plan, "ramp.csv").open(encoding="utf-8") as file:
         assert {row["step"] for row in csv.DictReader(file)} == {"1", "2", "3", "4"}
     assert [check(["check", f"{plan}/ramp/step-{step}.yaml"]) for step in (1, 2, 3, 4)] == [0] * 4
@@ -238,7 +269,7 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
     assert as_text == table(str(tmp_path / "bill"), "bill")
     assert float(as_text[0]["cost"]) > 0
     # The query plans are written to a directory next to the results, not into it.
-    for name in ("_scratch/parsed", "days", "bill", "missing_hours", "clock_steps", "owner_changes"):
+    for name in ("_scratch/parsed", "_scratch/by_day", "days", "bill.parquet"):
         assert f"== {name} ==\n== Physical Plan ==" in explained
     assert "==" not in said
 

@@ -22,7 +22,7 @@ PLOTS = {
     "rate": lambda: rate_over_time(START_MS, HOUR_MS, [1e6, None, 5e6] * 20, 2e6),
     "heat map": lambda: heat_map({(0, 0): 1e6, (6, 23): 5e6}),
     "bars": lambda: bars([Bar("a", 3.0, "3 h"), Bar("b", 1.0, "1 h")]),
-    "loads": lambda: loads([Load("1", 9e6, 3e6, 4e6, "2 ×"), Load("2", 1e6, 2e6, None, "")]),
+    "loads": lambda: loads([Load("1", 9e6, 5e6, 3e6, 4e6, "2 ×"), Load("2", 1e6, None, 2e6, None, "")]),
 }
 
 
@@ -72,7 +72,7 @@ def test_extreme_rates_give_a_plot(rates: list[float | None]) -> None:
 
 
 def test_names_are_text_and_are_cut_where_there_is_no_room() -> None:
-    for svg in (bars([Bar(HOSTILE, 1, "1 h")]), loads([Load(HOSTILE, 1, 1, None, "")])):
+    for svg in (bars([Bar(HOSTILE, 1, "1 h")]), loads([Load(HOSTILE, 1, None, 1, None, "")])):
         (name, *_) = (text for text in words(svg) if text.startswith("$"))
 
         assert name.startswith("$\\frac{$ <b>&\ufffd\ufffd\ufffdxxx")

@@ -70,8 +70,8 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
     def whatif() -> None:
         used: pd.DataFrame = total_demand(records).toPandas()
         found = resolved(set(used[[*ENTITY]].itertuples(index=False, name=None)), quotas)
-        replay = LogReplay(records, used, quotas, count=rows, is_small=False)
-        happened = outcomes(used, found, replay.hours(found))
+        replay = LogReplay(records, used, count=rows, is_small=False)
+        happened = outcomes(used, found, replay.hours(found, quotas))
         assert happened["amount"].sum() > 1e6 * rows
         assert happened["throttled_requests"].sum() > rows / 1_000
 

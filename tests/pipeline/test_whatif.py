@@ -35,7 +35,7 @@ class Forecast:
     ) -> None:
         demands: pd.DataFrame = total_demand(records).toPandas()
         names = resolved(entities(records), given) if names is None else names
-        self.hours = LogReplay(records, demands, given, count=60, is_small=is_small).hours(names)
+        self.hours = LogReplay(records, demands, count=60, is_small=is_small).hours(names, given)
         self._found = (demands, names)
 
     def outcomes(self) -> list[dict[Hashable, Any]]:
