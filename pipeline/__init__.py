@@ -4,6 +4,9 @@
 * ``session``          starts the Spark session
 * ``parsing``          turns lines into records, and finds faults and duplicates
 * ``usage_reader``     reads the log, with ``log_files`` and ``kafka_source``; ``file_integrity`` finds broken files
+* ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_answer`` and ``jmx_csv`` read samples of
+                       them, ``rate_samples`` makes records of samples, ``imported_log`` writes the records,
+                       ``prometheus_api`` asks a server, and ``resolution`` says what imported records cannot tell
 * ``writing``          writes tables; ``file_system`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
 * ``delivery``         writes alerts exactly once; ``checkpoint`` keeps the settings of a stream and its bad lines

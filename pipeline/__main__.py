@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.pipeline.arguments import add_arguments
+from kafka_quota_proxy.pipeline.import_arguments import add_import_arguments
 
 _PROGRAM: Final = "kafka-quota-pipeline"
 # The status that a shell reports for SIGPIPE: 128 + 13.
@@ -35,6 +36,12 @@ _COMMANDS: Final = {
         "generate the usage log of many proxies, for trials and for tests of scale",
         "example: kafka-quota-pipeline simulate --entities 20 --brokers 3 --days 14 --interval 1m --out usage\n\n"
         "The same seed gives the same log. No client in it has a limit.",
+    ),
+    "import": _Command(
+        "make a usage log of Kafka's own client metrics, while there is no proxy",
+        "example: kafka-quota-pipeline import prometheus --url http://prometheus:9090 --from 2026-11-01 --out usage\n"
+        "         kafka-quota-pipeline import jmx-csv broker1.csv broker2.csv --out usage\n\n"
+        "import prometheus --help and import jmx-csv --help explain each. Neither needs Spark.",
     ),
     "capacity": _Command(
         "suggest limits that are safe to enforce, and forecast their effect",
@@ -119,9 +126,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
     args = parser(command).parse_args(given)
+    module_name = getattr(args, "module", args.command)
     try:
         errors = importlib.import_module("kafka_quota_proxy.pipeline.errors")
-        module = importlib.import_module(f"kafka_quota_proxy.pipeline.commands.{args.command}")
+        module = importlib.import_module(f"kafka_quota_proxy.pipeline.commands.{module_name}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("kafka_quota_proxy"):
             raise
@@ -153,10 +161,12 @@ def parser(chosen: str | None) -> argparse.ArgumentParser:
             name,
             help=command.summary,
             description=f"{command.summary.capitalize()}.",
-            epilog=command.example + _COMMON,
+            epilog=command.example + ("" if name == "import" else _COMMON),
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-        if name == chosen:
+        if name == chosen == "import":
+            add_import_arguments(subparser)
+        elif name == chosen:
             add_arguments(subparser, name)
     return whole
 

@@ -5,6 +5,7 @@ says where each of them is. Duplicates of a record are left out. Directories tha
 ``kafka-quota-pipeline`` command are skipped.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
@@ -29,6 +30,7 @@ from kafka_quota_proxy.pipeline.parsing import (
     without_duplicates,
 )
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
+from kafka_quota_proxy.pipeline.resolution import Coarse, coarse_columns
 from kafka_quota_proxy.pipeline.session import fit, is_small, local_frame, silenced
 from kafka_quota_proxy.pipeline.writing import Output
 
@@ -50,15 +52,17 @@ class Usage:
     broken_files: int
     duplicates: int
     passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
+    coarse: Coarse | None = None  # imported records, which are less exact than those of a proxy
 
     def words(self) -> list[str]:
-        """Return the sentences that tell the user what was left out: bad lines, damaged files or duplicate records."""
+        """Return the sentences that tell the user what was left out or is coarse: bad lines, duplicates and so on."""
         said = [
             (self.bad_lines, "bad lines were ignored: see quarantine/"),
             (self.broken_files, "files are damaged or end too early: see quarantine/"),
             (self.duplicates, "records came more than once and were counted once"),
         ]
-        return [f"{count:,} {what}" for count, what in said if count]
+        words = [f"{count:,} {what}" for count, what in said if count]
+        return [*words, self.coarse.words()] if self.coarse else words
 
 
 def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
@@ -107,6 +111,16 @@ class _Found:
         self.bad: list[DataFrame] = []
         self.count = 0
         self.bad_count = 0
+        self.coarse = Coarse(0, 0)
+
+    def add(self, seen: Mapping[str, int | None]) -> None:
+        """Count the rows of ``parsing.parsed``."""
+        rows, bad, coarse, resolution_ms = (
+            seen[name] or 0 for name in ("rows", "bad", "coarse_records", "resolution_ms")
+        )
+        self.count += rows - bad
+        self.bad_count += bad
+        self.coarse = Coarse(self.coarse.records + coarse, max(self.coarse.resolution_ms, resolution_ms))
 
     def usage(self, output: Output, *, passed_over: tuple[str, ...] = ()) -> Usage:
         """Write the quarantine, leave out duplicates, and return the records."""
@@ -131,13 +145,15 @@ class _Found:
             broken_files=len(self.broken),
             duplicates=duplicates,
             passed_over=passed_over,
+            coarse=self.coarse if self.coarse.records else None,
         )
 
 
 def _counted(rows: DataFrame) -> tuple[DataFrame, Observation]:
     """Return the rows of ``parsing.parsed``, and what Spark counts while it reads them."""
     seen = Observation()
-    return rows.observe(seen, F.count("*").alias("rows"), F.count("fault").alias("bad")), seen
+    counts = [F.count("*").alias("rows"), F.count("fault").alias("bad"), *coarse_columns()]
+    return rows.observe(seen, *counts), seen
 
 
 def _take_lines(found: _Found, lines: DataFrame, output: Output, *, is_topic: bool = False) -> None:
@@ -146,8 +162,7 @@ def _take_lines(found: _Found, lines: DataFrame, output: Output, *, is_topic: bo
     # The rows are kept, since otherwise each of the next steps would read and parse the log again.
     rows = output.keep("parsed", rows)
     found.records.append(rows.where("fault IS NULL").select(*COLUMNS))
-    found.count += seen.get["rows"] - seen.get["bad"]
-    found.bad_count += seen.get["bad"]
+    found.add(seen.get)
     if not seen.get["bad"]:
         return
     bad = rows.where("fault IS NOT NULL")
@@ -177,8 +192,7 @@ def _take_stored(found: _Found, stored: DataFrame, every: LogFiles, output: Outp
         rows, seen = _counted(checked(rest))
         bad = output.keep("bad_of_the_rest", _bad_rows(rows))
     found.bad.append(bad)
-    found.bad_count += seen.get["bad"]
-    found.count += seen.get["rows"] - seen.get["bad"]
+    found.add(seen.get)
     # Without faults, the next steps need no check.
     records = checked(stored).where("fault IS NULL") if seen.get["bad"] else stored
     found.records.append(records.select(*COLUMNS))

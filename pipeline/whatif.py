@@ -31,6 +31,7 @@ _HOURS: Final = ", ".join(f"{field.name} {_TYPES[field.type]}" for field in HOUR
 # The demand of a bucket. The highest rate of a record (bytes per second) and the most that may arrive at once show
 # whether the bucket may exceed a limit. The others are the total amount, and the first and the last time.
 DEMAND: Final = ("densest", "part", "amount", "from_ms", "until_ms")
+_MANY: Final = 1 << 31
 _COUNTED: Final = ("delayed_amount", "throttled_requests", "throttle_time_ms", "longest_delay_ms")
 _RECORD: Final = ("start_ms", "interval_ms", "amount", "requests")
 # A partition with fewer records costs more to start than to replay.
@@ -98,8 +99,13 @@ def logged_columns() -> list[Column]:
 def at_once() -> Column:
     """Return a column with the most bytes of a record that may arrive at one instant, by the rules of ``arrivals``."""
     most = F.greatest(F.lit(LEAST_PARTS), F.expr("interval_ms div 1000"))
-    parts = F.greatest(F.lit(1), F.least("requests", most))
+    parts = F.greatest(F.lit(1), F.least(_requests(), most))
     return F.when(F.col("interval_ms") <= LONGEST_SHAPED_MS, F.col("amount")).otherwise(F.ceil(F.col("amount") / parts))
+
+
+def _requests() -> Column:
+    # An imported record does not count its requests, so its amount is spread as evenly as possible.
+    return F.when(F.col("resolution_ms").isNull(), F.col("requests")).otherwise(F.lit(_MANY)).cast("long")
 
 
 def _broker() -> Column:
@@ -117,7 +123,8 @@ class LogReplay:
 
     def __init__(self, records: DataFrame, demands: pd.DataFrame, *, count: int, is_small: bool) -> None:
         self._spark = records.sparkSession
-        self._placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumn("broker", _broker())
+        placed = {"broker": _broker(), "requests": _requests()}
+        self._placed = records.where(F.col("kind").isin(*BYTE_KINDS)).withColumns(placed)
         self._demands = demands
         self._count = count
         self._is_small = is_small

@@ -14,15 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.results_mark import BY, MARK, OF_LOG
 
 # RFC 4180. By default Spark escapes a quote with a backslash, and trims spaces.
 _CSV: Final[dict[str, Any]] = {
     "emptyValue": "", "escape": '"', "ignoreLeadingWhiteSpace": False, "ignoreTrailingWhiteSpace": False,
 }  # fmt: skip
-# Marks a directory that this program wrote and may replace.
-_MARK: Final = "_kafka_quota_pipeline"
-_OF_LOG: Final = "a usage log, "
-_BY: Final = "written by kafka-quota-pipeline; replaced as a whole when it runs again\n"
 
 
 class Output:
@@ -120,7 +117,7 @@ def staged(
     staging, previous = f"{directory}.{name}.staging", f"{directory}.{name}.previous"
     if file_system.exists(previous) and not file_system.exists(out):
         file_system.rename(previous, out)
-    if file_system.exists(out) and not file_system.exists(f"{out}/{_MARK}") and not file_system.is_empty(out):
+    if file_system.exists(out) and not file_system.exists(f"{out}/{MARK}") and not file_system.is_empty(out):
         raise UsageError(f"--out {out}: exists and was not written by this program; name a new directory")
     file_system.delete(staging)
     file_system.make_directory(staging)
@@ -128,16 +125,16 @@ def staged(
         output = Output(spark, staging, explain)
         yield output
         file_system.delete(output.scratch)
-        file_system.write(f"{staging}/{_MARK}", _OF_LOG + _BY if is_log else _BY)
+        file_system.write(f"{staging}/{MARK}", OF_LOG + BY if is_log else BY)
         _replace(out, by=staging, aside=previous)
     finally:
         file_system.delete(staging)
 
 
 def is_results(directory: str) -> bool:
-    """Return whether a directory contains results of a command, other than a usage log that ``simulate`` generated."""
-    mark = f"{directory}/{_MARK}"
-    return file_system.exists(mark) and not file_system.read(mark).startswith(_OF_LOG)
+    """Return whether a directory contains results of a command, other than a usage log."""
+    mark = f"{directory}/{MARK}"
+    return file_system.exists(mark) and not file_system.read(mark).startswith(OF_LOG)
 
 
 def _replace(out: str, *, by: str, aside: str) -> None:

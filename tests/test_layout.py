@@ -92,6 +92,7 @@ EXCEPTIONS = {
     "proxy/replication/cluster_reader.py": "tests/end_to_end/test_throttles_from_cluster.py",
     # Arguments are tested by command lines.
     "pipeline/arguments.py": "tests/pipeline/test_main.py",
+    "pipeline/import_arguments.py": "tests/pipeline/test_main.py",
     "pipeline/commands/execution.py": "tests/pipeline/test_main.py",
     **{
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
@@ -102,6 +103,8 @@ EXCEPTIONS = {
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/session.py": "tests/pipeline/test_main.py",
     "pipeline/file_system.py": "tests/pipeline/test_writing.py",
+    "pipeline/results_mark.py": "tests/pipeline/test_writing.py",
+    "pipeline/commands/importing.py": "tests/pipeline/commands/test_import_prometheus.py",
     **{
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("file_integrity", "log_files", "kafka_source")

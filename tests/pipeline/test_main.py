@@ -24,13 +24,35 @@ from tests.pipeline.support import START_MS, record, write_log
 from tests.pipeline.test_capacity_report import lines
 
 
-@pytest.mark.parametrize("command", ["simulate", "capacity", "whatif", "chargeback", "rebalance", "balance", "alerts"])
+@pytest.mark.parametrize(
+    "command", ["simulate", "import", "capacity", "whatif", "chargeback", "rebalance", "balance", "alerts"]
+)
 def test_help_of_each_command_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([command, "--help"])
 
     assert end.value.code == 0
     assert f"example: kafka-quota-pipeline {command}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("source", ["prometheus", "jmx-csv"])
+def test_help_of_each_source_has_an_example(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["import", source, "--help"])
+
+    said = capsys.readouterr().out
+    assert end.value.code == 0
+    assert f"kafka-quota-pipeline import {source}" in said.partition("example: ")[2]
+
+
+def test_an_import_does_not_load_spark(tmp_path: Path) -> None:
+    program = (
+        "import sys; from kafka_quota_proxy.pipeline.__main__ import main;"
+        f"status = main(['import', 'jmx-csv', '/nowhere', '--out', {str(tmp_path / 'usage')!r}]);"
+        "sys.exit(status if 'pyspark' not in sys.modules else 7)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, check=False).returncode == 2
 
 
 @pytest.mark.parametrize(
@@ -47,6 +69,9 @@ def test_help_of_each_command_has_an_example(command: str, capsys: pytest.Captur
         "alerts --usage kafka://h:1/t --to kafka://h:1/alerts --checkpoint state",
         "simulate --entities 20 --brokers 3 --days 7 --out usage",
         "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
+        "import prometheus --url http://h:1 --from 2026-11-01T08:00 --out usage",
+        "import prometheus --file answer.json --file more.json --metric fetch_rate=out_bytes --out usage",
+        "import jmx-csv a.csv b.csv --broker a.csv=1 --out usage",
     ],
 )
 def test_required_arguments_suffice(line: str) -> None:
@@ -62,6 +87,12 @@ def test_required_arguments_suffice(line: str) -> None:
         (["simulate", "--out", "x", "--interval", "10"], "has no unit"),
         (["simulate", "--out", "x", "--start", "tomorrow"], "is not a day"),
         (["simulate", "--out", "x", "--conf", "memory"], "is not KEY=VALUE"),
+        (["import", "--out", "x"], "argument SOURCE: invalid choice"),
+        (["import", "prometheus", "--out", "x"], "one of the arguments --url --file is required"),
+        (["import", "prometheus", "--out", "x", "--url", "u", "--from", "noon"], "is not a time; write one such as"),
+        (["import", "prometheus", "--out", "x", "--url", "u", "--step", "0s"], "is not a time above 0"),
+        (["import", "prometheus", "--out", "x", "--url", "u", "--metric", "bytes=x"], "is not WHAT=NAME"),
+        (["import", "jmx-csv", "a.csv", "--out", "x", "--broker", "a.csv"], "does not end in =ID"),
         (["capacity", "--out", "x"], "--usage"),
         (["capacity", "--out", "x", "--usage", "u", "--percentile", "100"], "50 to 99.99"),
         (["capacity", "--out", "x", "--usage", "u", "--headroom", "0.5"], "at least 1"),

@@ -89,6 +89,21 @@ def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession, is_sma
     assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
 
 
+@pytest.mark.parametrize(("resolution_ms", "is_throttled"), [(None, True), (60_000, False)])
+def test_an_imported_record_is_spread_evenly(
+    resolution_ms: int | None, *, is_throttled: bool, spark: SparkSession
+) -> None:
+    """A proxy's record of one request arrives at once. An imported one does not know how many requests it had."""
+    minutes = [
+        record(at_s=60 * at, interval_ms=60_000, amount=54_000, requests=1, resolution_ms=resolution_ms)
+        for at in range(3)
+    ]
+
+    (row,) = Forecast(frame(spark, minutes), quotas(ETL)).outcomes()
+
+    assert (row["throttle_time_ms"] > 0) == is_throttled
+
+
 @pytest.mark.parametrize("is_small", [True, False])
 def test_clients_that_share_a_rule_wait_together(spark: SparkSession, is_small: bool) -> None:
     """20 clients of one user ask for twice the limit for a minute, and none of them alone exceeds it."""

@@ -33,6 +33,8 @@ _SPARK_CONNECTOR: Final = (
     ("org.apache.kafka", "kafka-clients", "3.9.2"),
     ("org.apache.commons", "commons-pool2", "2.12.1"),
 )
+# It exports the MBeans of the JVM that it is loaded into. Its jar contains all that it needs.
+_JMX_EXPORTER: Final = ("io.prometheus.jmx", "jmx_prometheus_javaagent", "1.0.1")
 _ALONE: Final = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
 _PATIENCE_S: Final = 300
 
@@ -68,6 +70,12 @@ def clients_classpath(version: str) -> str:
 def spark_connector() -> list[Path]:
     """Return the jars of Spark's Kafka connector. Raises like ``kafka_classpath``."""
     return sorted(_libraries(f"spark-kafka-{_SPARK_CONNECTOR[0][2]}", _SPARK_CONNECTOR, alone=True).glob("*.jar"))
+
+
+def jmx_exporter() -> Path:
+    """Return the jar of Prometheus' JMX exporter, a Java agent. Raises like ``kafka_classpath``."""
+    (jar,) = _libraries(f"jmx-exporter-{_JMX_EXPORTER[-1]}", [_JMX_EXPORTER], alone=True).glob("*.jar")
+    return jar
 
 
 def _classpath(name: str, wanted: Sequence[_Artifact]) -> str:

@@ -180,6 +180,7 @@ class Kafka:
         jmx: Whether each broker opens a JMX port.
         logs_requests: Whether each broker logs every request, for ``Broker.requests``.
         plugins: Java sources, which are compiled and put on the brokers' class path.
+        java_options: Further options of each broker's JVM.
     """
 
     def __init__(
@@ -194,6 +195,7 @@ class Kafka:
         jmx: bool = False,
         logs_requests: bool = False,
         plugins: Sequence[Path] = (),
+        java_options: Sequence[str] = (),
     ) -> None:
         self.version = version
         self.brokers: list[Broker] = []
@@ -203,7 +205,7 @@ class Kafka:
         self._jmx = jmx
         self._unproxied = unproxied
         self._plugins = plugins
-        self._options: tuple[str, ...] = (_LOGS_REQUESTS,) if logs_requests else ()
+        self._options: tuple[str, ...] = (*java_options, *((_LOGS_REQUESTS,) if logs_requests else ()))
         self._controllers: dict[int, int] = {}  # port by node id
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Runs a real Prometheus, which scrapes every second, and asks it."""
+"""Runs a real Prometheus, which scrapes every second unless told otherwise, and asks it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ class Series(NamedTuple):
 class Prometheus:
     """A Prometheus with the rules of ``deploy/alerts.yaml``, which runs during a ``with`` block."""
 
-    def __init__(self, targets: Sequence[str]) -> None:
+    def __init__(self, targets: Sequence[str], *, scrape_interval_s: int = SCRAPE_INTERVAL_S) -> None:
         self._targets = list(targets)
+        self._scrape_interval_s = scrape_interval_s
         self._port = free_port()
 
     def __enter__(self) -> Self:
         self._scratch = scratch("prometheus")
         directory = self._scratch.__enter__()
-        interval = f"{SCRAPE_INTERVAL_S}s"
+        interval = f"{self._scrape_interval_s}s"
         config = {
             "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
             "rule_files": [RULES.name],
@@ -63,6 +64,10 @@ class Prometheus:
     def __exit__(self, *error: object) -> None:
         self._process.kill()
         self._scratch.__exit__(None, None, None)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
 
     def query(self, expr: str, *, at_s: float) -> list[Series]:
         """Return the values of an expression at a time."""

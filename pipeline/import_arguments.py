@@ -1,0 +1,129 @@
+"""Declares the command-line arguments of ``import``, which has a source as its subcommand."""
+
+import argparse
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.units import parse_duration_ms
+from kafka_quota_proxy.pipeline.client_metrics import OPTIONS, Measured
+
+_PROMETHEUS: Final = (
+    "example: kafka-quota-pipeline import prometheus --url http://prometheus:9090 --from 2026-11-01 "
+    "--until 2026-11-08 --out usage\n"
+    "         kafka-quota-pipeline capacity --usage usage --out plan\n\n"
+    "Reads byte-rate, request-time and throttle-time of each client, which Kafka exports while it has any quota of\n"
+    "that kind. Each record is the mean rate of one step, and resolution_ms says so. The metrics have the names that\n"
+    "the JMX exporter gives them without rules, with its example for Kafka or with those of jmx-monitoring-stacks;\n"
+    "--metric takes others. The proxy of a record is the label instance. Its broker is a label such as broker or\n"
+    "broker_id, or what --broker says, or a number in the order of the instances, which stderr shows."
+)
+_JMX_CSV: Final = (
+    "example: kafka-run-class.sh org.apache.kafka.tools.JmxTool --report-format csv --reporting-interval 10000 \\\n"
+    "             --object-name 'kafka.server:type=Produce,*' --object-name 'kafka.server:type=Fetch,*' > broker1.csv\n"
+    "         kafka-quota-pipeline import jmx-csv broker1.csv --broker broker1.csv=1 --out usage\n\n"
+    "A file is what JmxTool printed at one broker, also in several runs. JmxTool sees only clients that exist when it\n"
+    "starts. The proxy of a record is the name of the file. Its broker is what --broker says, or a number in the\n"
+    "order of the names, which stderr shows."
+)
+
+
+def add_import_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the sources of ``import``, each with its arguments. ``module`` is the module that runs it."""
+    sources = parser.add_subparsers(dest="source", metavar="SOURCE", required=True)
+    prometheus = _source(sources, "prometheus", "Kafka's client metrics from a Prometheus server", _PROMETHEUS)
+    prometheus.set_defaults(module="import_prometheus")
+    place = prometheus.add_mutually_exclusive_group(required=True)
+    place.add_argument("--url", metavar="URL", help="the server; may contain USER:PASSWORD@")
+    place.add_argument(
+        "--file",
+        action="append",
+        metavar="FILE",
+        help="a saved answer of /api/v1/query_range, or one answer a line (also .gz); may be repeated",
+    )
+    prometheus.add_argument("--from", dest="from_ms", type=_time, metavar="TIME", help="such as 2026-11-01T08:00 (UTC)")
+    prometheus.add_argument("--until", dest="until_ms", type=_time, metavar="TIME", help="the end (now)")
+    prometheus.add_argument(
+        "--step", type=_step, metavar="TIME", help="the length of a record (1m; that of a file: its own)"
+    )
+    prometheus.add_argument(
+        "--match", default="", metavar="LABELS", help="only series with these labels, such as 'cluster=\"a\"'"
+    )
+    prometheus.add_argument(
+        "--metric",
+        action="append",
+        default=[],
+        type=_metric,
+        metavar="WHAT=NAME",
+        help=f"the name of a metric under own rules; WHAT is one of {', '.join(OPTIONS)}; may be repeated",
+    )
+    prometheus.add_argument("--bearer-token-file", metavar="FILE", help="a file with the token for the server")
+    _broker(prometheus, "INSTANCE")
+    _out(prometheus)
+    jmx_csv = _source(sources, "jmx-csv", "Kafka's client metrics from the output of JmxTool", _JMX_CSV)
+    jmx_csv.set_defaults(module="import_jmx_csv")
+    jmx_csv.add_argument("files", nargs="+", metavar="FILE", help="the output of JmxTool at one broker (also .gz)")
+    _broker(jmx_csv, "FILE")
+    _out(jmx_csv)
+
+
+def _source(
+    sources: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, example: str
+) -> argparse.ArgumentParser:
+    return sources.add_parser(
+        name,
+        help=summary,
+        description=f"Import {summary} as a usage log.",
+        epilog=example,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def _out(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--out", required=True, metavar="DIR", help="the directory of the log, which appears all at once"
+    )
+
+
+def _broker(parser: argparse.ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--broker",
+        action="append",
+        default=[],
+        type=_node,
+        metavar=f"{what}=ID",
+        help=f"the node id of the broker of this {what.lower()}; may be repeated",
+    )
+
+
+def _metric(text: str) -> tuple[str, Measured]:
+    what, _, name = text.partition("=")
+    if what not in OPTIONS or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not WHAT=NAME, such as produce_rate=my_produce_byte_rate")
+    return name, OPTIONS[what]
+
+
+def _node(text: str) -> tuple[str, int]:
+    name, _, node_id = text.rpartition("=")
+    if not name or not re.fullmatch(r"[0-9]{1,9}", node_id):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in =ID, such as =1")
+    return name, int(node_id)
+
+
+def _time(text: str) -> int:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write one such as 2026-11-01T08:00") from None
+    return int((time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp() * 1_000)
+
+
+def _step(text: str) -> int:
+    try:
+        step_ms = parse_duration_ms(text)
+    except UnitError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+    if not step_ms:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time above 0")
+    return step_ms
