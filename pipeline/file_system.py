@@ -4,8 +4,11 @@ A path is a local path or a URI such as ``s3://BUCKET/DIRECTORY``. Arrow takes t
 the environment, and not from Hadoop's settings.
 """
 
+import contextlib
+import glob
 import os
 import re
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
@@ -45,6 +48,18 @@ def absolute(path: str) -> str:
 def plain(path: str) -> str:
     """Convert the path of a file from the form in which Spark lists it: without ``file:`` and URL escapes."""
     return _LOCAL.sub("", unquote(path))
+
+
+def local_sizes(pattern: str) -> Iterator[tuple[str, int]]:
+    """Yield the name and the bytes of each file that a local path or pattern names, also in its directories.
+
+    There are none if the path is not local. A file that is removed meanwhile is left out.
+    """
+    for path in glob.iglob(_LOCAL.sub("", pattern)):  # noqa: PTH207  (the pattern may be absolute)
+        files = [path] if os.path.isfile(path) else (f"{at}/{name}" for at, _, names in os.walk(path) for name in names)  # noqa: PTH113
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                yield file, os.path.getsize(file)  # noqa: PTH202
 
 
 def delete(path: str) -> None:

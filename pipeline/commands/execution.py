@@ -14,12 +14,16 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
 from kafka_quota_proxy.pipeline.session import fitted, session
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
 
 _REPORT_EVERY_S: Final = 10.0
+# The largest log, as JSON Lines, of which a command needs seconds. Compressed files have these factors.
+QUICK_BYTES: Final = 64 << 20
+_COMPRESSED: Final = {".parquet": 25, ".gz": 10}
 _FAILED: Final = "terminated with exception: "
 
 
@@ -30,11 +34,22 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     If ``--out`` is given and the command succeeds, the results become the directory ``--out`` at the end of the block.
     Otherwise they are deleted.
     """
-    spark = session(master=args.master, conf=dict(args.conf))
+    is_short_lived = "usage" in args and is_quickly_read(args.usage)
+    spark = session(master=args.master, conf=dict(args.conf), is_short_lived=is_short_lived)
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
     with fitted(spark), place as output, progress_lines(spark):
         yield spark, output
+
+
+def is_quickly_read(usage: str) -> bool:
+    """Return whether a usage log is on this machine and so small that a command ends within seconds."""
+    total = 0
+    for name, size in file_system.local_sizes(usage):
+        total += size * next((factor for ending, factor in _COMPRESSED.items() if name.endswith(ending)), 1)
+        if total > QUICK_BYTES:
+            return False
+    return total > 0
 
 
 def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:

@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.pipeline.__main__ import main, parser
+from kafka_quota_proxy.pipeline.commands import execution
 from kafka_quota_proxy.pipeline.commands.execution import progress_lines
 from kafka_quota_proxy.proxy.__main__ import main as check
 from tests.pipeline.support import START_MS, record, write_log
@@ -152,6 +153,19 @@ def test_help_into_a_closed_pipe_prints_no_error() -> None:
         os.close(writing)
 
     assert (ended.returncode, ended.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(("name", "size", "expected"), [
+    ("a.jsonl", 1_000, True), ("a.jsonl", 1_001, False), ("a.jsonl.gz", 101, False), ("a.parquet", 40, True),
+    ("a.parquet", 41, False), ("a.jsonl", 0, False),
+])  # fmt: skip
+def test_a_small_local_log_is_known_before_spark_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, size: int, *, expected: bool
+) -> None:
+    monkeypatch.setattr(execution, "QUICK_BYTES", 1_000)
+    (tmp_path / name).write_bytes(b"x" * size)
+
+    assert execution.is_quickly_read(str(tmp_path)) is expected
 
 
 @pytest.mark.usefixtures("spark")

@@ -146,3 +146,17 @@ def test_a_name_with_quotes_and_commas_is_read_back_by_any_reader_of_csv(spark: 
     (path,) = Path(output.path, "names").glob("*.csv")
     with path.open(encoding="utf-8", newline="") as file:
         assert [row["name"] for row in csv.DictReader(file)] == names
+
+
+def test_sizes_of_local_files_are_known_before_spark_starts(tmp_path: Path) -> None:
+    for name, size in (("a.jsonl", 3), ("b.jsonl.gz", 5), ("day/c.parquet", 7)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * size)
+
+    def sizes(place: str) -> list[int]:
+        return sorted(size for _, size in file_system.local_sizes(place))
+
+    assert sizes(str(tmp_path)) == sizes(f"file://{tmp_path}/") == [3, 5, 7]
+    assert sizes(f"{tmp_path}/*.jsonl*") == [3, 5]
+    assert sizes(f"{tmp_path}/a.jsonl") == [3]
+    assert sizes(f"{tmp_path}/none") == sizes("s3a://logs/usage") == sizes("kafka://broker1:9092/usage") == []
