@@ -109,7 +109,6 @@ EXCEPTIONS = {
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("file_integrity", "log_files", "kafka_source")
     },
-    "pipeline/rollup.py": "tests/pipeline/test_capacity.py",
     # The parts of the report are tested by pages.
     "pipeline/report_sections.py": "tests/pipeline/test_capacity_report.py",
     # It is the fast part of the replay, and gives the same results.

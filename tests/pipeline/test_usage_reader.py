@@ -33,7 +33,8 @@ def quarantine(output: Output) -> list[dict[str, object]]:
 
 def counts(usage: Usage) -> tuple[int, int, int, int]:
     """Return the numbers of records, bad lines, broken files and duplicates."""
-    return usage.records.count(), usage.bad_lines, usage.broken_files, usage.duplicates
+    assert usage.count == usage.records.count()
+    return usage.count, usage.bad_lines, usage.broken_files, usage.duplicates
 
 
 def test_json_lines_gzip_and_parquet_below_one_directory_are_one_log(

@@ -83,8 +83,10 @@ def test_the_forecast_equals_a_replay_of_each_bucket(spark: SparkSession, is_sma
     expected = LiteralReplay(given.bucket("produce", "alice", "etl"))
     for demand in beside([Demand(START_MS + at * 1_000, 1_000, 3_000, 3) for at in range(60)]):
         expected.take(demand)
-    (hour,) = expected.end().hours.values()
+    outcome = expected.end()
+    (hour,) = outcome.hours.values()
     assert [(row["broker"], row["amount"]) for row in hours] == [(1, 180_000), (2, 60_000)]
+    assert hours[0]["sent_ms"] == outcome.sent_ms
     assert hours[0]["throttle_time_ms"] == hour.throttle_time_ms > 0
     assert hours[0]["longest_delay_ms"] == hour.longest_delay_ms > 0
 
