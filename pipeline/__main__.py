@@ -101,6 +101,16 @@ _COMMANDS: Final = {
         "Without --to and --out, alerts are printed as JSON Lines: from a topic those of new records (with --once\n"
         "those of all records). It keeps no progress then, and needs no --checkpoint.",
     ),
+    "ingest": _Command(
+        "add the log of a cluster to a lake: a table by day, without duplicates and bad lines",
+        "example: kafka-quota-pipeline ingest --usage usage --lake lake --once\n"
+        "         kafka-quota-pipeline ingest --usage kafka://broker1:9092/kafka-quota-usage \\\n"
+        "             --lake hdfs:///kafka-quota-lake --cluster orders\n"
+        "         kafka-quota-pipeline capacity --usage lake --from 2026-09-01 --until 2026-10-01 --out plan\n\n"
+        "It runs until SIGTERM or Ctrl-C, and goes on where it ended, also after a crash. Each record gets into the\n"
+        "lake once, even if its file is copied or its proxy sends it again. Bad lines are in LAKE/quarantine. For\n"
+        "each cluster, one such process may run at a time.",
+    ),
 }
 
 

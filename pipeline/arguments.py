@@ -3,6 +3,7 @@
 import argparse
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Final
@@ -14,17 +15,21 @@ from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 # Spark is imported only when a command runs, and so are the modules that need it.
 _MOST_PRICE: Final = 10**12
 
-# Matches the names of proxies that the setting usage_log.proxy allows.
-_PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+# Matches the names of proxies that the setting usage_log.proxy allows, and those of clusters.
+_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     """Declare the command-line arguments of the command with the name ``command``."""
     if command != "simulate":
-        parser.add_argument("--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log")
-    if command not in ("alerts", "balance", "rebalance"):
+        parser.add_argument(
+            "--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log, or a lake of it"
+        )
+    if command not in ("alerts", "balance", "rebalance", "ingest"):
         _out(parser)
     _OWN[command](parser)
+    if command not in ("simulate", "ingest"):
+        _part(parser)
     if command != "simulate":
         parser.add_argument(
             "--kafka-config",
@@ -32,7 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
             help="a file of client properties for kafka:// (TLS, SASL), as for Kafka's tools",
         )
     spark = parser.add_argument_group("Spark")
-    spark.add_argument("--master", metavar="URL", help="where Spark runs, such as local[2] or spark://HOST:7077")
+    spark.add_argument(
+        "--master", metavar="URL", help="where Spark runs, such as local[2], spark://HOST:7077 or sc://HOST:15002"
+    )
     spark.add_argument(
         "--conf",
         action="append",
@@ -71,13 +78,30 @@ def _percentage(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _zone(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _part(parser: argparse.ArgumentParser) -> None:
+    part = parser.add_argument_group("read a part of the log")
+    part.add_argument(
+        "--from",
+        dest="begin",
+        type=_local_time,
+        metavar="TIME",
+        help="leave out records that start earlier: a day (2026-09-07) or a time (2026-09-07T08:00)",
+    )
+    part.add_argument(
+        "--until", dest="end", type=_local_time, metavar="TIME", help="leave out records that start then or later"
+    )
+    part.add_argument(
         "--timezone",
         type=_timezone,
         default="UTC",
         metavar="ZONE",
-        help="the time zone of weekdays and hours, such as Europe/Berlin (UTC)",
+        help="the time zone of --from and --until, and of weekdays and hours in results, such as Europe/Berlin (UTC)",
+    )
+    part.add_argument(
+        "--cluster",
+        type=_cluster,
+        metavar="NAME",
+        help="read one cluster of a lake, or of a log the directories that are named cluster=NAME",
     )
 
 
@@ -123,7 +147,6 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--weights", metavar="FILE", help="CSV of user, client_id, weight, for brokers with too little capacity (all 1)"
     )
-    _zone(parser)
     parser.add_argument("--ramp-steps", type=_count, default=4, metavar="N", help="the number of steps of the ramp (4)")
     _arithmetic(parser)
 
@@ -158,7 +181,6 @@ def _rebalance(parser: argparse.ArgumentParser) -> None:
         "--throttle", type=_rate, metavar="RATE", help="also show the effect of this throttle, such as 50MB"
     )
     parser.add_argument("--capacities", metavar="FILE", help="the capacity of brokers, as for the command capacity")
-    _zone(parser)
     parser.add_argument("--out", metavar="DIR", help="also write tables to this directory")
 
 
@@ -214,6 +236,22 @@ def _alerts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--once", action="store_true", help="read the existing records, then end")
 
 
+def _ingest(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--lake", required=True, metavar="DIR", help="the lake; created if it does not exist")
+    parser.add_argument(
+        "--format",
+        choices=("parquet", "delta", "iceberg"),
+        help="the format of a new lake (parquet); delta and iceberg need their jars",
+    )
+    parser.add_argument(
+        "--cluster", type=_cluster, default="default", metavar="NAME", help="the cluster of this log (default)"
+    )
+    parser.add_argument(
+        "--every", type=_duration, default=60_000, metavar="TIME", help="the time between two batches (1m)"
+    )
+    parser.add_argument("--once", action="store_true", help="take the existing records, then end")
+
+
 _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
     "simulate": _simulate,
     "capacity": _capacity,
@@ -222,6 +260,7 @@ _OWN: Final[dict[str, Callable[[argparse.ArgumentParser], None]]] = {
     "rebalance": _rebalance,
     "balance": _balance,
     "alerts": _alerts,
+    "ingest": _ingest,
 }
 
 
@@ -235,7 +274,7 @@ def _setting(text: str) -> tuple[str, str]:
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     for name in names:
-        if not _PROXY_NAME.fullmatch(name):
+        if not _NAME.fullmatch(name):
             raise argparse.ArgumentTypeError(f"{name!r} is not the name of a proxy: letters, digits, dots, _ and -")
     if len(set(names)) != len(names):
         raise argparse.ArgumentTypeError(f"{text!r} has a name twice")
@@ -323,6 +362,19 @@ def _day(text: str) -> int:
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a day; write one such as 2026-09-07") from None
     return int(day.timestamp() * 1_000)
+
+
+def _local_time(text: str) -> datetime:
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"):
+        with suppress(ValueError):
+            return datetime.strptime(text, form)  # noqa: DTZ007  (--timezone names its zone)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a day or a time; write one such as 2026-09-07T08:00")
+
+
+def _cluster(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not the name of a cluster: letters, digits, dots, _ and -")
+    return text
 
 
 def _month(text: str) -> str:

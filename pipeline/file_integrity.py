@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Final
 
 import pandas as pd
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.record import RECORD
+from kafka_quota_proxy.pipeline.session import SPARK_FAULTS
 
 DAMAGED: Final = "is damaged: it was not counted"
 # A fault, the place of the file, and no line.
@@ -84,7 +83,7 @@ def fault_of_parquet(spark: SparkSession, path: str, options: Mapping[str, str])
     """Return what is wrong with a Parquet file, or None if it can be read as usage records."""
     try:
         spark.read.schema(RECORD).options(**options).parquet(path).write.format("noop").mode("overwrite").save()
-    except (Py4JJavaError, PySparkException) as error:
+    except SPARK_FAULTS as error:
         said = str(error)
         if found := _OTHER_TYPE.search(said):
             return f"has a column of another type, {found[1]} ({found[2]}): it was not counted"

@@ -39,15 +39,21 @@ _IS_PATTERN: Final = re.compile(r"[*?\[{]")
 class LogFiles:
     """The text and Parquet files of the usage log at ``usage``, a path or a pattern with wildcards.
 
-    Directories that contain the results of a command are skipped, and are listed in ``passed_over``. Raises UsageError
-    if the path does not exist.
+    With ``cluster``, only files in directories with the name ``cluster=NAME`` belong to the log. Directories that
+    contain the results of a command are skipped, and are listed in ``passed_over``. Raises UsageError if the path does
+    not exist, or if the cluster has no file.
     """
 
-    def __init__(self, spark: SparkSession, usage: str) -> None:
+    def __init__(self, spark: SparkSession, usage: str, cluster: str | None = None) -> None:
         self._spark = spark
         self._usage = usage
+        self._is_part = cluster is not None
         root = log_root(usage)
         self._paths = [file_system.plain(path) for path in listed(spark, usage).inputFiles()]
+        if cluster is not None:
+            self._paths = [path for path in self._paths if f"/cluster={cluster}/" in path]
+            if not self._paths:
+                raise UsageError(f"--cluster {cluster}: --usage {usage} has no file in a directory cluster={cluster}")
         directories = {at for path in self._paths for at in _directories_of(path, root)}
         self.passed_over = tuple(sorted(at for at in directories if is_results(at)))
 
@@ -82,10 +88,7 @@ class LogFiles:
         paths = self._of((_GZ, *_PARQUET))
         compressed = self._loaded("binaryFile", (_GZ,), ignoreMissingFiles="true")
         if compressed is not None:
-            is_local = all(path.startswith("/") for path in paths)
-            content = F.lit(None).cast("binary").alias("content") if is_local else F.col("content")
-            rows = compressed.select("path", line_place()[0], content).mapInPandas(gz_faults, FAULT)
-            found += [tuple(row) for row in rows.collect()]
+            found += _faults_of(compressed, is_local=all(path.startswith("/") for path in paths))
         listed = self._loaded("binaryFile", (_GZ, *_PARQUET), ignoreMissingFiles="true")
         if listed is not None and listed.select("path").count() < len(paths):
             found += [(fault_of_blank(path), None, path, None) for path in paths if file_system.is_blank(path)]
@@ -125,8 +128,24 @@ class LogFiles:
         if not kept:
             return None
         reader = _reader(self._spark, form, endings, **options)
-        is_all = not (self.passed_over or without)
+        is_all = not (self.passed_over or without or self._is_part)
         return reader.load(self._usage if is_all else [_as_pattern(path) for path in kept])
+
+
+def faults_of_gz(spark: SparkSession, paths: Sequence[str]) -> list[Fault]:
+    """Return a row for each of these .gz files that is damaged or incomplete. Missing files are skipped."""
+    there = [path for path in paths if file_system.exists(path)]
+    if not there:
+        return []
+    files = _reader(spark, "binaryFile", (_GZ,), ignoreMissingFiles="true").load([_as_pattern(path) for path in there])
+    return _faults_of(files, is_local=all(path.startswith("/") for path in there))
+
+
+def _faults_of(files: DataFrame, *, is_local: bool) -> list[Fault]:
+    # A worker reads a local file itself, piece by piece.
+    content = F.lit(None).cast("binary").alias("content") if is_local else F.col("content")
+    found = files.select("path", line_place()[0], content).mapInPandas(gz_faults, FAULT)
+    return [(row["fault"], None, row["source"], None) for row in found.collect()]
 
 
 def _as_pattern(path: str) -> str:
@@ -173,8 +192,10 @@ def listed(spark: SparkSession, usage: str) -> DataFrame:
     Raises UsageError if ``usage``, which is the path of the log, does not exist.
     """
     try:
-        return _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)
+        found = _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)
+        _ = found.schema  # Spark Connect looks for the path only now
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise UsageError(f"--usage {usage}: there is no such file or directory") from error
         raise
+    return found

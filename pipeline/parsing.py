@@ -50,16 +50,16 @@ _ONE_OBJECT: Final = r'^\s*+\{(?:[^"{}]++|"(?:[^"\\]++|\\.)*+")*+\}\s*+$'
 _LONGEST_SHOWN: Final = 4_000
 
 
-def parsed(lines: DataFrame) -> DataFrame:
+def parsed(lines: DataFrame, *, is_placed: bool = False) -> DataFrame:
     """Parse lines of a usage log, and return a row for each line that is not blank.
 
     ``lines`` has the columns ``value`` (the text of the line) and ``PLACE``. A row of the result has the columns of a
     record, ``fault`` (what is wrong with the line), ``text`` (the beginning of the line) and ``PLACE``. For a good
-    line, ``fault``, ``text`` and the place are null.
+    line, ``fault`` and ``text`` are null, and without ``is_placed`` also the place.
     """
     record = F.from_json("value", _AS_WRITTEN, {"columnNameOfCorruptRecord": _CORRUPT}).alias("record")
     rows = lines.where(F.trim("value") != "").select(*PLACE, "value", record)
-    return _with_fault(rows, _fault(), F.substring("value", 1, _LONGEST_SHOWN))
+    return _with_fault(rows, _fault(), F.substring("value", 1, _LONGEST_SHOWN), is_placed=is_placed)
 
 
 def checked(records: DataFrame) -> DataFrame:
@@ -68,13 +68,14 @@ def checked(records: DataFrame) -> DataFrame:
     return _with_fault(as_struct, _missing(), F.to_json("record"))
 
 
-def _with_fault(rows: DataFrame, fault: Column, text: Column) -> DataFrame:
+def _with_fault(rows: DataFrame, fault: Column, text: Column, *, is_placed: bool = False) -> DataFrame:
     is_bad = F.col("fault").isNotNull()
+    has_place = F.lit(True) if is_placed else is_bad
     return rows.withColumn("fault", fault).select(
         *(_field(name) for name in COLUMNS),
         "fault",
         F.when(is_bad, text).alias("text"),
-        *(F.when(is_bad, F.col(name)).alias(name) for name in PLACE),
+        *(F.when(has_place, F.col(name)).alias(name) for name in PLACE),
     )
 
 

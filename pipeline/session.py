@@ -1,6 +1,7 @@
 """Starts the Spark session.
 
-The same code runs on a laptop, on a cluster with ``--master``, and under ``spark-submit``.
+The same code runs on a laptop, on a cluster with ``--master``, under ``spark-submit``, and as a client of a Spark
+Connect server (``--master sc://HOST:PORT``). Such a client has no JVM, and its package pyspark-client no py4j.
 """
 
 import os
@@ -10,9 +11,20 @@ from contextlib import contextmanager
 from typing import Any, Final, cast
 
 import pandas as pd
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from kafka_quota_proxy.pipeline.errors import PipelineError
+
+try:
+    from py4j.protocol import Py4JError, Py4JJavaError
+except ModuleNotFoundError:
+    Py4JError = Py4JJavaError = PySparkException
+
+# What is raised if Spark cannot carry out a step, and if the JVM of this process has ended.
+SPARK_FAULTS: Final = (PySparkException, Py4JJavaError)
+GATEWAY_GONE: Final = (Py4JError, OSError)
 _ALWAYS: Final = {
     "spark.sql.session.timeZone": "UTC",
     # An impossible cast is an error and not a null, except in functions with a name that begins with try_.
@@ -30,6 +42,7 @@ _LOCAL: Final = {
     "spark.sql.shuffle.partitions": "64",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
 }
+_REMOTE: Final = "sc://"
 # With few records, a command spends most of its time on planning, on compiling plans and on starting tasks. Without
 # adaptive execution, a query with several shuffles is one job.
 _SMALL_RECORDS: Final = 200_000
@@ -48,39 +61,68 @@ def session(
     *,
     master: str | None = None,
     conf: Mapping[str, str] | None = None,
+    of_format: Mapping[str, str] | None = None,
     is_quiet: bool = False,
     is_short_lived: bool = False,
 ) -> SparkSession:
     """Return the running Spark session, or start one.
 
-    Without ``master``, Spark runs where spark-submit says, or else on this machine (``local[*]``). ``conf`` overrides
-    the default settings of this module. ``is_quiet`` hides the progress bar. With ``is_short_lived``, Spark on this
-    machine starts sooner, and is slower on a large log. If neither ``master`` nor ``conf`` is
-    given, a running session keeps its settings, apart from the few that all commands need.
+    Without ``master``, Spark runs where spark-submit or the environment variable SPARK_REMOTE says, or else on this
+    machine (``local[*]``). ``conf`` overrides the default settings of this module, and ``of_format``, the settings that
+    the format of a lake needs. A Spark Connect server has these settings already. ``is_quiet`` hides the progress bar.
+    With ``is_short_lived``, Spark on this machine starts sooner, and is slower on a large log. If neither ``master``
+    nor settings are given, a running session keeps its settings, apart from the few that all commands need.
     """
+    remote = master if master is not None and master.startswith(_REMOTE) else os.environ.get("SPARK_REMOTE")
+    if remote is not None and (master is None or master == remote):
+        return _connected(remote, _ALWAYS | dict(conf or {}))
     active = SparkSession.getActiveSession()
-    if active is not None and master is None and not conf:
+    if active is not None and master is None and not (conf or of_format):
         for key, value in _ALWAYS.items():
             active.conf.set(key, value)
         return active
-    # By default workers take the first python3 on the PATH, which may not have pandas.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # spark-submit has started a JVM already, and says where it listens.
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if master is None and not is_submitted:
         master = "local[*]"
     settings = dict(_ALWAYS)
     if master is not None and master.startswith("local"):
+        # By default workers take the first python3 on the PATH, which may not have pandas.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= _LOCAL | (_SHORT_LIVED if is_short_lived else {})
     settings["spark.ui.showConsoleProgress"] = str(not is_quiet and sys.stderr.isatty()).lower()
-    settings |= conf or {}
+    settings |= dict(of_format or {}) | dict(conf or {})
     builder = SparkSession.builder.appName("kafka-quota-pipeline").config(map=dict(settings))
     if master is not None:
         builder = builder.master(master)
     spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel(_LOG_LEVEL)
+    log_level(spark, _LOG_LEVEL)
     return spark
+
+
+def _connected(remote: str, conf: Mapping[str, str]) -> SparkSession:
+    """Return a session of a Spark Connect server. Raises PipelineError if the server does not answer."""
+    try:
+        spark: SparkSession = SparkSession.builder.remote(remote).getOrCreate()
+        for key, value in conf.items():
+            spark.conf.set(key, value)
+    except ImportError as error:
+        raise PipelineError(f"{remote} needs the packages of the extra connect: {error}") from error
+    except PySparkException as error:
+        raise PipelineError(f"{remote}: {str(error).strip().partition(chr(10))[0]}") from error
+    return spark
+
+
+def is_remote(spark: SparkSession) -> bool:
+    """Return whether a session belongs to a Spark Connect server."""
+    return type(spark).__module__.startswith("pyspark.sql.connect.")
+
+
+def log_level(spark: SparkSession, level: str) -> None:
+    """Set which messages Spark writes to stderr. A Spark Connect server has a log of its own."""
+    if not is_remote(spark):
+        spark.sparkContext.setLogLevel(level)
 
 
 def local_frame(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: str | StructType) -> DataFrame:
@@ -122,8 +164,8 @@ def fitted(spark: SparkSession) -> Iterator[None]:
 @contextmanager
 def silenced(spark: SparkSession) -> Iterator[None]:
     """Turn off Spark's log during the block, for a caller that reports each failure in one sentence."""
-    spark.sparkContext.setLogLevel("OFF")
+    log_level(spark, "OFF")
     try:
         yield
     finally:
-        spark.sparkContext.setLogLevel(_LOG_LEVEL)
+        log_level(spark, _LOG_LEVEL)

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,6 +18,7 @@ from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE, Fault
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
+from kafka_quota_proxy.pipeline.lake_rollup import Sums
 from kafka_quota_proxy.pipeline.log_files import TEXT, LogFiles, line_place, listed, log_root, name_pattern
 from kafka_quota_proxy.pipeline.parsing import (
     QUARANTINE,
@@ -31,7 +30,7 @@ from kafka_quota_proxy.pipeline.parsing import (
 )
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.resolution import Coarse, coarse_columns
-from kafka_quota_proxy.pipeline.session import fit, is_small, local_frame, silenced
+from kafka_quota_proxy.pipeline.session import SPARK_FAULTS, fit, is_small, local_frame, silenced
 from kafka_quota_proxy.pipeline.writing import Output
 
 _NO_CONFIG: Final = KafkaConfig()
@@ -41,9 +40,10 @@ _BYTES_AT_ONCE: Final = str(256 << 20)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """The records of a usage log without duplicates, and their number ``count``.
+    """The records of a usage log without duplicates, and their number ``count``, or more than that.
 
-    The other numbers say how many lines, files and duplicate records were left out.
+    A lake also has ``sums`` of these records, which take less time to read. The other numbers say how many lines, files
+    and duplicate records were left out.
     """
 
     records: DataFrame
@@ -51,6 +51,7 @@ class Usage:
     bad_lines: int
     broken_files: int
     duplicates: int
+    sums: Sums | None = None
     passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
     coarse: Coarse | None = None  # imported records, which are less exact than those of a proxy
 
@@ -65,10 +66,13 @@ class Usage:
         return [*words, self.coarse.words()] if self.coarse else words
 
 
-def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG) -> Usage:
+def read(
+    spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG, cluster: str | None = None
+) -> Usage:
     """Read a usage log, and write its faults to ``quarantine/`` in the output.
 
     ``usage`` is a file, a directory with its subdirectories, a pattern with wildcards, or ``kafka://HOST:PORT/TOPIC``.
+    With ``cluster``, only files in directories with the name ``cluster=NAME`` are read.
     Raises UsageError if there is nothing to read, and PipelineError if the topic cannot be read.
     """
     if usage.startswith("kafka://"):
@@ -76,12 +80,12 @@ def read(spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig 
             found = _Found(spark, broken=[])
             _take_lines(found, topic(spark, usage, kafka=kafka), output, is_topic=True)
             return found.usage(output)
-        except (Py4JJavaError, PySparkException) as error:
+        except SPARK_FAULTS as error:
             words = kafka_fault(str(error))
             if words is None:
                 raise
             raise PipelineError(f"--usage {usage}: {words}") from error
-    every = LogFiles(spark, usage)
+    every = LogFiles(spark, usage, cluster)
     lines, stored = every.lines(), every.stored()
     if lines is None and stored is None:
         raise UsageError(
@@ -180,7 +184,7 @@ def _take_stored(found: _Found, stored: DataFrame, every: LogFiles, output: Outp
         with silenced(stored.sparkSession):
             rows, seen = _counted(checked(stored))
             bad = output.keep("bad", _bad_rows(rows))
-    except (Py4JJavaError, PySparkException) as error:
+    except SPARK_FAULTS as error:
         unreadable = every.unreadable() if UNREADABLE in str(error) else {}
         if not unreadable:
             raise
@@ -217,12 +221,15 @@ def check_apart(usage: str, argument: str, place: str) -> None:
         )
 
 
-def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG) -> DataFrame:
+def followed(
+    spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG, skips_damage: bool = False
+) -> DataFrame:
     """Return the lines of a growing usage log as a stream, from a topic or from the files of a directory.
 
     Files are read when they are complete, in the order of their modification times. For lines from files, the columns
-    ``block`` and ``position`` are null, since a stream does not know where in its file a line is. Raises UsageError if
-    there is nothing to read.
+    ``block`` and ``position`` are null, since a stream does not know where in its file a line is. With
+    ``skips_damage``, a damaged .gz file is read as far as possible, and otherwise it ends the stream. Raises UsageError
+    if there is nothing to read.
     """
     if usage.startswith("kafka://"):
         return topic(spark, usage, kafka=kafka, is_stream=True)
@@ -231,6 +238,7 @@ def followed(spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG
         pathGlobFilter=name_pattern(TEXT),
         recursiveFileLookup="true",
         ignoreMissingFiles="true",
+        ignoreCorruptFiles=str(skips_damage).lower(),
         maxBytesPerTrigger=_BYTES_AT_ONCE,
     )
     nowhere = F.lit(None).cast("long")

@@ -13,7 +13,6 @@ from threading import Event, Lock
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,19 +23,23 @@ from kafka_quota_proxy.pipeline.alerts import alerts, delay_ms, encoded, marked_
 from kafka_quota_proxy.pipeline.checkpoint import Quarantine, bad_lines, job_of, spark_part
 from kafka_quota_proxy.pipeline.commands.execution import (
     cause_of,
+    check_cluster,
+    check_own_process,
     explain,
     kafka_config_of,
     line_counts,
     say,
+    span_of,
     stop_requested,
 )
 from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
+from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.late_records import LateRecords, records_by_window
 from kafka_quota_proxy.pipeline.parsing import parsed
-from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
@@ -55,8 +58,9 @@ def execute(args: argparse.Namespace) -> int:
         args.late = _LATE_MS + (0 if args.usage.startswith("kafka://") else UsageFiles(directory="").rotate_interval_ms)
     conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
     spark = session(master=args.master, conf=conf)
+    check_own_process(spark, "alerts")
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
-    spark.sparkContext.setLogLevel("FATAL")
+    log_level(spark, "FATAL")
     kafka = kafka_config_of(args)
     for name, place in (("--out", args.out), ("--checkpoint", args.checkpoint)):
         if place:
@@ -94,6 +98,10 @@ def _is_printed(args: argparse.Namespace) -> bool:
 
 
 def _check(args: argparse.Namespace) -> None:
+    if Lake.at(args.usage) is not None:
+        raise UsageError(f"--usage {args.usage}: is a lake; alerts follows the log itself")
+    check_cluster(args)
+    span_of(args)
     if not _is_printed(args) and args.checkpoint is None:
         raise UsageError(
             f"alerts {'--to' if args.to else '--out'} needs --checkpoint DIR: a directory of this job's own, in which "
@@ -107,7 +115,8 @@ def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) ->
     # A topic may have weeks of records, so alerts are printed for new records only.
     if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
         return topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
-    return followed(spark, args.usage, kafka=kafka)
+    lines = followed(spark, args.usage, kafka=kafka)
+    return lines if args.cluster is None else lines.where(F.col("source").contains(f"/cluster={args.cluster}/"))
 
 
 def _settings(args: argparse.Namespace) -> dict[str, str]:
@@ -140,7 +149,8 @@ def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:
         F.max(F.when(F.col("is_ahead"), F.col("proxy"))).alias("ahead_one"),
         records_by_window(args.window).alias("by_window"),
     )
-    records = once(rows.where("fault IS NULL AND NOT is_ahead"), window_ms=args.window, late_ms=args.late)
+    wanted = rows.where("fault IS NULL AND NOT is_ahead").where(span_of(args).starts_within())
+    records = once(wanted, window_ms=args.window, late_ms=args.late)
     found = alerts(records, window_ms=args.window, near=args.near)
     return found.observe("found", F.count("*").alias("alerts"))
 
@@ -239,7 +249,7 @@ class _Stream:
             self._report(query)
         except StreamingQueryException as error:
             raise self._fault or PipelineError(_sentence(error)) from error
-        except (Py4JError, OSError):
+        except GATEWAY_GONE:
             # A signal to the process group also ends the JVM.
             if not end.is_set():
                 raise

@@ -16,7 +16,6 @@ from secrets import randbelow
 from threading import Event, Lock
 from typing import Final
 
-from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -27,6 +26,8 @@ from kafka_quota_proxy.pipeline.balance import recent_use
 from kafka_quota_proxy.pipeline.balancer import Balancer, Bucket, Publication, Terms, Use
 from kafka_quota_proxy.pipeline.commands.execution import (
     cause_of,
+    check_cluster,
+    check_own_process,
     explain,
     kafka_config_of,
     line_counts,
@@ -40,7 +41,7 @@ from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.quota_topic import Found, QuotaTopic
 from kafka_quota_proxy.pipeline.quotas_file import read_quotas
 from kafka_quota_proxy.pipeline.report import size
-from kafka_quota_proxy.pipeline.session import session
+from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 
 # A batch holds the records of some seconds, summed to one row for each bucket and proxy.
 _PARTITIONS: Final = "1"
@@ -68,8 +69,9 @@ def follow(args: argparse.Namespace) -> int:
     kafka = kafka_config_of(args)
     quotas = QuotaTopic(*kafka_place(args.to, "--to"), kafka, delivery_ms=_delivery_ms(args))
     spark = session(master=args.master, conf={"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf))
+    check_own_process(spark, "balance --follow")
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
-    spark.sparkContext.setLogLevel("FATAL")
+    log_level(spark, "FATAL")
     lines = topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     with stop_requested() as end:
         try:
@@ -92,13 +94,14 @@ def _check(args: argparse.Namespace) -> None:
     for name, value in (("--to", args.to), ("--proxies", args.proxies)):
         if not value:
             raise UsageError(f"balance --follow needs {name}: see balance --help")
-    for name, value in (("--out", args.out), ("--last", args.last)):
+    for name, value in (("--out", args.out), ("--last", args.last), ("--from", args.begin), ("--until", args.end)):
         if value is not None:
             raise UsageError(f"{name} is for a log that has ended, and goes without --follow")
     if not args.usage.startswith("kafka://"):
         raise UsageError(
             f"--usage {args.usage}: --follow follows a topic, kafka://HOST:PORT/TOPIC: files are complete too late"
         )
+    check_cluster(args)
     if args.lease < _LEAST_LEASE_MS:
         raise UsageError(f"--lease {args.lease / 1_000:g}s: {_LEAST_LEASE_MS // 1_000}s is the least")
     if not _NEWS_IN_A_LEASE * args.every <= args.lease <= MAX_LEASE_MS:
@@ -164,7 +167,7 @@ class _Stream:
         try:
             is_active, error = self._query.isActive, self._query.exception()
             self._read_progress()
-        except (Py4JError, OSError):
+        except GATEWAY_GONE:
             # A signal to the process group also ends the JVM.
             if not self._end.is_set():
                 raise
@@ -182,7 +185,7 @@ class _Stream:
         """Stop the stream after its current batch."""
         with self._taking:
             self._is_ending = True
-        with suppress(Py4JError, OSError, StreamingQueryException):
+        with suppress(*GATEWAY_GONE, StreamingQueryException):
             self._query.stop()
 
     def words(self) -> str:
@@ -200,7 +203,7 @@ class _Stream:
                 return
             try:
                 found = recent_use(batch, self._proxies).collect()
-            except (Py4JError, PySparkException) as error:
+            except (PySparkException, *GATEWAY_GONE) as error:
                 self._fault = PipelineError(f"--usage {self._usage}: {str(error).partition(chr(10))[0]}")
                 raise self._fault from None  # Spark would copy the whole Java stack
             self._check_brokers(found)

@@ -74,9 +74,9 @@ def execute(args: argparse.Namespace) -> int:
     teams = owners(args.owners) if args.owners else None
     with running(args) as (spark, output):
         usage = usage_of(args, spark, output)
-        used = byte_usage(usage.records)
         say("measuring rates")
-        measured = output.keep("measured", percentiles(rates(used), args.percentile))
+        histogram = rates(byte_usage(usage.records)) if usage.sums is None else usage.sums.rates
+        measured = output.keep("measured", percentiles(histogram, args.percentile))
         # There is one row for each entity and broker. One machine has to read the rules of quotas.yaml anyway.
         buckets: pd.DataFrame = measured.toPandas()
         if buckets.empty:
@@ -125,9 +125,11 @@ def _write(
     teams: Sequence[Owner] | None,
 ) -> None:
     suggested, happened, warnings = found
-    used = output.keep("minutes", minutes(byte_usage(usage.records)))
-    hourly = output.keep("hours", hours(used))
-    of_brokers = broker_minutes(used)
+    if usage.sums is None:
+        used = output.keep("minutes", minutes(byte_usage(usage.records)))
+        hourly, of_brokers = output.keep("hours", hours(used)), broker_minutes(used)
+    else:
+        hourly, of_brokers = output.keep("hours", usage.sums.hours), usage.sums.broker_minutes
     first_ms, last_ms = int(buckets["from_ms"].min()), int(buckets["until_ms"].max())
     days = daily(hourly, last_ms - 1).collect()  # at most 91 numbers for each entity
     growth = dict(zip((tuple(row[:3]) for row in days), trends([row["days"] for row in days]), strict=True))

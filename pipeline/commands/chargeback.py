@@ -22,12 +22,14 @@ from kafka_quota_proxy.pipeline.chargeback import (
     month_of,
     steps_back,
 )
-from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
+from kafka_quota_proxy.pipeline.commands.execution import running, say, span_of, usage_of
+from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.prices import flat
 from kafka_quota_proxy.pipeline.record import BYTE_KINDS
 from kafka_quota_proxy.pipeline.report import size
 from kafka_quota_proxy.pipeline.session import local_frame
 from kafka_quota_proxy.pipeline.side_inputs import owners, prices
+from kafka_quota_proxy.pipeline.time_span import TimeSpan
 from kafka_quota_proxy.pipeline.writing import Output
 
 _SHOWN: Final = 20
@@ -40,17 +42,19 @@ def execute(args: argparse.Namespace) -> int:
     Return the exit status: 1 if the billed bytes differ from the bytes in the log, otherwise 0.
     """
     lines = owners(args.owners)
+    span = span_of(args)
+    if args.month and not span.is_all:
+        raise UsageError(f"--month {args.month}: goes without --from and --until, which also name a time to bill")
     charges = flat(args.price) if isinstance(args.price, Decimal) else prices(args.price)
     month = month_of(args.month) if args.month else None
     with running(args) as (spark, output):
-        usage = usage_of(args, spark, output)
+        usage = usage_of(args, spark, output, span=span if month is None else TimeSpan(*month))
         records = usage.records
-        if month is not None:
-            records = records.where(F.col("start_ms").between(month[0], month[1] - 1))
         say("adding up")
+        used = records if usage.sums is None else usage.sums.days
         of_log = Observation()
         in_log = F.sum(F.when(F.col("kind").isin(*BYTE_KINDS), F.col("amount"))).alias("bytes")
-        days = output.keep("by_day", charged(records.observe(of_log, in_log), lines))
+        days = output.keep("by_day", charged(used.observe(of_log, in_log), lines))
         output.daily("days", days, "owner", "user", "client_id", "kind")
         bills = bill(days, charges)
         output.rows("bill", Charge._fields, bills)

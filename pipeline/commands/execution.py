@@ -5,20 +5,28 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from threading import Event
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline import file_system
+from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
-from kafka_quota_proxy.pipeline.session import fitted, session
+from kafka_quota_proxy.pipeline.lake import Lake
+from kafka_quota_proxy.pipeline.lake_rollup import sums
+from kafka_quota_proxy.pipeline.session import fit, fitted, is_remote, session
+from kafka_quota_proxy.pipeline.time_span import TimeSpan
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, passing, staged
+
+if TYPE_CHECKING:  # it needs the packages of the extra connect
+    from pyspark.sql.connect.shell.progress import ProgressHandler
 
 _REPORT_EVERY_S: Final = 10.0
 # The largest log, as JSON Lines, of which a command needs seconds. Compressed files have these factors.
@@ -34,8 +42,14 @@ def running(args: argparse.Namespace) -> Iterator[tuple[SparkSession, Output]]:
     If ``--out`` is given and the command succeeds, the results become the directory ``--out`` at the end of the block.
     Otherwise they are deleted.
     """
-    is_short_lived = "usage" in args and is_quickly_read(args.usage)
-    spark = session(master=args.master, conf=dict(args.conf), is_short_lived=is_short_lived)
+    lake = Lake.at(args.usage) if "usage" in args else None
+    spark = session(
+        master=args.master,
+        conf=dict(args.conf),
+        of_format=lake.settings() if lake else None,
+        is_short_lived="usage" in args and is_quickly_read(args.usage),
+    )
+    absolute(args, spark)
     plans, is_log = explain if args.explain else None, args.command == "simulate"
     place = passing(spark, explain=plans) if args.out is None else staged(spark, args.out, explain=plans, is_log=is_log)
     with fitted(spark), place as output, progress_lines(spark):
@@ -52,17 +66,66 @@ def is_quickly_read(usage: str) -> bool:
     return total > 0
 
 
-def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output) -> Usage:
-    """Read the usage log that ``--usage`` names, and report on stderr what was left out."""
+def absolute(args: argparse.Namespace, spark: SparkSession) -> None:
+    """Make the paths of the arguments absolute, if Spark is a server with a working directory of its own."""
+    if not is_remote(spark):
+        return
+    for name in ("usage", "out"):
+        path = getattr(args, name, None)
+        if path is not None and not path.startswith("kafka://"):
+            setattr(args, name, file_system.absolute(path))
+
+
+def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output, *, span: TimeSpan | None = None) -> Usage:
+    """Read the usage log that ``--usage`` names, and report on stderr what was left out.
+
+    Only records that start within ``span`` are returned, which is ``span_of(args)`` by default.
+    """
     say(f"reading {args.usage}")
-    usage = read(spark, args.usage, output, kafka=kafka_config_of(args))
+    span = span_of(args) if span is None else span
+    lake = Lake.at(args.usage)
+    if lake is not None:
+        found = sums(spark, lake, span, args.cluster)
+        fit(spark, found.records)
+        # A lake has no bad lines and no duplicates.
+        usage = Usage(
+            records=lake.records(spark, span, args.cluster),
+            sums=found,
+            count=found.records,
+            bad_lines=0,
+            broken_files=0,
+            duplicates=0,
+            coarse=found.coarse,
+        )
+        for words in usage.words():
+            say(words)
+        return usage
+    check_cluster(args)
+    usage = read(spark, args.usage, output, kafka=kafka_config_of(args), cluster=args.cluster)
     for directory in usage.passed_over:
         say(f"{directory} has results of a command and was not read")
     for words in usage.words():
         say(words)
     if args.out is None and (usage.bad_lines or usage.broken_files):
         say("quarantine/ is kept with --out DIR")
-    return usage
+    return usage if span.is_all else replace(usage, records=usage.records.where(span.starts_within()))
+
+
+def span_of(args: argparse.Namespace) -> TimeSpan:
+    """Return the time span that ``--from`` and ``--until`` name. Raises UsageError if it is empty."""
+    span = TimeSpan.local(args.begin, args.end, args.timezone)
+    if span.from_ms is not None and span.until_ms is not None and span.until_ms <= span.from_ms:
+        raise UsageError(f"--until {args.end.isoformat()}: is not after --from {args.begin.isoformat()}")
+    return span
+
+
+def check_cluster(args: argparse.Namespace) -> None:
+    """Check that ``--cluster`` can be told from ``--usage``, which is no lake. Raises UsageError if it cannot."""
+    if args.cluster is not None and args.usage.startswith("kafka://"):
+        raise UsageError(
+            f"--cluster {args.cluster}: the records of a topic do not name their cluster; name the topic of this "
+            "cluster, or bring each topic into a lake with: ingest --usage kafka://… --lake DIR --cluster NAME"
+        )
 
 
 def kafka_config_of(args: argparse.Namespace) -> KafkaConfig:
@@ -84,23 +147,62 @@ def progress_lines(spark: SparkSession, *, every_s: float = _REPORT_EVERY_S) -> 
         return
     ended = threading.Event()
 
-    def report() -> None:
-        tracker, last = spark.sparkContext.statusTracker(), ""
+    def report(tasks_of_step: Callable[[], tuple[int, int]]) -> None:
+        last = ""
         while not ended.wait(every_s):
-            stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
-            done, tasks = (sum(getattr(one, name) for one in stages) for name in ("numCompletedTasks", "numTasks"))
+            done, tasks = tasks_of_step()
             words = f"  {done} of {tasks} tasks of this step are done"
             if tasks and words != last:
                 say(words)
                 last = words
 
-    thread = threading.Thread(target=report, daemon=True)
-    thread.start()
+    with _tasks(spark) as tasks_of_step:
+        thread = threading.Thread(target=report, args=(tasks_of_step,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+@contextmanager
+def _tasks(spark: SparkSession) -> Iterator[Callable[[], tuple[int, int]]]:
+    """Yield a function that returns the numbers of completed and of all tasks of the current step."""
+    if not is_remote(spark):
+        tracker = spark.sparkContext.statusTracker()
+
+        def counted() -> tuple[int, int]:
+            stages = [stage for at in tracker.getActiveStageIds() if (stage := tracker.getStageInfo(at)) is not None]
+            return sum(one.numCompletedTasks for one in stages), sum(one.numTasks for one in stages)
+
+        yield counted
+        return
+    last = (0, 0)
+
+    def take(*, stages: Any, done: bool, **_: Any) -> None:  # noqa: ANN401  (PySpark's own types)
+        nonlocal last
+        running = [] if done else [one for one in stages or () if not one.done]
+        last = sum(one.num_completed_tasks for one in running), sum(one.num_tasks for one in running)
+
+    handler = cast("ProgressHandler", take)
+    spark.registerProgressHandler(handler)
     try:
-        yield
+        yield lambda: last
     finally:
-        ended.set()
-        thread.join()
+        spark.removeProgressHandler(handler)
+
+
+def check_own_process(spark: SparkSession, command: str) -> None:
+    """Check that the batches of a stream run in this process, in which the command keeps what it knows.
+
+    Raises UsageError if the session is one of a Spark Connect server, which runs them in a process of its own.
+    """
+    if is_remote(spark):
+        raise UsageError(
+            f"{command} does not run with Spark Connect: its batches need this process; use spark-submit, or --master "
+            "local[2] or spark://…"
+        )
 
 
 def explain(name: str, frame: DataFrame) -> None:
@@ -125,6 +227,16 @@ def line_counts() -> list[Column]:
     words = F.concat_ws(": ", F.concat_ws(" at ", "source", "position"), "fault")
     bad_one = F.max(F.when(F.col("fault").isNotNull(), words))
     return [F.count("*").alias("lines"), F.count("fault").alias("bad"), bad_one.alias("bad_one")]
+
+
+def observed(progress: Any, name: str) -> Mapping[str, Any] | None:  # noqa: ANN401  (PySpark's, without types)
+    """Return what ``DataFrame.observe`` has counted in a batch of a stream, or None if it has counted nothing."""
+    row = progress["observedMetrics"].get(name)
+    if row is None:
+        return None
+    if "schema" in row:  # the form of Spark Connect
+        return dict(zip((field["name"] for field in row["schema"]["fields"]), row["values"], strict=True))
+    return dict(row.asDict())
 
 
 @contextmanager

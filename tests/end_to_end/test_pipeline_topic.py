@@ -88,7 +88,8 @@ def owners_in(directory: Path) -> Path:
     return path
 
 
-def test_bill_from_a_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: Path) -> None:
+@pytest.mark.timeout(600)
+def test_bill_from_a_topic_and_from_its_lake_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: Path) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4, partitions=3)
     to_topic = {"bootstrap_servers": kafka_4.bootstrap_servers, "topic": usage}
     log = {"usage_log": {"interval": "200ms", "proxy": "p1", "kafka": to_topic}}
@@ -101,6 +102,15 @@ def test_bill_from_a_topic_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: P
 
     assert ended.status == 0, ended.errors
     assert bill(tmp_path / "bill") == passed
+
+    kept = pipeline("ingest", "--usage", place, "--lake", tmp_path / "lake", "--cluster", "orders", "--once")
+    assert kept.status == 0, kept.errors
+    of_lake = pipeline(
+        "chargeback", "--usage", tmp_path / "lake", "--owners", owners_in(tmp_path), "--out", tmp_path / "of-lake",
+        "--cluster", "orders",
+    )  # fmt: skip
+    assert of_lake.status == 0, of_lake.errors
+    assert bill(tmp_path / "of-lake") == passed
 
 
 class Secure(NamedTuple):

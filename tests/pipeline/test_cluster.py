@@ -183,7 +183,9 @@ def test_a_cluster_with_the_wheel_installed_gives_the_results_of_one_machine(
 ) -> None:
     words = ["capacity", "--usage", usage / "usage", "--out", tmp_path / "plan", "--master", cluster.url, *HERE]
 
-    ended = run([installed, "-m", "kafka_quota_proxy.pipeline", *words], tmp_path)
+    # Workers take the python3 of their PATH, if nothing else is said.
+    env = clean(PYSPARK_PYTHON=str(installed))
+    ended = run([installed, "-m", "kafka_quota_proxy.pipeline", *words], tmp_path, env)
 
     assert ended.returncode == 0, ended.stderr
     for name in RESULTS:

@@ -26,7 +26,7 @@ from tests.pipeline.test_capacity_report import lines
 
 
 @pytest.mark.parametrize(
-    "command", ["simulate", "import", "capacity", "whatif", "chargeback", "rebalance", "balance", "alerts"]
+    "command", ["simulate", "import", "capacity", "whatif", "chargeback", "rebalance", "balance", "alerts", "ingest"]
 )
 def test_help_of_each_command_has_an_example(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
@@ -67,6 +67,8 @@ def test_an_import_does_not_load_spark(tmp_path: Path) -> None:
         "rebalance --usage usage --plan reassignment.json --sizes sizes.csv --window 6h",
         "balance --usage usage --limits cluster.yaml --out shares",
         "alerts --usage kafka://h:1/t",
+        "ingest --usage kafka://h:1/t --lake lake",
+        "capacity --usage lake --out plan --from 2026-09-07 --until 2026-09-07T08:00 --cluster orders",
         "alerts --usage kafka://h:1/t --to kafka://h:1/alerts --checkpoint state",
         "simulate --entities 20 --brokers 3 --days 7 --out usage",
         "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
@@ -100,6 +102,10 @@ def test_required_arguments_suffice(line: str) -> None:
         (["capacity", "--out", "x", "--usage", "u", "--max-delay", "0s"], "is not a time above 0"),
         (["capacity", "--out", "x", "--usage", "u", "--timezone", "Mars"], "is not a time zone"),
         (["capacity", "--out", "x", "--usage", "u", "--timezone", "../etc"], "is not a time zone"),
+        (["capacity", "--out", "x", "--usage", "u", "--from", "2026-09-31"], "is not a day or a time"),
+        (["whatif", "--out", "x", "--usage", "u", "--until", "2026-09-07 08:00"], "is not a day or a time"),
+        (["rebalance", "--usage", "u", "--cluster", "a/b"], "is not the name of a cluster"),
+        (["ingest", "--usage", "u", "--lake", "x", "--cluster", "a b"], "is not the name of a cluster"),
     ],
 )
 def test_a_wrong_argument_is_answered_at_once(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,6 +181,22 @@ def test_a_missing_log_is_reported_in_a_sentence(tmp_path: Path, capsys: pytest.
     assert status == 2
     assert "there is no such file or directory" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--cluster", "orders"], "the records of a topic do not name their cluster"),
+        (["--from", "2026-09-08T08:00", "--until", "2026-09-08"], "is not after --from"),
+    ],
+)
+def test_a_part_of_a_log_that_cannot_be_read_is_reported_in_a_sentence(
+    words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["capacity", "--usage", "kafka://h:1/t", "--out", str(tmp_path / "plan"), *words]) == 2
+
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.kafka

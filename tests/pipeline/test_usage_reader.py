@@ -70,6 +70,17 @@ def test_records_with_and_without_a_resolution_are_one_log(spark: SparkSession, 
     assert counts(usage) == (3, 0, 0, 0)
 
 
+def test_one_cluster_of_a_log_has_the_files_in_its_directories(
+    spark: SparkSession, output: Output, tmp_path: Path
+) -> None:
+    for cluster in ("a", "b", "ab"):
+        write_log(tmp_path / f"cluster={cluster}" / "deep" / "usage.jsonl", [record(user=cluster)])
+
+    assert [row["user"] for row in read(spark, str(tmp_path), output, cluster="a").records.collect()] == ["a"]
+    with pytest.raises(UsageError, match="has no file in a directory cluster=c"):
+        read(spark, str(tmp_path), output, cluster="c")
+
+
 def test_a_bad_line_is_kept_with_its_place_and_does_not_stop_the_job(
     spark: SparkSession, output: Output, tmp_path: Path
 ) -> None:

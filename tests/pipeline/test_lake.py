@@ -1,0 +1,67 @@
+"""A lake is read by day and by cluster. Files of other days and clusters are not opened."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.lake import Lake
+from kafka_quota_proxy.pipeline.time_span import DAY_MS, TimeSpan, utc_day
+from tests.pipeline.support import START_MS, frame, record
+
+DAYS = 4
+CLUSTERS = ("orders", "1")
+
+
+def scanned(records: DataFrame, metric: str) -> int:
+    """Run a query without a shuffle, and return what Spark counted while it read the files."""
+    execution = records._jdf.queryExecution()
+    execution.toRdd().count()
+    (scan,) = scans(execution.executedPlan())
+    return int(scan.metrics().apply(metric).value())
+
+
+def scans(plan: Any) -> list[Any]:  # noqa: ANN401  (an object of the JVM)
+    """Return the nodes of a plan that read files."""
+    children = [plan.children().apply(at) for at in range(plan.children().size())]
+    found = [node for child in children for node in scans(child)]
+    return [plan, *found] if plan.getClass().getSimpleName() == "FileSourceScanExec" else found
+
+
+def test_only_files_of_the_days_and_the_cluster_are_read(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake.opened(str(tmp_path / "lake"), None)
+    lake.create(spark)
+    days = [record(at_s=day * DAY_MS // 1_000 + hour * 3_600) for day in range(DAYS) for hour in (0, 23)]
+    for cluster in CLUSTERS:
+        lake.append(frame(spark, days).coalesce(1).withColumn("day", utc_day()), cluster)
+    assert len(list(tmp_path.glob("lake/records/**/*.parquet"))) == DAYS * len(CLUSTERS)
+    two_days = TimeSpan(START_MS + DAY_MS, START_MS + 2 * DAY_MS + 1)
+
+    assert scanned(lake.records(spark), "numFiles") == DAYS * len(CLUSTERS)
+    assert scanned(lake.records(spark, cluster="1"), "numFiles") == DAYS
+    assert scanned(lake.records(spark, two_days), "numFiles") == 2 * len(CLUSTERS)
+    assert scanned(lake.records(spark, two_days, "orders"), "numFiles") == 2
+    assert lake.records(spark, two_days, "orders").count() == 3
+    assert lake.records(spark, cluster="other").isEmpty()
+
+
+def test_a_lake_is_recognised_and_keeps_its_format(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+    lake = Lake.opened(f"{path}/", None)
+    assert Lake.at(str(path)) is None
+
+    lake.create(spark)
+
+    assert Lake.at(str(path)) == lake == Lake(str(path), "parquet")
+    assert Lake.opened(str(path), "parquet") == lake
+    with pytest.raises(UsageError, match="has the format parquet"):
+        Lake.opened(str(path), "delta")
+
+
+def test_a_directory_with_other_files_is_no_lake(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+
+    with pytest.raises(UsageError, match="exists and is no lake"):
+        Lake.opened(str(tmp_path), None)
