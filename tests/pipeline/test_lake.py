@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule
+from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.lake import Lake
+from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
+from kafka_quota_proxy.pipeline.session import local_frame
 from kafka_quota_proxy.pipeline.time_span import DAY_MS, TimeSpan, utc_day
+from kafka_quota_proxy.pipeline.whatif import LogReplay, entities, resolved, total_demand
 from tests.pipeline.support import START_MS, frame, record
 
 DAYS = 4
@@ -45,6 +51,33 @@ def test_only_files_of_the_days_and_the_cluster_are_read(spark: SparkSession, tm
     assert scanned(lake.records(spark, two_days, "orders"), "numFiles") == 2
     assert lake.records(spark, two_days, "orders").count() == 3
     assert lake.records(spark, cluster="other").isEmpty()
+
+
+@pytest.mark.kafka
+def test_a_replay_reads_few_records_of_other_clients(spark: SparkSession, tmp_path: Path) -> None:
+    lake = Lake.opened(str(tmp_path / "lake"), None)
+    lake.create(spark)
+    count, users = 200_000, 50
+    one = local_frame(spark, [tuple(record()[name] for name in COLUMNS)], RECORD).drop("user", "start_ms")
+    user, start_ms = F.format_string("u%02d", F.col("id") % users), F.lit(START_MS) + F.col("id")
+    every = spark.range(count).select(user.alias("user"), start_ms.alias("start_ms")).crossJoin(one)
+    lake.append(every.select(*COLUMNS).withColumn("day", utc_day()), "orders")
+    records = lake.records(spark)
+    rule = QuotaRule(user="u07", client_id=None, limits={"producer_byte_rate": 1_000.0})
+    quotas = CandidateQuotas(config=ProxyConfig(listeners=(), quotas=(rule,)))
+    replay = LogReplay(records, total_demand(records).toPandas(), count=count, is_small=False)
+
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # its plan is in parts
+    try:
+        execution = replay.hours(resolved(entities(records), quotas), quotas)._jdf.queryExecution()
+        replayed = execution.toRdd().count()
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", "true")
+
+    assert replayed > 0
+    (scan,) = scans(execution.executedPlan())
+    # A page has up to 20,000 rows.
+    assert count / users <= int(scan.metrics().apply("numOutputRows").value()) <= 40_000
 
 
 def test_a_lake_is_recognised_and_keeps_its_format(spark: SparkSession, tmp_path: Path) -> None:
