@@ -43,9 +43,17 @@ from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
-# Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes. So more partitions
-# would cost more than they help. The number cannot change after the job has begun.
-_PARTITIONS: Final = "4"
+# Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes. So on one machine,
+# more partitions would cost more than they help. Neither setting can change after the job has begun.
+_PARTITIONS: Final = "spark.sql.shuffle.partitions"
+_STORES: Final = {
+    "memory": {},
+    "rocksdb": {
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        )
+    },
+}
 _POLL_S: Final = 0.5
 _LATE_MS: Final = 120_000
 
@@ -56,7 +64,7 @@ def execute(args: argparse.Namespace) -> int:
     if args.late is None:
         # A proxy shows the records of a file when the file is complete.
         args.late = _LATE_MS + (0 if args.usage.startswith("kafka://") else UsageFiles(directory="").rotate_interval_ms)
-    conf = {"spark.sql.shuffle.partitions": _PARTITIONS} | dict(args.conf)
+    conf = {_PARTITIONS: str(args.partitions)} | _STORES[args.state_store] | dict(args.conf)
     spark = session(master=args.master, conf=conf)
     check_own_process(spark, "alerts")
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
@@ -126,7 +134,8 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
 
     place = {"--to": name(args.to)} if args.to else {"--out": name(args.out)}
     times = {"--window": f"{args.window}ms", "--late": f"{args.late}ms"}
-    return {"--usage": name(args.usage), **place, **times}
+    state = {"--partitions": str(args.partitions), "--state-store": args.state_store}
+    return {"--usage": name(args.usage), **place, **times, **state}
 
 
 def _delivery(args: argparse.Namespace, kafka: KafkaConfig) -> Delivery:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import record, write_log
@@ -96,6 +97,27 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     late = "1 too late (1 of p1; --late 30s would have kept them)"
     assert f"ended: 3 lines, 1 alerts; left out: {late}, 1 from the future (look at the clock of p9)" in said.err
     assert said.out == f"{tmp_path}/alerts\n"
+
+
+@pytest.mark.kafka
+def test_state_may_be_in_rocksdb_and_stays_there(
+    words: list[str], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "usage" / "1.jsonl", [used(0, 2_000)])
+    provider = "spark.sql.streaming.stateStore.providerClass"
+    before = spark.conf.get(provider)
+
+    try:
+        assert main([*words, "--once", "--state-store", "rocksdb"]) == 0
+        write_log(tmp_path / "usage" / "2.jsonl", [used(60, 1)])
+        assert main([*words, "--once", "--state-store", "rocksdb"]) == 0
+    finally:
+        spark.conf.set(provider, before or "")
+
+    assert found(tmp_path) == [(0, "alice", "over", 2_000)]
+    assert list((tmp_path / "checkpoint" / "spark" / "state").rglob("*.zip")), "RocksDB's snapshots"
+    assert main([*words, "--once"]) == 2
+    assert "belongs to --state-store rocksdb; for --state-store memory" in capsys.readouterr().err
 
 
 @pytest.mark.kafka
