@@ -103,7 +103,6 @@ EXCEPTIONS = {
     # Columns, errors, Spark and file systems are tested by the modules that use them.
     "pipeline/record.py": "tests/pipeline/test_usage_reader.py",
     "pipeline/errors.py": "tests/pipeline/test_main.py",
-    "pipeline/session.py": "tests/pipeline/test_main.py",
     "pipeline/file_system.py": "tests/pipeline/test_writing.py",
     "pipeline/results_mark.py": "tests/pipeline/test_writing.py",
     "pipeline/commands/importing.py": "tests/pipeline/commands/test_import_prometheus.py",
