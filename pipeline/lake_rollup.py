@@ -21,7 +21,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.lake import PARTITION, Lake, is_in
-from kafka_quota_proxy.pipeline.record import COLUMNS, ENTITY, PLACE, RECORD, start_of
+from kafka_quota_proxy.pipeline.record import BUCKET, COLUMNS, ENTITY, PLACE, RECORD, start_of
 from kafka_quota_proxy.pipeline.resolution import Coarse
 from kafka_quota_proxy.pipeline.rollup import broker_minutes, byte_usage, hours, rates
 from kafka_quota_proxy.pipeline.session import local_frame
@@ -87,8 +87,8 @@ def sums(spark: SparkSession, lake: Lake, span: TimeSpan, cluster: str | None) -
     every = {name: reduce(DataFrame.unionByName, of) for name, of in parts.items()}
     return Sums(
         every["rates"],
-        # Of an hour or a minute, each cluster has a row.
-        every["hours"].groupBy(*ENTITY, "hour_ms").agg(F.sum("amount").alias("amount"), F.max("peak").alias("peak")),
+        # Of an hour or a minute, each cluster may have a row.
+        every["hours"].groupBy(*BUCKET, "hour_ms").agg(F.sum("amount").alias("amount"), F.max("peak").alias("peak")),
         every["broker_minutes"]
         .groupBy(*PLACE, "kind", "start_ms")
         .agg(F.sum("amount").alias("amount"), F.max("interval_ms").alias("interval_ms")),
