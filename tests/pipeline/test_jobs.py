@@ -48,7 +48,7 @@ def test_a_small_log_needs_few_jobs(spark: SparkSession, log: Path, tmp_path: Pa
     assert main([*files, "--usage", str(log / "usage"), "--out", str(tmp_path / "out")]) == 0
 
     assert 5 < jobs(spark) - before <= MOST_JOBS
-    assert python_processes() == processes
+    assert python_processes() <= processes
 
 
 def jobs(spark: SparkSession) -> int:
