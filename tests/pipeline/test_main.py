@@ -3,13 +3,16 @@
 import csv
 import io
 import os
+import re
+import runpy
 import subprocess
 import sys
 import tempfile
 import threading
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import pytest
@@ -159,6 +162,25 @@ def test_help_into_a_closed_pipe_prints_no_error() -> None:
         os.close(writing)
 
     assert (ended.returncode, ended.stderr) == (141, "")
+
+
+def test_the_example_for_airflow_has_valid_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow is not installed here, so that classes of this test take the place of its own."""
+    commands: list[list[str]] = []
+
+    def spark_submit(*, application_args: list[str], **_: object) -> None:
+        commands.append(application_args)
+
+    sdk, operators = ModuleType("airflow.sdk"), ModuleType("airflow.providers.apache.spark.operators.spark_submit")
+    sdk.DAG, operators.SparkSubmitOperator = lambda *_, **__: nullcontext(), spark_submit  # type: ignore[attr-defined]
+    for module in (sdk, operators):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+    runpy.run_path(str(Path(__file__).parents[2] / "deploy" / "airflow" / "kafka_quotas.py"))
+
+    filled = [[word.replace("{{ ds }}", "2026-11-30") for word in words] for words in commands]
+    filled = [[re.sub(r"\{\{.+\}\}", "2026-11-02", word) for word in words] for words in filled]
+    assert [parser(words[0]).parse_args(words).command for words in filled] == ["ingest", "capacity"]
 
 
 @pytest.mark.parametrize(("name", "size", "expected"), [
