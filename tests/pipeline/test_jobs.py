@@ -36,8 +36,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     "words",
     [
         ["capacity", "--capacities", "capacities.csv"],
-        ["whatif", "--quotas", "quotas.yaml"],
-        ["chargeback", "--owners", "owners.csv", "--price", "0.05"],
+        pytest.param(["whatif", "--quotas", "quotas.yaml"], marks=pytest.mark.kafka),
+        pytest.param(["chargeback", "--owners", "owners.csv", "--price", "0.05"], marks=pytest.mark.kafka),
     ],
     ids=lambda words: words[0],
 )

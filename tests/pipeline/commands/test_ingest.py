@@ -36,6 +36,7 @@ def quarantine(lake: Path) -> dict[tuple[str, str], str]:
     return {(Path(one["source"]).name, one["fault"]): one.get("text", "") for one in found}
 
 
+@pytest.mark.kafka
 def test_each_record_gets_into_the_lake_once(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
