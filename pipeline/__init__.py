@@ -9,7 +9,7 @@
 * ``client_metrics``   recognises Kafka's own client metrics; ``prometheus_answer`` and ``jmx_csv`` read samples of
                        them, ``rate_samples`` makes records of samples, ``imported_log`` writes the records,
                        ``prometheus_api`` asks a server, and ``resolution`` says what imported records cannot tell
-* ``writing``          writes tables; ``file_system`` renames and deletes
+* ``writing``          writes tables; ``staging`` lets results appear complete; ``file_system`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
 * ``delivery``         writes alerts exactly once; ``checkpoint`` keeps the settings of a stream and its bad lines
 * ``whatif``           replays the log under other quotas: ``arrivals`` splits records into parts, ``neighbour_rates``

@@ -150,7 +150,9 @@ def _run(given: Sequence[str]) -> int:
     except (errors.UsageError, errors.InputError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except errors.PipelineError as error:
+    except BrokenPipeError:
+        raise
+    except (errors.PipelineError, OSError) as error:  # such as a full disk, or a store that does not answer
         sys.stderr.write(f"{_PROGRAM} {command}: {error}\n")
         return 1
     return status

@@ -14,6 +14,8 @@ from urllib.parse import unquote
 
 from pyarrow import fs
 
+from kafka_quota_proxy.pipeline.errors import PipelineError
+
 # Hadoop has another name for this scheme.
 _SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
 _LOCAL: Final = re.compile(r"^file:(//)?")
@@ -28,8 +30,9 @@ def exists(path: str) -> bool:
 
 
 def is_empty(path: str) -> bool:
-    """Return whether a directory has no entries."""
-    return not names(path)
+    """Return whether a path is a directory without entries."""
+    store, at = _at(path)
+    return bool(store.get_file_info(at).type == fs.FileType.Directory) and not names(path)
 
 
 def is_blank(path: str) -> bool:
@@ -118,5 +121,11 @@ def _at(path: str) -> tuple[fs.FileSystem, str]:
     for scheme, of_arrow in _SCHEMES.items():
         if path.startswith(scheme):
             path = of_arrow + path.removeprefix(scheme)
-    store, at = fs.FileSystem.from_uri(path)
+    try:
+        store, at = fs.FileSystem.from_uri(path)
+    except (OSError, ValueError) as error:
+        words = str(error).strip().splitlines()[-1]
+        raise PipelineError(
+            f"{path}: Arrow, which looks for results and lakes there, cannot reach it: {words}"
+        ) from error
     return store, at.rstrip("/")

@@ -1,9 +1,8 @@
 """Writes imported records as a usage log of Parquet files in a local directory, without Spark.
 
-The directory appears complete or not at all, and a second import replaces it, as in ``writing``.
+The directory appears complete or not at all, and a second import replaces it, as in ``staging``.
 """
 
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.rate_samples import ImportedRecord
-from kafka_quota_proxy.pipeline.results_mark import BY, MARK, OF_LOG
+from kafka_quota_proxy.pipeline.staging import staged_directory
 
 # The columns of ``record.RECORD``, which would load Spark.
 SCHEMA: Final = pa.schema(
@@ -94,22 +94,10 @@ def imported_log(out: str) -> Iterator[ImportedLog]:
     """
     if "://" in out:
         raise UsageError(f"--out {out}: import writes to a local directory; copy it from there")
-    target = Path(out).absolute()
-    staging, previous = (target.with_name(f".{target.name}.{name}") for name in ("staging", "previous"))
-    if previous.exists() and not target.exists():
-        previous.rename(target)
-    if target.exists() and not (target / MARK).exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UsageError(f"--out {out}: exists and was not written by this program; name a new directory")
-    shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
-    try:
-        log = ImportedLog(staging)
+    with staged_directory(file_system.absolute(out), is_log=True) as staging:
+        log = ImportedLog(Path(staging))
         yield log
         log.close()
-        (staging / MARK).write_text(OF_LOG + BY, encoding="utf-8")
-        _replace(target, by=staging, aside=previous)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def _row(record: ImportedRecord, broker: int) -> dict[str, object]:
@@ -130,17 +118,3 @@ def _row(record: ImportedRecord, broker: int) -> dict[str, object]:
         "enforced": True,
         "resolution_ms": record.resolution_ms,
     }
-
-
-def _replace(target: Path, *, by: Path, aside: Path) -> None:
-    shutil.rmtree(aside, ignore_errors=True)
-    is_there = target.exists()
-    if is_there:
-        target.rename(aside)
-    try:
-        by.rename(target)
-    except BaseException:
-        if is_there:
-            aside.rename(target)
-        raise
-    shutil.rmtree(aside, ignore_errors=True)

@@ -24,7 +24,7 @@ from kafka_quota_proxy.pipeline.file_integrity import (
 )
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.session import silenced
-from kafka_quota_proxy.pipeline.writing import is_results
+from kafka_quota_proxy.pipeline.staging import is_results
 
 # The endings of complete files. Files that end in .part and hidden files are skipped.
 TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")

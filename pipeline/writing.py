@@ -13,8 +13,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.pipeline import file_system
-from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.results_mark import BY, MARK, OF_LOG
+from kafka_quota_proxy.pipeline.staging import staged_directory
 
 # RFC 4180. By default Spark escapes a quote with a backslash, and trims spaces.
 _CSV: Final[dict[str, Any]] = {
@@ -104,48 +103,8 @@ def passing(spark: SparkSession, *, explain: Callable[[str, DataFrame], None] | 
 def staged(
     spark: SparkSession, out: str, *, explain: Callable[[str, DataFrame], None] | None = None, is_log: bool = False
 ) -> Iterator[Output]:
-    """Yield an ``Output`` that becomes ``out`` if the block succeeds, and is deleted otherwise.
-
-    With ``is_log``, the result is a usage log, which ``usage_reader`` also reads as a part of a larger log. Old results
-    are set aside until the new results are in their place. If the process is killed in between, the next run restores
-    them. On object stores the replacement is not atomic. Raises UsageError if ``out`` has files that this program did
-    not write.
-    """
-    out = out.rstrip("/") or "/"
-    parent, _, name = out.rpartition("/")
-    directory = f"{parent}/" if parent or out.startswith("/") else ""
-    staging, previous = f"{directory}.{name}.staging", f"{directory}.{name}.previous"
-    if file_system.exists(previous) and not file_system.exists(out):
-        file_system.rename(previous, out)
-    if file_system.exists(out) and not file_system.exists(f"{out}/{MARK}") and not file_system.is_empty(out):
-        raise UsageError(f"--out {out}: exists and was not written by this program; name a new directory")
-    file_system.delete(staging)
-    file_system.make_directory(staging)
-    try:
+    """Yield an ``Output`` whose directory becomes ``out`` if the block succeeds (see ``staging``)."""
+    with staged_directory(out, is_log=is_log) as staging:
         output = Output(spark, staging, explain)
         yield output
         file_system.delete(output.scratch)
-        file_system.write(f"{staging}/{MARK}", OF_LOG + BY if is_log else BY)
-        _replace(out, by=staging, aside=previous)
-    finally:
-        file_system.delete(staging)
-
-
-def is_results(directory: str) -> bool:
-    """Return whether a directory contains results of a command, other than a usage log."""
-    mark = f"{directory}/{MARK}"
-    return file_system.exists(mark) and not file_system.read(mark).startswith(OF_LOG)
-
-
-def _replace(out: str, *, by: str, aside: str) -> None:
-    file_system.delete(aside)
-    is_there = file_system.exists(out)
-    if is_there:
-        file_system.rename(out, aside)
-    try:
-        file_system.rename(by, out)
-    except BaseException:
-        if is_there:
-            file_system.rename(aside, out)
-        raise
-    file_system.delete(aside)

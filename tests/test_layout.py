@@ -104,7 +104,7 @@ EXCEPTIONS = {
     "pipeline/record.py": "tests/pipeline/test_usage_reader.py",
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/file_system.py": "tests/pipeline/test_writing.py",
-    "pipeline/results_mark.py": "tests/pipeline/test_writing.py",
+    "pipeline/staging.py": "tests/pipeline/test_writing.py",
     "pipeline/commands/importing.py": "tests/pipeline/commands/test_import_prometheus.py",
     **{
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"

@@ -221,6 +221,24 @@ def test_a_part_of_a_log_that_cannot_be_read_is_reported_in_a_sentence(
     assert said in capsys.readouterr().err
 
 
+def test_a_place_that_cannot_be_reached_is_reported_in_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["capacity", "--usage", "wasb://logs@account/usage", "--out", "plan"]) == 1
+
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("kafka-quota-pipeline capacity: wasb://logs@account/usage/")
+    assert "cannot reach it: Unrecognized filesystem type" in said
+
+
+def test_results_do_not_replace_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (out := tmp_path / "out").write_text("mine", encoding="utf-8")
+    (source := tmp_path / "jmx.csv").write_text("time\n", encoding="utf-8")
+
+    assert main(["import", "jmx-csv", str(source), "--out", str(out)]) == 2
+
+    assert "was not written by this program" in capsys.readouterr().err
+    assert out.read_text(encoding="utf-8") == "mine"
+
+
 @pytest.mark.kafka
 @pytest.mark.usefixtures("spark")
 def test_suggested_limits_load_in_a_proxy_and_throttle_as_forecast(
