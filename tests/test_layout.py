@@ -95,7 +95,6 @@ EXCEPTIONS = {
     "pipeline/import_arguments.py": "tests/pipeline/test_main.py",
     "pipeline/commands/execution.py": "tests/pipeline/test_main.py",
     "pipeline/lake_batch.py": "tests/pipeline/commands/test_ingest.py",
-    "pipeline/lake_rollup.py": "tests/pipeline/commands/test_ingest.py",
     **{
         f"pipeline/commands/{name}.py": "tests/pipeline/test_main.py"
         for name in ("simulate", "whatif", "chargeback", "rebalance", "balance")
