@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from kafka_quota_proxy.pipeline import class_archive
 from kafka_quota_proxy.pipeline.errors import PipelineError
 
 try:
@@ -51,8 +52,10 @@ _SMALL: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
 }
-# A process that lives for seconds would spend most of its time on optimising code that it hardly runs again.
-_SHORT_LIVED: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+# A process that lives for seconds would spend most of its time on loading classes, and on optimising code that it
+# hardly runs again.
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 # Spark's messages below the level ERROR do not help a user.
 _LOG_LEVEL: Final = "ERROR"
 
@@ -90,7 +93,9 @@ def session(
         # By default workers take the first python3 on the PATH, which may not have pandas.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        settings |= _LOCAL | (_SHORT_LIVED if is_short_lived else {})
+        settings |= _LOCAL
+        if is_short_lived and _JAVA_OPTIONS not in (conf or {}):
+            settings[_JAVA_OPTIONS] = f"{_SHORT_LIVED} {class_archive.java_options()}"
     settings["spark.ui.showConsoleProgress"] = str(not is_quiet and sys.stderr.isatty()).lower()
     settings |= dict(of_format or {}) | dict(conf or {})
     builder = SparkSession.builder.appName("kafka-quota-pipeline").config(map=dict(settings))
