@@ -155,6 +155,8 @@ def handed_over(days: DataFrame, changes: Sequence[Handover]) -> DataFrame:
     listed = local_frame(
         days.sparkSession, rows, "user string, client_id string, day string, before string, after string"
     )
+    if not changes:
+        return listed
     names = days.groupBy(F.col("user").alias("of_user"), F.col("client_id").alias("of_client_id")).agg(
         F.min("day").alias("first"), F.max("day").alias("last")
     )

@@ -86,13 +86,21 @@ class LogFiles:
         """
         found: list[Fault] = []
         paths = self._of((_GZ, *_PARQUET))
+        is_local = all(path.startswith("/") for path in paths)
         compressed = self._loaded("binaryFile", (_GZ,), ignoreMissingFiles="true")
         if compressed is not None:
-            found += _faults_of(compressed, is_local=all(path.startswith("/") for path in paths))
-        listed = self._loaded("binaryFile", (_GZ, *_PARQUET), ignoreMissingFiles="true")
-        if listed is not None and listed.select("path").count() < len(paths):
+            found += _faults_of(compressed, is_local=is_local)
+        if is_local or self._has_blank(paths):
             found += [(fault_of_blank(path), None, path, None) for path in paths if file_system.is_blank(path)]
         return found
+
+    def _has_blank(self, paths: Sequence[str]) -> bool:
+        """Return whether one of these .gz and Parquet files is empty, without a request for each file.
+
+        Spark does not list empty files.
+        """
+        listed = self._loaded("binaryFile", (_GZ, *_PARQUET), ignoreMissingFiles="true")
+        return listed is not None and listed.select("path").count() < len(paths)
 
     def unreadable(self) -> dict[str, str]:
         """Return the Parquet files that cannot be read completely, each with the reason.
