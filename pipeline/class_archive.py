@@ -29,9 +29,9 @@ def java_options(java: str | None = None) -> str:
     program = shutil.which(java or _java_of_spark())
     if program is None:
         return ""
-    archive = _directory() / f"{_key(Path(program).resolve())}.jsa"
-    part = archive.with_suffix(".part")
     try:
+        archive = _directory() / f"{_key(Path(program).resolve())}.jsa"
+        part = archive.with_suffix(".part")
         if _is_complete(part):
             part.replace(archive)
             _delete_unused(archive.parent)
@@ -46,7 +46,7 @@ def java_options(java: str | None = None) -> str:
             part.unlink()
         # Only one process creates the file, and Java replaces it.
         part.touch(exist_ok=False)
-    except OSError:
+    except (OSError, RuntimeError):  # in a container, a user may have no home
         return ""
     return _quiet(f"-XX:ArchiveClassesAtExit={part}")
 

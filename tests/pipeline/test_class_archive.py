@@ -101,11 +101,20 @@ def test_the_first_command_on_a_machine_writes_none(directory: Path) -> None:
     assert WRITES in class_archive.java_options()
 
 
-def test_there_is_no_archive_without_java_or_without_a_place_for_it(directory: Path) -> None:
+def test_there_is_no_archive_without_java_or_without_a_place_for_it(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert class_archive.java_options("no-such-java") == ""
     shutil.rmtree(directory)
     directory.parent.rmdir()
     directory.parent.write_text("a file", encoding="utf-8")
+    assert class_archive.java_options() == ""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", no_home)
     assert class_archive.java_options() == ""
 
 
