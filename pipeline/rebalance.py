@@ -127,10 +127,11 @@ def client_hours(rows: Sequence[Mapping[str, Any]], zone: tzinfo) -> list[Client
 def quietest_hour(means: Mapping[int, float], window_ms: int) -> int | None:
     """Return the hour of the day at which to begin a window of maintenance, so that clients transfer least in it.
 
-    ``means`` maps an hour of the day to the mean rate of clients, and a missing hour counts as 0. Returns None if
-    ``means`` is empty. If the window is longer than a day, only its first day counts.
+    ``means`` maps each hour of the day that a log covers to the mean rate of clients. Returns None if the log covers no
+    window of this length, since clients may transfer most in the other hours. If the window is longer than a day, only
+    its first day counts.
     """
-    if not means:
-        return None
     hours = min(24, -(-window_ms // _HOUR_MS))
-    return min(range(24), key=lambda first: (sum(means.get((first + at) % 24, 0.0) for at in range(hours)), first))
+    windows = {first: [(first + at) % 24 for at in range(hours)] for first in range(24)}
+    known = [first for first, window in windows.items() if all(hour in means for hour in window)]
+    return min(known, key=lambda first: (sum(means[hour] for hour in windows[first]), first), default=None)

@@ -60,7 +60,9 @@ def _print(
     rate, write = forecast.rate, sys.stdout.write
     for load in found:
         write(f"{forecast.words(load)}\n")
-    if first is not None:
+    if first is None:
+        write("the log covers too few hours of the day to tell when clients use least\n")
+    else:
         write(f"clients use least from {first:02d}:00, {args.timezone}\n")
     write(f"to end in {duration(args.window)}: --throttle {_whole_rate(needed)} ({size(needed)}/s)\n")
     never = [load for load in found if load.time_ms(rate) is None]

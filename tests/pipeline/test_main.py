@@ -388,7 +388,8 @@ def test_a_throttle_that_is_too_low_never_ends(
 ) -> None:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    usage = write_log(tmp_path / "usage.jsonl", [record(kind="fetch", amount=3_600_000_000)])
+    log = [record(kind="fetch", amount=3_600_000_000), record(at_s=7_199, kind="fetch", amount=1)]
+    usage = write_log(tmp_path / "usage.jsonl", log)
     plan, sizes, brokers = tmp_path / "plan.json", tmp_path / "sizes.csv", tmp_path / "capacities.csv"
     plan.write_text('{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[1,2]}]}', encoding="utf-8")
     sizes.write_text(
@@ -408,14 +409,14 @@ def test_a_throttle_that_is_too_low_never_ends(
 
     assert main(["rebalance", *words, "--capacities", str(brokers), "--out", str(tmp_path / "night")]) == 0
     ends = capsys.readouterr().out
-    assert main(["rebalance", *words, "--throttle", "2MB"]) == 1
+    assert main(["rebalance", *words, "--throttle", "2MB", "--window", "3h"]) == 1
     never = capsys.readouterr().out
 
     assert "--throttle 12000000 (12 MB/s)" in ends
-    # The log covers only the hour after midnight, so from 01:00 on clients have all of the capacity except the
-    # throttle.
+    # From 01:00 on, clients have all of the capacity except the throttle.
     assert "broker 1 sends 36 GB: needs 12 MB/s; at 12 MB/s it ends in 1 h; leaves clients 88 MB/s more" in ends
     assert "clients use least from 01:00, UTC" in ends
+    assert "the log covers too few hours of the day to tell when clients use least" in never
     assert "never ends: 2 MB/s come in, the throttle is 2 MB/s" in never
     assert "at 2 MB/s: never" in never
     assert ends.endswith(f"\n{tmp_path}/night/brokers.csv\n")

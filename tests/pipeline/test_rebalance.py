@@ -98,4 +98,13 @@ def test_the_quietest_hours_may_go_over_midnight() -> None:
     assert quietest_hour(busy, 3 * HOUR_MS) == 23
     assert quietest_hour(busy, 1) == 12
     assert quietest_hour(busy, 100 * HOUR_MS) == 0
+
+
+def test_hours_that_the_log_does_not_cover_are_not_the_quietest() -> None:
+    office = {9: 5.0, 10: 3.0, 11: 0.0, 12: 4.0}
+
+    assert quietest_hour(office, HOUR_MS) == 11
+    assert quietest_hour(office, 2 * HOUR_MS) == 10
+    assert quietest_hour(office, 4 * HOUR_MS) == 9
+    assert quietest_hour(office, 5 * HOUR_MS) is None
     assert quietest_hour({}, HOUR_MS) is None
