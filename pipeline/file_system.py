@@ -5,10 +5,13 @@ the environment, and not from Hadoop's settings.
 """
 
 import contextlib
+import fcntl
 import glob
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
@@ -111,6 +114,26 @@ def write(path: str, text: str) -> None:
     store.create_dir(at.rpartition("/")[0], recursive=True)
     with store.open_output_stream(at) as stream:
         stream.write(text.encode())
+
+
+@contextmanager
+def locked(path: str) -> Iterator[bool]:
+    """Lock a local file during the block, and yield whether no other process has locked it.
+
+    The lock ends with the process, whatever ends it. Other file systems have no locks: True is yielded.
+    """
+    at = absolute(path)
+    if not at.startswith("/"):
+        yield True
+        return
+    make_directory(at.rpartition("/")[0])
+    with Path(at).open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def _at(path: str) -> tuple[fs.FileSystem, str]:

@@ -6,6 +6,7 @@
     LAKE/records/                      the records, as Parquet files, or as a table of Delta Lake or Apache Iceberg
     LAKE/quarantine/cluster=…/job=…/   bad lines and damaged files, as JSON Lines: source, line, fault, text
     LAKE/checkpoint/CLUSTER-HASH/      the progress of each job, which is a pair of a usage log and a cluster
+    LAKE/checkpoint/CLUSTER.lock       locked by the process that adds records to a cluster, if the disk is local
 
 Each record is in a lake once. Its ``day`` is the day on which it starts, in UTC. The records of a file are sorted by
 kind, user, client-id and time, so that a query for a few clients reads few pages.
@@ -23,7 +24,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from kafka_quota_proxy.pipeline import file_system
-from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.session import SPARK_FAULTS, local_frame, silenced
 from kafka_quota_proxy.pipeline.time_span import TimeSpan
@@ -115,6 +116,20 @@ class Lake:
         words = json.dumps({"version": _VERSION, "format": self.form}) + "\n"
         file_system.write(f"{self.path}/{_MARK}.tmp", words)
         file_system.rename(f"{self.path}/{_MARK}.tmp", f"{self.path}/{_MARK}")
+
+    @contextmanager
+    def alone(self, cluster: str) -> Iterator[None]:
+        """Let no other process add records to a cluster during the block. Raises PipelineError if one does.
+
+        Two writers would each add the records of both. For a lake on an object store this is not checked.
+        """
+        with file_system.locked(f"{self.path}/checkpoint/{cluster}.lock") as is_alone:
+            if not is_alone:
+                raise PipelineError(
+                    f"--lake {self.path}: another ingest adds records of the cluster {cluster}; wait for its end, or "
+                    "stop it"
+                )
+            yield
 
     def stored(self, spark: SparkSession) -> DataFrame:
         """Return all records of the lake, with the columns ``cluster`` and ``day``."""

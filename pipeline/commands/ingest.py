@@ -65,17 +65,18 @@ def execute(args: argparse.Namespace) -> int:
     writer = writer.foreachBatch(batch_writer(lake, args.cluster, job))
     writer = writer.option("checkpointLocation", spark_part(checkpoint))
     counts = _Counts()
-    with stop_requested() as end:
-        say(f"{'reading' if args.once else 'following'} {args.usage}")
-        trigger = (
-            writer.trigger(availableNow=True)
-            if args.once
-            else writer.trigger(processingTime=f"{args.every} milliseconds")
-        )
-        _run(trigger.start(), counts, end, refresh=partial(refresh, spark, lake, args.cluster, is_over=True))
-    said = counts.words("ended")
-    if args.once and not end.is_set():
-        said += f"; {refresh(spark, lake, args.cluster):,} records are new in the lake"
+    with lake.alone(args.cluster):
+        with stop_requested() as end:
+            say(f"{'reading' if args.once else 'following'} {args.usage}")
+            trigger = (
+                writer.trigger(availableNow=True)
+                if args.once
+                else writer.trigger(processingTime=f"{args.every} milliseconds")
+            )
+            _run(trigger.start(), counts, end, refresh=partial(refresh, spark, lake, args.cluster, is_over=True))
+        said = counts.words("ended")
+        if args.once and not end.is_set():
+            said += f"; {refresh(spark, lake, args.cluster):,} records are new in the lake"
     say(said)
     sys.stdout.write(f"{args.lake}\n")
     return 0

@@ -143,3 +143,20 @@ def test_commands_give_the_same_results_from_a_lake_as_from_the_log(
         for place, out in zip((usage, lake), outs, strict=True):
             assert main([command, "--usage", str(place), "--out", str(out), *more[command]]) == 0, command
         assert results(outs[0], names) == results(outs[1], names), command
+
+
+def test_two_jobs_do_not_add_records_of_a_cluster_at_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_log(tmp_path / "usage" / "a.jsonl", [record(at_s=0)])
+    lake = Lake.opened(str(tmp_path / "lake"), None)
+    lake.create(spark)
+
+    with lake.alone("orders"):  # as another process
+        assert ingest(tmp_path / "usage", tmp_path / "lake", "--cluster", "orders") == 1
+        assert "another ingest adds records of the cluster orders; wait for its end" in capsys.readouterr().err
+        assert stored(spark, tmp_path / "lake") == []
+        with lake.alone("payments"):
+            pass
+    with lake.alone("orders"):
+        pass
