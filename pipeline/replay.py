@@ -8,6 +8,7 @@ of a fetch is sent in pieces, each as large as the bucket has room for. So a thr
 later, as under real limits. The replay cannot know which requests the client would have given up or put into one batch.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -126,7 +127,7 @@ class _Sender:
     """Sends the parts of a replay through one bucket, and counts what is delayed and throttled."""
 
     def __init__(self, bucket: Bucket, charger: UnthrottledCharger, max_delay_ms: float) -> None:
-        self.hours: dict[int, Hour] = {}
+        self.hours = defaultdict[int, Hour](Hour)
         self.sent_ms = 0
         self.debts = _Debts()
         self._bucket = bucket
@@ -170,7 +171,7 @@ class _Sender:
         places = [*np.searchsorted(parts.at_ms, np.array(hours)).tolist(), len(parts.at_ms)]
         for hour_ms, begin, end in zip(hours, places, places[1:], strict=False):
             if begin < end:
-                self._hour(hour_ms).amount += int(parts.amount[begin:end].sum())
+                self.hours[hour_ms].amount += int(parts.amount[begin:end].sum())
 
     def _send_alone(self, parts: Parts, at: int) -> int:
         """Send parts of the logged traffic one by one from the index ``at`` on, and return how many were sent.
@@ -200,15 +201,18 @@ class _Sender:
         self._pass(amount, came_ms)
 
     def _pass(self, amount: int, came_ms: int) -> None:
-        bucket, now_ms = self._bucket, max(came_ms, self._free_ms)
+        # This is called for each part that is sent alone, so it has few calls of its own.
+        bucket, delay_ms = self._bucket, self._free_ms - came_ms
+        now_ms = self._free_ms if delay_ms > 0 else came_ms
         bucket.silence(bucket.charge(amount, now_ms=now_ms), now_ms=now_ms)
-        self.sent_ms = max(self.sent_ms, now_ms)
-        hour = self._hour(now_ms - now_ms % _HOUR_MS)
+        self.sent_ms = now_ms
+        hour = self.hours[now_ms - now_ms % _HOUR_MS]
         hour.amount += amount
-        if now_ms > came_ms:
+        if delay_ms > 0:
             hour.delayed_amount += amount
-            hour.longest_delay_ms = max(hour.longest_delay_ms, now_ms - came_ms)
-            self._longest_delay_ms = max(self._longest_delay_ms, now_ms - came_ms)
+            if delay_ms > hour.longest_delay_ms:
+                hour.longest_delay_ms = delay_ms
+                self._longest_delay_ms = max(self._longest_delay_ms, delay_ms)
         self._left -= 1
         self._free_ms = now_ms
         if not bucket.is_free(0, now_ms=now_ms):
@@ -217,6 +221,3 @@ class _Sender:
             hour.throttle_time_ms += self._free_ms - now_ms
             self.debts.add(now_ms, self._free_ms)
             self._left = self._alone
-
-    def _hour(self, hour_ms: int) -> Hour:
-        return self.hours.setdefault(hour_ms, Hour())

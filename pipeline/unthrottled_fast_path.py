@@ -10,9 +10,11 @@ of ``proxy.quota`` to the last digit.
 """
 
 from collections.abc import Sequence
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.arrivals import Amounts, Parts, Whole
@@ -20,9 +22,10 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.rate import Slot
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
-_NOWHERE: Final = np.empty(0, np.int64)
 # An upper bound for the relative error of a sum of a million numbers with 16 digits.
 _ROUNDING: Final = 1e-9
+# A margin for the rounding of one limit also suffices for limits that are higher by at most this factor.
+_SAME_MARGIN: Final = 16
 
 
 class UnthrottledCharger(Protocol):
@@ -41,9 +44,9 @@ class UnthrottledCharger(Protocol):
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
     """Create a charger for each bucket. Call all of them with the same parts, since they share a cache."""
-    chains, found = _Chains(), list[UnthrottledCharger]()
+    chains, refills, found = _Chains(), _Refills(), list[UnthrottledCharger]()
     for bucket in buckets:
-        tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit)
+        tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit, refills)
         found.append(
             _Windows(bucket, tokens, chains) if tokens is None or bucket.shaping is Shaping.SAMPLED else tokens
         )
@@ -58,6 +61,8 @@ class _Events(NamedTuple):
     begins: Whole  # the indexes of events that begin a slot
     ends: Whole  # the indexes after the last event of each slot
     past: int  # the number of events of recorded slots
+    most: Amounts  # for each slot, an upper bound of what counts at any of its events; infinite after a refund
+    highest: float  # the highest of these bounds
 
 
 class _Chains:
@@ -67,18 +72,22 @@ class _Chains:
         self._parts: Parts | None = None
         self._found: dict[tuple[object, ...], _Events] = {}
 
-    def events(self, slots: Sequence[Slot], slot_ms: int, parts: Parts, begin: int, end: int) -> _Events:
-        """Return the charges of the recorded windows ``slots`` (the oldest first) and of ``parts[begin:end]``."""
+    def events(self, slots: Sequence[Slot], slot_ms: int, span_ms: int, parts: Parts, begin: int, end: int) -> _Events:
+        """Return the charges of the recorded windows ``slots`` (the oldest first) and of ``parts[begin:end]``.
+
+        A slot counts for ``span_ms`` after its last event.
+        """
         if parts is not self._parts:
             self._parts, self._found = parts, {}
-        key = (begin, end, slot_ms, *slots)
+        key = (begin, end, slot_ms, span_ms, *slots)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = _events(slots, slot_ms, Parts(parts.at_ms[begin:end], parts.amount[begin:end]))
+            new = Parts(parts.at_ms[begin:end], parts.amount[begin:end])
+            found = self._found[key] = _events(slots, slot_ms, span_ms, new)
         return found
 
 
-def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
+def _events(slots: Sequence[Slot], slot_ms: int, span_ms: int, parts: Parts) -> _Events:
     # A recorded slot becomes two events, at its start and its last event. The first has the whole value of the slot.
     past = [event for value, *times in slots for event in zip(times, (value, 0), strict=True)]
     at_ms, amount = (
@@ -91,8 +100,13 @@ def _events(slots: Sequence[Slot], slot_ms: int, parts: Parts) -> _Events:
         found.append(at)
         at = following[at]
     begins = np.array(found, np.int64)
+    ends = np.append(begins[1:], end)
     until = np.concatenate((np.zeros(1, amount.dtype), np.cumsum(amount)))
-    return _Events(at_ms, until, begins, np.append(begins[1:], end), len(past))
+    # The sum that counts at the start of a slot, plus the whole slot.
+    most = until[ends] - until[begins[np.searchsorted(at_ms[ends - 1], at_ms[begins] - span_ms, "right")]]
+    if (until[1:] < until[:-1]).any():  # a refund
+        most = np.full(len(begins), inf)
+    return _Events(at_ms, until, begins, ends, len(past), most, float(most.max()))
 
 
 class _Windows:
@@ -120,7 +134,7 @@ class _Windows:
         self._slots = _recorded(self._bucket.rate.slots())
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        events = self._chains.events(self._slots, self._slot_ms, parts, begin, end)
+        events = self._chains.events(self._slots, self._slot_ms, self._span_ms, parts, begin, end)
         stop = self._first_over(events)
         if self._tokens is not None and stop > events.past:
             stop = events.past + self._tokens.charged(parts, begin, begin + stop - events.past)
@@ -139,15 +153,12 @@ class _Windows:
 
         Return the number of all events if no charge does.
         """
-        at_ms, until, begins, ends, past = events
+        at_ms, until, begins, ends, past, most, highest = events
+        # What counts is divided by at least N - 1 windows.
+        if highest <= self._room:
+            return len(at_ms)
         last_ms = at_ms[ends - 1]
-        # An upper bound for each slot is the sum that counts at its start plus the whole slot, over at least N - 1
-        # windows.
-        most = until[ends] - until[begins[np.searchsorted(last_ms, at_ms[begins] - self._span_ms, "right")]]
-        is_near = most > self._room
-        if (until[1:] < until[:-1]).any():  # a refund
-            is_near[:] = True
-        near = np.flatnonzero(np.repeat(is_near, ends - begins)) if is_near.any() else _NOWHERE
+        near = np.flatnonzero(np.repeat(most > self._room, ends - begins))
         near = near[near >= past]
         first = begins[np.searchsorted(last_ms, at_ms[near] - self._span_ms, "right")]
         elapsed_ms = at_ms[near] - at_ms[first]
@@ -168,36 +179,69 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
     return found[::-1]
 
 
+class _Refills:
+    """Remembers under which limit a token bucket was full before the last of some parts.
+
+    Under a higher limit, a token bucket that lacks no more bytes before the first part is full then, too.
+    """
+
+    def __init__(self) -> None:
+        self._parts: Parts | None = None
+        self._found: dict[tuple[int, int], tuple[float, float]] = {}
+
+    def add(self, parts: Parts, begin: int, end: int, *, limit: float, missing: float) -> None:
+        """Add a token bucket that lacked ``missing`` bytes before ``parts[begin]``, and was full before the last."""
+        if parts is not self._parts:
+            self._parts, self._found = parts, {}
+        self._found[begin, end] = limit, missing
+
+    def include(self, parts: Parts, begin: int, end: int, *, limit: float, missing: float) -> bool:
+        """Return whether a token bucket is certainly full before the last of ``parts[begin:end]``."""
+        if parts is not self._parts or (begin, end) not in self._found:
+            return False
+        lower, more = self._found[begin, end]
+        return lower <= limit <= _SAME_MARGIN * lower and missing <= more
+
+
 class _Tokens:
     """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``) or in addition to them."""
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
     # before which the bucket is certainly full, and takes the parts before it.
 
-    def __init__(self, tokens: TokenBucket, limit: float) -> None:
+    def __init__(self, tokens: TokenBucket, limit: float, refills: _Refills) -> None:
         self._tokens = tokens
         self._limit = limit
+        self._refills = refills
         self._burst = tokens.burst_ms / 1_000 * limit
 
     def leave(self) -> None:
         """Do nothing. All state is in the token bucket, so a charge by somebody else is already counted."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
-        at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)
-        first_ms = int(at_ms[0])
+        first_ms = int(parts.at_ms[begin])
+        missing = self._burst - self._tokens.peek(byte_rate_limit=self._limit, now_ms=first_ms)
+        if self._refills.include(parts, begin, end, limit=self._limit, missing=missing):
+            taken = end - begin - 1
+        else:
+            taken = self._counted(parts.at_ms[begin:end], parts.amount[begin:end].astype(float), missing)
+            if taken == end - begin - 1:
+                self._refills.add(parts, begin, end, limit=self._limit, missing=missing)
+        if taken:
+            self._tokens.refill(byte_rate_limit=self._limit, now_ms=int(parts.at_ms[begin + taken]))
+        return taken
+
+    def _counted(self, at_ms: Whole, amount: NDArray[np.float64], missing: float) -> int:
+        """Return the index of the last part before which the token bucket is certainly full."""
         until = np.cumsum(amount)
-        came = self._limit * (at_ms - first_ms) / 1_000
+        came = self._limit * (at_ms - at_ms[0]) / 1_000
         level = until - amount - came
         lowest = level.copy()
-        lowest[0] -= self._burst - self._tokens.peek(byte_rate_limit=self._limit, now_ms=first_ms)
+        lowest[0] -= missing
         lowest = np.minimum.accumulate(lowest)
         owed = level - lowest  # before each part
         margin = _ROUNDING * (self._burst + np.abs(amount).sum() + came[-1])
         doubtful = np.flatnonzero(owed + amount > self._burst - margin)
         stop = int(doubtful[0]) if len(doubtful) else len(at_ms) - 1
         full = np.flatnonzero(level[1 : stop + 1] <= lowest[:stop] - margin)
-        if not len(full):
-            return 0
-        taken = int(full[-1]) + 1
-        self._tokens.refill(byte_rate_limit=self._limit, now_ms=int(at_ms[taken]))
-        return taken
+        return int(full[-1]) + 1 if len(full) else 0
