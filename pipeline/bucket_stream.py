@@ -42,13 +42,13 @@ HOURS: Final = pa.schema(
 
 
 def replayed(
-    batches: Iterator[pa.RecordBatch], quotas: CandidateQuotas, *, max_delay_ms: float = inf
+    batches: Iterator[pa.RecordBatch], quotas: CandidateQuotas, *, max_delay_ms: float = inf, is_total: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """Replay rows, and yield the outcome of each bucket after its last row.
 
     ``batches`` have the columns ``key``, ``ROW`` and ``HEAD``, and are sorted by key. The limits of a bucket come from
     its first row, and its other settings from the rule that ``quotas`` has for it. A replay under a limit that delays
-    a part by more than ``max_delay_ms`` ends early.
+    a part by more than ``max_delay_ms`` ends early. With ``is_total``, the hour 0 stands for all hours.
     """
     tables, heads = quotas.tables(), dict[int, str]()
     running: _BucketReplay | None = None
@@ -59,14 +59,14 @@ def replayed(
                 continue
             number = int(numbers[begin])
             if running is not None and running.number != number:
-                yield running.end()
+                yield running.end(is_total=is_total)
                 running = None
             if running is None:
                 running = _BucketReplay(number, heads.pop(number), quotas, tables, max_delay_ms)
                 begin += 1
             running.take(key[begin:end], [column[begin:end] for column in columns])
     if running is not None:
-        yield running.end()
+        yield running.end(is_total=is_total)
 
 
 class _BucketReplay:
@@ -88,12 +88,12 @@ class _BucketReplay:
         start_ms = (key & ((1 << START_BITS) - 1)) - 1
         self._replay.take(self._neighbours.take(start_ms, *columns))
 
-    def end(self) -> pa.RecordBatch:
+    def end(self, *, is_total: bool) -> pa.RecordBatch:
         self._replay.take(self._neighbours.rest())
         rows = [
             (*self._names, limit, hour_ms, *(getattr(hour, name) for name in _HOUR), outcome.sent_ms, outcome.busy_ms)
             for limit, outcome in zip(self._limits, self._replay.end(), strict=True)
-            for hour_ms, hour in sorted(outcome.hours.items())
+            for hour_ms, hour in ([(0, outcome.total())] if is_total else sorted(outcome.hours.items()))
         ]
         columns = zip(*rows, strict=True) if rows else ([] for _ in HOURS)
         arrays = [pa.array(column, field.type) for column, field in zip(columns, HOURS, strict=True)]

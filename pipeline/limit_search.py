@@ -1,23 +1,23 @@
 """Searches for the lowest limit of an entity under which its clients are throttled little, and wait for a short time.
 
-The search begins at a percentile of the entity's rates and ends at a limit that never throttles. A replay of the log
-tries several candidates in one pass over the log. The first pass has candidates between both ends, by equal factors.
-The second pass has candidates between the highest rejected and the lowest accepted one. The lowest accepted candidate
-is what the entity needs. Its limit is the need times a factor, the headroom. The limits are replayed too.
+The search begins at a percentile of the entity's rates and ends at a limit that never throttles. The candidates between
+them rise by equal factors, and one replay of the log tries them all. The lowest candidate that meets the bounds is what
+the entity needs. Its limit is the need times a factor, the headroom. The limits are replayed too. They are among the
+candidates, unless the headroom is smaller than the factor.
 
 This module does no I/O and needs no Spark.
 """
 
 from collections.abc import Mapping
-from math import ceil, floor, log10
+from math import ceil, floor, log, log10
 from typing import Final, NamedTuple
 
 # A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
 LEAST_LIMIT: Final = 1_000
-# The number of steps between the ends of each pass. A limit that never throttles is about ten times the percentile of a
-# client with bursts, and so the need is found to 5 %. The second pass has few steps, since few of its replays end
-# early.
-_STEPS: Final = (12, 4)
+# The smallest factor between two candidates, and the most factors. A limit that never throttles is about ten times the
+# percentile of a client with bursts, and so the need is found to 5 %.
+_LEAST_FACTOR: Final = 1.05
+_MOST_STEPS: Final = 48
 # A need that is hardly above the percentile counts as the percentile. A steady client under a limit of its own rate is
 # throttled now and then, and does not need more than the headroom.
 _RESOLUTION: Final = 1.1
@@ -50,10 +50,10 @@ class Bounds(NamedTuple):
 
 
 class LimitSearch:
-    """The search for the limit of one entity. Replay the log under ``to_replay``, call ``take``, and so on.
+    """The search for the limit of one entity. Replay the log under the limits ``to_replay``, and call ``take``.
 
-    The search has ended when there is nothing to replay. ``need`` is then the lowest limit that meets the bounds, and
-    ``limit`` is the need times the headroom. ``decided_by`` is what keeps the need from being lower.
+    Then ``need`` is the lowest limit that meets the bounds, and ``limit`` is the need times the headroom.
+    ``decided_by`` is what keeps the need from being lower.
     """
 
     def __init__(self, percentile: int, never_throttles: int, *, headroom: float, bounds: Bounds) -> None:
@@ -61,10 +61,9 @@ class LimitSearch:
         self._first = first = max(1, rounded_up(percentile), floor(LEAST_LIMIT / headroom))
         self._first_by = PERCENTILE if first == rounded_up(percentile) else MINIMUM
         self.need, self.decided_by = first, self._first_by
-        self._rejected = 0  # the highest limit that breaks a bound
-        self._found: dict[int, Replayed] = {}
-        self._candidates = _between(first, max(first, never_throttles), _STEPS[0])
-        self.to_replay = {*self._candidates, self.limit}
+        self._found: Mapping[int, Replayed] = {}
+        self._candidates = self._between(max(first, never_throttles))
+        self.to_replay = {*self._candidates, *map(self._limit_for, self._candidates)}
 
     @property
     def limit(self) -> int:
@@ -74,35 +73,37 @@ class LimitSearch:
     def _limit_for(self, need: int) -> int:
         return max(LEAST_LIMIT, rounded_up(need * self._headroom))
 
+    def _between(self, last: int) -> list[int]:
+        """Return the candidates from the first one to ``last``, both included."""
+        first = self._first
+        factor = max(_LEAST_FACTOR, (last / first) ** (1 / _MOST_STEPS))
+        if self._headroom >= factor:
+            # With a factor whose power is the headroom, the limit for a candidate is a later candidate.
+            steps = ceil(log(self._headroom) / log(factor))
+            found = [rounded_up(first * self._headroom ** (step / steps)) for step in range(steps)]
+            while found[-1] < last:
+                found.append(self._limit_for(found[-steps]))
+        else:
+            found = [first]
+            while found[-1] < last:
+                found.append(rounded_up(found[-1] * factor))
+        return sorted({one for one in found if one < last} | {last})
+
     def take(self, found: Mapping[int, Replayed]) -> None:
         """Take the outcomes of ``to_replay``, by limit."""
-        self._found |= found
-        is_first = not self._rejected
+        self._found = found
         accepted = next((one for one in self._candidates if not self._broken(one)), self._candidates[-1])
-        lower = [one for one in self._candidates if one < accepted]
-        self.need, self.to_replay = accepted, set()
-        if lower:
-            self._rejected = lower[-1]
-        if self._rejected:
-            self.decided_by = self._broken(self._rejected) or self.decided_by
-        if self.need <= _RESOLUTION * self._first and not self._bounds.broken(
-            self._found[self._limit_for(self._first)]
-        ):
+        rejected = [one for one in self._candidates if one < accepted]
+        self.need = accepted
+        if rejected:
+            self.decided_by = self._broken(rejected[-1]) or self.decided_by
+        if accepted <= _RESOLUTION * self._first and not self._bounds.broken(found[self._limit_for(self._first)]):
             self.need, self.decided_by = self._first, self._first_by
-        elif lower and is_first:
-            self._candidates = _between(self._rejected, accepted, _STEPS[1])[1:]
-            self.to_replay = {*self._candidates, *map(self._limit_for, self._candidates)} - self._found.keys()
 
     def _broken(self, need: int) -> str | None:
         """Return the bound that a limit of ``need`` exceeds, or that the limit with headroom exceeds."""
         limits = (need, self._limit_for(need))
-        return next(filter(None, (self._bounds.broken(self._found[one]) for one in limits if one in self._found)), None)
-
-
-def _between(low: int, high: int, steps: int) -> list[int]:
-    """Return limits from ``low`` to ``high`` by equal factors, both included."""
-    found = {rounded_up(low * (high / low) ** (step / steps)) for step in range(1, steps)}
-    return [low, *sorted(one for one in found if low < one < high), *([high] if high > low else [])]
+        return next(filter(None, (self._bounds.broken(self._found[one]) for one in limits)), None)
 
 
 def rounded_up(rate: float) -> int:

@@ -55,19 +55,31 @@ class Outcome:
     busy_ms: int = 0  # the time that records cover, or in which the bucket was in debt
     hours: dict[int, Hour] = field(default_factory=dict)
 
+    def total(self) -> Hour:
+        """Return the outcome of all hours together."""
+        found = Hour()
+        for hour in self.hours.values():
+            found.amount += hour.amount
+            found.delayed_amount += hour.delayed_amount
+            found.throttled_requests += hour.throttled_requests
+            found.throttle_time_ms += hour.throttle_time_ms
+            found.longest_delay_ms = max(found.longest_delay_ms, hour.longest_delay_ms)
+        return found
+
 
 class Replay:
     """Computes how the logged traffic of one client would have been throttled under several limits.
 
     Each of ``buckets`` has another limit, and nothing has been charged to it yet. Under a limit that delays a part by
-    more than ``max_delay_ms``, the replay ends soon after that part. The outcome shows the delay, and the rest is
-    missing in it.
+    more than ``max_delay_ms``, the replay ends soon after that part, and so it does under all lower limits. The outcome
+    shows the delay, and the rest is missing in it.
     """
 
     def __init__(self, *buckets: Bucket, max_delay_ms: float = inf) -> None:
         self._arrivals = ArrivalQueue()
         chargers = unthrottled_chargers(*buckets)
         self._senders = [_Sender(*both, max_delay_ms) for both in zip(buckets, chargers, strict=True)]
+        self._from_highest = sorted(self._senders, key=lambda sender: -sender.limit)
 
     def take(self, rows: Rows) -> None:
         """Add usage records to the replay. They must not begin before the records that were added earlier."""
@@ -89,8 +101,10 @@ class Replay:
             sender.debts.count(begins_ms, ends_ms, until_ms=self._arrivals.end_ms)
 
     def _send(self, parts: Parts) -> None:
-        for sender in self._senders:
-            sender.send(parts)
+        # Replays under low limits take the longest, and few of them have to run: of those that end, the highest.
+        delay_ms = 0
+        for sender in self._from_highest:
+            delay_ms = sender.send(parts, delay_ms)
 
 
 class _Debts:
@@ -132,6 +146,7 @@ class _Sender:
         self.debts = _Debts()
         self._bucket = bucket
         self._charger = charger
+        self.limit = bucket.limit
         self._max_delay_ms = max_delay_ms
         self._longest_delay_ms = 0
         self._is_unthrottled = True  # no part waits, and the bucket itself is not up to date
@@ -142,14 +157,22 @@ class _Sender:
         self._free_ms = 0
         self._left = 0
 
-    def send(self, parts: Parts) -> None:
-        """Send parts through the bucket. They must not arrive before the parts that were sent earlier."""
+    def send(self, parts: Parts, delay_ms: int) -> int:
+        """Send parts through the bucket. They must not arrive before the parts that were sent earlier.
+
+        ``delay_ms`` is the longest delay under a higher limit. If it is too long, the replay ends with it. Return the
+        longest delay under this limit.
+        """
         at, end = 0, len(parts.at_ms)
+        if delay_ms > max(self._max_delay_ms, self._longest_delay_ms):
+            self._longest_delay_ms = delay_ms
+            self.hours[self._free_ms - self._free_ms % _HOUR_MS].longest_delay_ms = delay_ms
         while at < end and self._longest_delay_ms <= self._max_delay_ms:
             if self._is_unthrottled:
                 at += self._send_many(parts, at)
             else:
                 at += self._send_alone(parts, at)
+        return self._longest_delay_ms
 
     def _send_many(self, parts: Parts, at: int) -> int:
         tried = min(self._at_once, len(parts.at_ms) - at)

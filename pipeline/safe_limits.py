@@ -1,4 +1,4 @@
-"""Finds limits that are safe for clients and for brokers, with replays of the usage log.
+"""Finds limits that are safe for clients and for brokers, with one or two replays of the usage log.
 
 ``limit_search`` decides which limits to replay, and ``broker_capacity`` what brokers can bear.
 """
@@ -85,8 +85,8 @@ class LogReplays:
         rows = [(*names, float(limit)) for names, of in limits.items() for limit in sorted(of)]
         self._say(f"replaying the log under {len(rows)} limits, to find {len(limits)}")
         named = self._resolved.merge(pd.DataFrame(rows, columns=[*ENTITY, "limit"]), on=[*ENTITY])
-        hours = self._replay.hours(named, self._quotas, max_delay_ms=max_delay_ms)
-        worst = on_worst_broker(outcomes(self._used, named, hours)).to_dict("records")
+        totals = self._replay.hours(named, self._quotas, max_delay_ms=max_delay_ms, is_total=True)
+        worst = on_worst_broker(outcomes(self._used, named, totals)).to_dict("records")
         found = {((row["kind"], row["user"], row["client_id"]), round(row["limit"])): row for row in worst}
         self._found |= found
         return found
@@ -113,7 +113,7 @@ def users_of(buckets: pd.DataFrame) -> Users:
 
 
 def safe_limits(suggested: Sequence[Suggestion], replays: LogReplays, users: Users, safety: Safety) -> SafeLimits:
-    """Find the limits of all entities that can have one, with few replays of the log.
+    """Find the limits of all entities that can have one.
 
     Only the ``users`` of brokers with a known capacity matter.
     """
@@ -141,13 +141,12 @@ def _searched(suggested: Iterable[Suggestion], replays: LogReplays, safety: Safe
         for one in suggested
         if one.limit is not None
     }
-    while limits := {names: search.to_replay for names, search in searches.items() if search.to_replay}:
-        found = replays.run(limits, max_delay_ms=safety.bounds.delay_ms)
-        for names, of in limits.items():
-            rows = {limit: found[names, limit] for limit in of}
-            searches[names].take(
-                {limit: Replayed(row["throttled_share"], row["longest_delay_ms"]) for limit, row in rows.items()}
-            )
+    found = replays.run(
+        {names: search.to_replay for names, search in searches.items()}, max_delay_ms=safety.bounds.delay_ms
+    )
+    for names, search in searches.items():
+        rows = {limit: found[names, limit] for limit in search.to_replay}
+        search.take({limit: Replayed(row["throttled_share"], row["longest_delay_ms"]) for limit, row in rows.items()})
     return searches
 
 

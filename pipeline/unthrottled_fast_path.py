@@ -14,7 +14,6 @@ from math import inf
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.arrivals import Amounts, Parts, Whole
@@ -24,6 +23,8 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 # An upper bound for the relative error of a sum of a million numbers with 16 digits.
 _ROUNDING: Final = 1e-9
+# So many parts may be taken from a token bucket one by one.
+_FEW: Final = 64
 # A margin for the rounding of one limit also suffices for limits that are higher by at most this factor.
 _SAME_MARGIN: Final = 16
 
@@ -180,68 +181,83 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Refills:
-    """Remembers under which limit a token bucket was full before the last of some parts.
+    """Caches which parts leave enough tokens in a token bucket, which is full before the last of them.
 
-    Under a higher limit, a token bucket that lacks no more bytes before the first part is full then, too.
+    If that is so under a limit, it is also so under a higher one, for a bucket that lacks no more tokens at first.
     """
 
     def __init__(self) -> None:
         self._parts: Parts | None = None
-        self._found: dict[tuple[int, int], tuple[float, float]] = {}
+        self._found: dict[tuple[int, int, float], tuple[float, float]] = {}
+        self._lowest = inf  # the last limit under which all parts left enough tokens
 
-    def add(self, parts: Parts, begin: int, end: int, *, limit: float, missing: float) -> None:
-        """Add a token bucket that lacked ``missing`` bytes before ``parts[begin]``, and was full before the last."""
+    def counted(
+        self, parts: Parts, begin: int, end: int, *, limit: float, burst_s: float, missing: float
+    ) -> tuple[int, int]:
+        """Return the result of ``_counted`` for these parts, if ``missing`` tokens lack before the first."""
         if parts is not self._parts:
             self._parts, self._found = parts, {}
-        self._found[begin, end] = limit, missing
+        key, every = (begin, end, burst_s), (end - 1, end)
+        lower = self._lowest
+        is_new = key not in self._found and lower < limit
+        if is_new and _counted(parts, begin, end, lower, burst_s, missing) == every:
+            self._found[key] = lower, missing
+        lower, most = self._found.get(key, (inf, 0.0))
+        if lower <= limit <= _SAME_MARGIN * lower and missing <= most:
+            return every
+        found = _counted(parts, begin, end, limit, burst_s, missing)
+        if found == every:
+            self._found[key], self._lowest = (limit, missing), limit
+        return found
 
-    def include(self, parts: Parts, begin: int, end: int, *, limit: float, missing: float) -> bool:
-        """Return whether a token bucket is certainly full before the last of ``parts[begin:end]``."""
-        if parts is not self._parts or (begin, end) not in self._found:
-            return False
-        lower, more = self._found[begin, end]
-        return lower <= limit <= _SAME_MARGIN * lower and missing <= more
+
+def _counted(parts: Parts, begin: int, end: int, limit: float, burst_s: float, missing: float) -> tuple[int, int]:
+    """Return the index of the last part before which a token bucket is certainly full, or else ``begin``.
+
+    Also return the index of the first part that may take more tokens than are left, or else ``end``.
+    """
+    at_ms, amount = parts.at_ms[begin:end], parts.amount[begin:end].astype(float)
+    burst = burst_s * limit
+    until = np.cumsum(amount)
+    came = limit * (at_ms - at_ms[0]) / 1_000
+    level = until - amount - came
+    lowest = level.copy()
+    lowest[0] -= missing
+    lowest = np.minimum.accumulate(lowest)
+    owed = level - lowest  # before each part
+    margin = _ROUNDING * (burst + np.abs(amount).sum() + came[-1])
+    doubtful = np.flatnonzero(owed + amount > burst - margin)
+    stop = int(doubtful[0]) if len(doubtful) else end - begin
+    last = min(stop, end - begin - 1)
+    full = np.flatnonzero(level[1 : last + 1] <= lowest[:last] - margin)
+    return begin + (int(full[-1]) + 1 if len(full) else 0), begin + stop
 
 
 class _Tokens:
     """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``) or in addition to them."""
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
-    # before which the bucket is certainly full, and takes the parts before it.
+    # before which the bucket is certainly full, and takes the parts before it. It also takes the next parts if they are
+    # few, and there are certainly enough tokens for each.
 
     def __init__(self, tokens: TokenBucket, limit: float, refills: _Refills) -> None:
         self._tokens = tokens
         self._limit = limit
         self._refills = refills
-        self._burst = tokens.burst_ms / 1_000 * limit
+        self._burst_s = tokens.burst_ms / 1_000
 
     def leave(self) -> None:
         """Do nothing. All state is in the token bucket, so a charge by somebody else is already counted."""
 
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         first_ms = int(parts.at_ms[begin])
-        missing = self._burst - self._tokens.peek(byte_rate_limit=self._limit, now_ms=first_ms)
-        if self._refills.include(parts, begin, end, limit=self._limit, missing=missing):
-            taken = end - begin - 1
-        else:
-            taken = self._counted(parts.at_ms[begin:end], parts.amount[begin:end].astype(float), missing)
-            if taken == end - begin - 1:
-                self._refills.add(parts, begin, end, limit=self._limit, missing=missing)
-        if taken:
-            self._tokens.refill(byte_rate_limit=self._limit, now_ms=int(parts.at_ms[begin + taken]))
-        return taken
-
-    def _counted(self, at_ms: Whole, amount: NDArray[np.float64], missing: float) -> int:
-        """Return the index of the last part before which the token bucket is certainly full."""
-        until = np.cumsum(amount)
-        came = self._limit * (at_ms - at_ms[0]) / 1_000
-        level = until - amount - came
-        lowest = level.copy()
-        lowest[0] -= missing
-        lowest = np.minimum.accumulate(lowest)
-        owed = level - lowest  # before each part
-        margin = _ROUNDING * (self._burst + np.abs(amount).sum() + came[-1])
-        doubtful = np.flatnonzero(owed + amount > self._burst - margin)
-        stop = int(doubtful[0]) if len(doubtful) else len(at_ms) - 1
-        full = np.flatnonzero(level[1 : stop + 1] <= lowest[:stop] - margin)
-        return int(full[-1]) + 1 if len(full) else 0
+        missing = self._burst_s * self._limit - self._tokens.peek(byte_rate_limit=self._limit, now_ms=first_ms)
+        full, stop = self._refills.counted(parts, begin, end, limit=self._limit, burst_s=self._burst_s, missing=missing)
+        if full > begin:
+            self._tokens.refill(byte_rate_limit=self._limit, now_ms=int(parts.at_ms[full]))
+        if stop - full > _FEW:
+            return full - begin
+        few = (column[full:stop].tolist() for column in parts)
+        for at_ms, amount in zip(*few, strict=True):
+            self._tokens.record(amount, byte_rate_limit=self._limit, now_ms=at_ms)
+        return stop - begin

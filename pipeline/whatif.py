@@ -140,11 +140,13 @@ class LogReplay:
         self._is_small = is_small
         self._log: pd.DataFrame | None = None  # the records, once this process has read them
 
-    def hours(self, names: pd.DataFrame, quotas: CandidateQuotas, *, max_delay_ms: float = inf) -> DataFrame:
+    def hours(
+        self, names: pd.DataFrame, quotas: CandidateQuotas, *, max_delay_ms: float = inf, is_total: bool = False
+    ) -> DataFrame:
         """Return the outcome of each bucket that may exceed a limit, for each of its limits and each hour.
 
         ``names`` is the result of ``resolved`` for these quotas, with a row for each limit to try. The replay under a
-        limit that delays a part by more than ``max_delay_ms`` ends early.
+        limit that delays a part by more than ``max_delay_ms`` ends early. With ``is_total``, the hour 0 stands for all.
         """
         named = _limited(self._demands, names)
         buckets = _numbered(named, quotas)
@@ -152,11 +154,11 @@ class LogReplay:
             return self._spark.createDataFrame(HOURS.empty_table(), _HOURS)
         members = _members(named, buckets)
         if self._is_small and self._parts(members, buckets) <= _QUICK_PARTS:
-            batches = replayed(iter(self._rows(members, buckets)), quotas, max_delay_ms=max_delay_ms)
+            batches = replayed(iter(self._rows(members, buckets)), quotas, max_delay_ms=max_delay_ms, is_total=is_total)
             return self._spark.createDataFrame(pa.Table.from_batches(batches, HOURS), _HOURS)
 
         def replay(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return replayed(batches, quotas, max_delay_ms=max_delay_ms)
+            return replayed(batches, quotas, max_delay_ms=max_delay_ms, is_total=is_total)
 
         # Rows are placed by a partition number, since adaptive execution would merge partitions by their size. Most of
         # the work is done in Python, and Spark does not know its cost.

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.pipeline import replay as replay_module
-from kafka_quota_proxy.pipeline.replay import Outcome, Replay
+from kafka_quota_proxy.pipeline.replay import Hour, Outcome, Replay
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from tests.pipeline.brute_force import passed
@@ -117,34 +117,69 @@ def test_a_client_that_asks_for_twice_its_limit_gets_it_in_twice_the_time() -> N
     assert outcome.sent_ms == pytest.approx(1_200_000, rel=0.02)
 
 
-@given(given=demands, limit=st.floats(100, 3_000), max_delay_ms=st.sampled_from([0, 1_000, 30_000]), kind=kinds)
-def test_a_replay_ends_early_only_under_a_limit_that_delays_for_too_long(
-    given: list[Demand], limit: float, max_delay_ms: int, kind: QuotaKind
+@given(
+    given=demands,
+    tried=st.lists(st.floats(100, 6_000), min_size=1, max_size=5, unique=True),
+    max_delay_ms=st.sampled_from([0, 1_000, 30_000]),
+    kind=kinds,
+)
+def test_a_replay_ends_early_under_a_limit_that_delays_for_too_long_and_under_all_lower_ones(
+    given: list[Demand], tried: list[float], max_delay_ms: int, kind: QuotaKind
 ) -> None:
-    def longest_ms(outcome: Outcome) -> int:
-        return max((hour.longest_delay_ms for hour in outcome.hours.values()), default=0)
-
-    (whole,) = replayed(given, bucket(limit, kind))
-    replay = Replay(bucket(limit, kind), max_delay_ms=max_delay_ms)
+    whole = [one_by_one(given, bucket(limit, kind)) for limit in tried]
+    replay = Replay(*(bucket(limit, kind) for limit in tried), max_delay_ms=max_delay_ms)
     for demand in given:
         replay.take(arrays([demand]))
 
-    (outcome,) = replay.end()
+    found = replay.end()
 
-    if longest_ms(whole) <= max_delay_ms:
-        assert outcome == whole
-    else:
-        assert longest_ms(outcome) > max_delay_ms
+    too_low = [
+        limit for limit, outcome in zip(tried, whole, strict=True) if outcome.total().longest_delay_ms > max_delay_ms
+    ]
+    for limit, outcome, expected in zip(tried, found, whole, strict=True):
+        if limit > max(too_low, default=0):
+            assert outcome == expected
+        else:
+            assert outcome.total().longest_delay_ms > max_delay_ms
+
+
+@given(given=demands, kind=kinds)
+def test_the_total_is_that_of_all_hours(given: list[Demand], kind: QuotaKind) -> None:
+    far = [
+        *given, *(demand._replace(start_ms=demand.start_ms + 7_200_000, amount=demand.amount // 2) for demand in given)
+    ]  # fmt: skip
+    (outcome,) = replayed(far, bucket(kind=kind))
+
+    total, hours = outcome.total(), outcome.hours.values()
+    for name in ("amount", "delayed_amount", "throttled_requests", "throttle_time_ms"):
+        assert getattr(total, name) == sum(getattr(hour, name) for hour in hours)
+    assert total.longest_delay_ms == max((hour.longest_delay_ms for hour in hours), default=0)
 
 
 def test_a_replay_that_ends_early_sends_no_more() -> None:
-    replay = Replay(bucket(), max_delay_ms=5_000)
+    given = [Demand(at * 1_000, 1_000, 2_000, 4) for at in range(600)]
+    alone = Replay(bucket(), max_delay_ms=5_000)
     for at in range(600):
-        replay.take(arrays([Demand(at * 1_000, 1_000, 2_000, 4)]))
+        alone.take(arrays(given[at : at + 1]))
+    together = Replay(bucket(LIMIT / 2), bucket(), max_delay_ms=5_000)
+    together.take(arrays(given))
 
-    (outcome,) = replay.end()
+    (outcome,), (lower, higher) = alone.end(), together.end()
 
-    assert sum(hour.amount for hour in outcome.hours.values()) < 40_000
+    assert 0 < outcome.total().amount < 40_000
+    assert lower.total() == Hour(longest_delay_ms=higher.total().longest_delay_ms)
+
+
+@pytest.mark.parametrize("shaping", Shaping)
+def test_a_lower_limit_lacks_more_tokens(shaping: Shaping) -> None:
+    """The same parts may leave tokens under one limit, and none under the other."""
+    given = [Demand(at_ms, 0, amount, 1) for at_ms, amount in ((0, 900), (200, 450), (5_000, 10), (6_000, 10))]
+    limits = (LIMIT, 2 * LIMIT)
+
+    def buckets() -> list[Bucket]:
+        return [bucket(limit, QuotaKind.FETCH, shaping=shaping) for limit in limits]
+
+    assert replayed(given, *buckets(), at_once=1) == [one_by_one(given, one) for one in buckets()]
 
 
 def test_debt_is_waited_for_in_full() -> None:
@@ -206,7 +241,7 @@ kafkas = st.builds(
     quota_window_size_seconds=st.sampled_from([1, 1, 3]),
 )
 # Limits relative to the use in ten seconds. Below 1 many requests wait, above 1 none, and near 1 some may.
-factors = st.one_of(st.sampled_from([0.5, 2.0]), st.floats(0.8, 1.2), st.floats(0.99, 1.01))
+factors = st.one_of(st.sampled_from([0.5, 2.0, 8.0]), st.floats(0.8, 1.2), st.floats(0.99, 1.01))
 
 
 def limit_near(given: Sequence[Demand], factor: float, seconds: float = 10) -> float:
@@ -234,18 +269,24 @@ def charging(parts: int) -> Iterator[None]:
 
 @pytest.mark.kafka
 @given(
-    given=long_demand(), tried=st.lists(factors, min_size=1, max_size=3), kafka=kafkas, kind=kinds, parts=first_parts
+    given=long_demand(),
+    tried=st.lists(factors, min_size=1, max_size=5),
+    kafka=kafkas,
+    kind=kinds,
+    shaping=st.sampled_from(Shaping),
+    parts=first_parts,
 )
 @settings(max_examples=150)
 def test_charging_many_at_once_equals_one_by_one(
-    given: list[Demand], tried: list[float], kafka: KafkaSettings, kind: QuotaKind, parts: int
+    given: list[Demand], tried: list[float], kafka: KafkaSettings, kind: QuotaKind, shaping: Shaping, parts: int
 ) -> None:
-    limits = [limit_near(given, factor) for factor in tried]
+    seconds = 10 if shaping is Shaping.SAMPLED else 1
+    limits = [limit_near(given, factor, seconds) for factor in tried]
 
     with charging(parts):
-        outcomes = replayed(given, *(bucket(limit, kind, kafka=kafka) for limit in limits))
+        outcomes = replayed(given, *(bucket(limit, kind, kafka=kafka, shaping=shaping) for limit in limits))
 
-    assert outcomes == [one_by_one(given, bucket(limit, kind, kafka=kafka)) for limit in limits]
+    assert outcomes == [one_by_one(given, bucket(limit, kind, kafka=kafka, shaping=shaping)) for limit in limits]
 
 
 @pytest.mark.kafka
