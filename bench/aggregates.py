@@ -38,17 +38,16 @@ FROM ranked GROUP BY ALL
 
 
 def _spark(path: str) -> Callable[[], Found]:
-    session, capacity = (
-        importlib.import_module(name)
-        for name in ("kafka_quota_proxy.pipeline.session", "kafka_quota_proxy.pipeline.capacity")
+    session, rollup, capacity = (
+        importlib.import_module(f"kafka_quota_proxy.pipeline.{name}") for name in ("session", "rollup", "capacity")
     )
     spark = session.session(is_quiet=True)
     spark.range(1).count()
 
     def query() -> Found:
-        usage = capacity.byte_usage(spark.read.parquet(path))
+        rates = rollup.rates(rollup.byte_usage(spark.read.parquet(path)))
         columns = (*_BUCKET, "peak", "median", "percentile")
-        return _found(tuple(row) for row in capacity.percentiles(usage, PERCENTILE).select(*columns).collect())
+        return _found(tuple(row) for row in capacity.percentiles(rates, PERCENTILE).select(*columns).collect())
 
     return query
 
