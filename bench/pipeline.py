@@ -148,13 +148,15 @@ def aggregated(usage: Path) -> dict[str, dict[str, Any]]:
 
 def page(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> str:
     """Return the measurements as Markdown."""
+    sizes = tuple(log.rows for log in logs[1:])
+    options = "" if sizes == ROWS else f' ARGS="--rows {",".join(f"{rows:.0e}" for rows in sizes)}"'
     head = [
         "# The pipeline on large logs",
         "",
         f"Measured {datetime.datetime.now(tz=datetime.UTC).date().isoformat()} on {machine.name()}; "
         f"Spark {version('pyspark')} with its default settings (2 GB of heap). One-second records of "
         f"{_BUCKETS} buckets in Parquet; `ingest` reads them as compressed JSON Lines. To repeat: "
-        "`make bench-pipeline`.",
+        f"`make bench-pipeline{options}`.",
         "",
         "*Growth* is the time per record relative to the log before, less the time of "
         f"{START_UP_ROWS:,} records: 1 is in proportion. Up to {_REPEATED_ROWS:,} records times are the median of "
