@@ -38,7 +38,7 @@ MOST_GROWTH: Final = 1.1
 # Beyond its heap of 2 GB the JVM has code, threads and buffers, which do not grow with records.
 MOST_JVM_BYTES: Final = 3 * 2**30
 MOST_PYTHON_BYTES: Final = 2**30
-# The most bytes to spill, in multiples of the log's size. Sorting 10^8 records by day took 4.
+# The most bytes to spill, in multiples of the size of the log that a command reads. Sorting 10^8 records by day took 4.
 MOST_SPILLED: Final = 8
 _AGGREGATED_ROWS: Final = 10**7
 _DAY_S: Final = 86_400
@@ -114,10 +114,11 @@ def faults(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> list[str]
                 )
         for log in logs:
             taken = log.runs[command]
+            read_bytes = log.log_bytes if command == "ingest" else log.usage_bytes
             sizes = [
                 ("the JVM had", taken.jvm_bytes, MOST_JVM_BYTES),
                 ("Python had", taken.python_bytes, MOST_PYTHON_BYTES),
-                ("Spark spilled", taken.spilled_bytes, MOST_SPILLED * log.usage_bytes),
+                ("Spark spilled", taken.spilled_bytes, MOST_SPILLED * read_bytes),
             ]
             found += [
                 f"{command} on {log.rows:,} records: {who} {size / 1e9:.2f} GB; {most / 1e9:.2f} GB is the most"
