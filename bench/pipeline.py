@@ -149,8 +149,8 @@ def aggregated(usage: Path) -> dict[str, dict[str, Any]]:
 
 def page(logs: Sequence[Log], engines: dict[str, dict[str, Any]]) -> str:
     """Return the measurements as Markdown."""
-    sizes = tuple(log.rows for log in logs[1:])
-    options = "" if sizes == ROWS else f' ARGS="--rows {",".join(f"{rows:.0e}" for rows in sizes)}"'
+    counts = tuple(log.rows for log in logs[1:])
+    options = "" if counts == ROWS else f' ARGS="--rows {",".join(f"{rows:.0e}" for rows in counts)}"'
     head = [
         "# The pipeline on large logs",
         "",
