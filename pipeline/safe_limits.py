@@ -141,6 +141,8 @@ def _searched(suggested: Iterable[Suggestion], replays: LogReplays, safety: Safe
         for one in suggested
         if one.limit is not None
     }
+    if not searches:
+        return searches
     found = replays.run(
         {names: search.to_replay for names, search in searches.items()}, max_delay_ms=safety.bounds.delay_ms
     )

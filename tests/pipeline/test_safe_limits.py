@@ -127,3 +127,13 @@ def test_a_broker_of_unknown_capacity_bounds_nothing() -> None:
 
     assert [one.decided_by for one in suggestions] == ["percentile", "share", ""]
     assert warnings == []
+
+
+def test_a_log_whose_clients_can_have_no_limit_is_not_replayed() -> None:
+    replays = MadeUpReplays()
+    suggested = [Suggestion(*OTHER, 9, 1_000_000, 0, None, "no")]
+
+    result = safe_limits(suggested, replays, {}, Safety(bounds=BOUNDS, headroom=1.2, capacities={}))
+
+    assert result == (suggested, {}, [])
+    assert replays.passes == []
