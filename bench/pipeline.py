@@ -38,7 +38,7 @@ MOST_GROWTH: Final = 1.1
 # Beyond its heap of 2 GB the JVM has code, threads and buffers, which do not grow with records.
 MOST_JVM_BYTES: Final = 3 * 2**30
 MOST_PYTHON_BYTES: Final = 2**30
-# The most bytes to spill, in multiples of the size of the log that a command reads. Sorting 10^8 records by day took 4.
+# The most bytes to spill, in multiples of the bytes that a command reads. Sorting 10^8 records by day took 4.
 MOST_SPILLED: Final = 8
 _AGGREGATED_ROWS: Final = 10**7
 _DAY_S: Final = 86_400

@@ -26,10 +26,10 @@ def plan(runs: Mapping[int, Mapping[str, Run]], sizes: Mapping[int, Mapping[str,
         "",
         f"## A day of {PLANNED_RECORDS:,} records, on paper",
         "",
-        "A fleet with that many records a day has, for example, 115,000 buckets with a record each second. The columns "
-        f"*a record* are measured on {' and '.join(counts)} records: the time for which a task keeps a core, and what "
-        "tasks write for each other. The others are the larger of the two, times the number of records. So they hold "
-        "as long as time grows in proportion, and storage and network are as fast for each core as here.",
+        "115,000 buckets with a record each second make that many in a day. *A record* is the time for which a task "
+        f"keeps a core, measured on {' and '.join(counts)} records. *Shuffled* is what tasks write for each other. The "
+        "larger of two measurements counts, and is multiplied by the number of records. This holds if time grows in "
+        "proportion, and if storage and network are as fast for each core as here.",
         "",
         f"| step | a record | core hours | executors of {_CORES} cores for {_HOURS} hours | shuffled |",
         "| --- | ---: | ---: | ---: | ---: |",
@@ -38,9 +38,9 @@ def plan(runs: Mapping[int, Mapping[str, Run]], sizes: Mapping[int, Mapping[str,
     stored = sizes[largest]
     tail = [
         "",
-        f"The log of {largest:,} records has {stored['log'] / largest:.1f} bytes a record as compressed JSON Lines, "
-        f"and {stored['lake'] / largest:.1f} in the lake. A day has {_size(stored['log'] / largest)} and "
-        f"{_size(stored['lake'] / largest)}.",
+        f"As compressed JSON Lines, a record takes {stored['log'] / largest:.1f} bytes, and in the lake "
+        f"{stored['lake'] / largest:.1f}, measured on {largest:,} records. So a day takes "
+        f"{_size(stored['log'] / largest)} and {_size(stored['lake'] / largest)}.",
     ]
     return [*head, *rows, *tail]
 

@@ -120,7 +120,8 @@ def write(path: str, text: str) -> None:
 def locked(path: str) -> Iterator[bool]:
     """Lock a local file during the block, and yield whether no other process has locked it.
 
-    The lock ends with the process, whatever ends it. Other file systems have no locks: True is yielded.
+    The system removes the lock when the process ends, also if it is killed. A file that is not local is not locked, and
+    True is yielded.
     """
     at = absolute(path)
     if not at.startswith("/"):

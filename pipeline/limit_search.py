@@ -1,9 +1,8 @@
 """Searches for the lowest limit of an entity under which its clients are throttled little, and wait for a short time.
 
-The search begins at a percentile of the entity's rates and ends at a limit that never throttles. The candidates between
-them rise by equal factors, and one replay of the log tries them all. The lowest candidate that meets the bounds is what
-the entity needs. Its limit is the need times a factor, the headroom. The limits are replayed too. They are among the
-candidates, unless the headroom is smaller than the factor.
+The first candidate is a percentile of the entity's rates, and the last is a limit that never throttles. Each is higher
+than the one before by the same factor. One replay of the log tries them all. The lowest candidate that meets the bounds
+is what the entity needs, and its limit is the need times the headroom. So each candidate is replayed with headroom too.
 
 This module does no I/O and needs no Spark.
 """
@@ -14,8 +13,8 @@ from typing import Final, NamedTuple
 
 # A lower rate would stop a client for a long time, and ``kafka-quota-proxy check`` warns of a forgotten unit.
 LEAST_LIMIT: Final = 1_000
-# The smallest factor between two candidates, and the most factors. A limit that never throttles is about ten times the
-# percentile of a client with bursts, and so the need is found to 5 %.
+# A candidate is at least this factor above the one before, and there are at most so many steps. For a client with
+# bursts, the last candidate is about ten times the first, so the need is found to 5 %.
 _LEAST_FACTOR: Final = 1.05
 _MOST_STEPS: Final = 48
 # A need that is hardly above the percentile counts as the percentile. A steady client under a limit of its own rate is
@@ -50,10 +49,11 @@ class Bounds(NamedTuple):
 
 
 class LimitSearch:
-    """The search for the limit of one entity. Replay the log under the limits ``to_replay``, and call ``take``.
+    """Searches for the limit of one entity.
 
-    Then ``need`` is the lowest limit that meets the bounds, and ``limit`` is the need times the headroom.
-    ``decided_by`` is what keeps the need from being lower.
+    The caller replays the log under the limits ``to_replay``, and passes the outcomes to ``take``. Then ``need`` is the
+    lowest limit that meets the bounds, and ``limit`` is the need times the headroom. ``decided_by`` is what keeps the
+    need from being lower.
     """
 
     def __init__(self, percentile: int, never_throttles: int, *, headroom: float, bounds: Bounds) -> None:
@@ -78,7 +78,7 @@ class LimitSearch:
         first = self._first
         factor = max(_LEAST_FACTOR, (last / first) ** (1 / _MOST_STEPS))
         if self._headroom >= factor:
-            # With a factor whose power is the headroom, the limit for a candidate is a later candidate.
+            # The headroom is a whole number of steps. So a candidate with headroom is a later candidate.
             steps = ceil(log(self._headroom) / log(factor))
             found = [rounded_up(first * self._headroom ** (step / steps)) for step in range(steps)]
             while found[-1] < last:

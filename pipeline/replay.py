@@ -101,7 +101,7 @@ class Replay:
             sender.debts.count(begins_ms, ends_ms, until_ms=self._arrivals.end_ms)
 
     def _send(self, parts: Parts) -> None:
-        # Replays under low limits take the longest, and few of them have to run: of those that end, the highest.
+        # The replays under low limits take the most time. The first that ends early saves all those below it.
         delay_ms = 0
         for sender in self._from_highest:
             delay_ms = sender.send(parts, delay_ms)
@@ -224,7 +224,7 @@ class _Sender:
         self._pass(amount, came_ms)
 
     def _pass(self, amount: int, came_ms: int) -> None:
-        # This is called for each part that is sent alone, so it has few calls of its own.
+        # This runs for each part that is sent alone. A call of max() or of a method would slow it down.
         bucket, delay_ms = self._bucket, self._free_ms - came_ms
         now_ms = self._free_ms if delay_ms > 0 else came_ms
         bucket.silence(bucket.charge(amount, now_ms=now_ms), now_ms=now_ms)

@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 # An upper bound for the relative error of a sum of a million numbers with 16 digits.
 _ROUNDING: Final = 1e-9
-# So many parts may be taken from a token bucket one by one.
+# At most this number of parts is taken from a token bucket one by one.
 _FEW: Final = 64
 # A margin for the rounding of one limit also suffices for limits that are higher by at most this factor.
 _SAME_MARGIN: Final = 16
@@ -103,7 +103,7 @@ def _events(slots: Sequence[Slot], slot_ms: int, span_ms: int, parts: Parts) -> 
     begins = np.array(found, np.int64)
     ends = np.append(begins[1:], end)
     until = np.concatenate((np.zeros(1, amount.dtype), np.cumsum(amount)))
-    # The sum that counts at the start of a slot, plus the whole slot.
+    # At its start, a slot counts together with the slots before it. Its own parts may add up to the whole slot.
     most = until[ends] - until[begins[np.searchsorted(at_ms[ends - 1], at_ms[begins] - span_ms, "right")]]
     if (until[1:] < until[:-1]).any():  # a refund
         most = np.full(len(begins), inf)
@@ -181,9 +181,9 @@ def _recorded(slots: Sequence[Slot]) -> list[Slot]:
 
 
 class _Refills:
-    """Caches which parts leave enough tokens in a token bucket, which is full before the last of them.
+    """Remembers parts for which a token bucket always had enough tokens, and was full before the last of them.
 
-    If that is so under a limit, it is also so under a higher one, for a bucket that lacks no more tokens at first.
+    Under a higher limit that is also so, if the bucket does not lack more tokens before the first part.
     """
 
     def __init__(self) -> None:
@@ -194,7 +194,7 @@ class _Refills:
     def counted(
         self, parts: Parts, begin: int, end: int, *, limit: float, burst_s: float, missing: float
     ) -> tuple[int, int]:
-        """Return the result of ``_counted`` for these parts, if ``missing`` tokens lack before the first."""
+        """Return the result of ``_counted`` for a token bucket that lacks ``missing`` tokens before the first part."""
         if parts is not self._parts:
             self._parts, self._found = parts, {}
         key, every = (begin, end, burst_s), (end - 1, end)

@@ -1,4 +1,4 @@
-"""The engines that are compared compute the same aggregate."""
+"""Spark and pandas compute the same aggregate, so that their times can be compared."""
 
 from pathlib import Path
 

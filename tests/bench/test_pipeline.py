@@ -83,4 +83,4 @@ def test_a_large_day_is_planned_from_the_dearest_of_two_logs() -> None:
 
     # 7.2 µs for each of 10^10 records are 20 core hours, and 2 executors of 4 cores do 32 in 4 hours.
     assert "| ingest | 3.60 µs and 7.20 µs | 20 | 2 | 50 GB |" in text
-    assert "A day has 200 GB and 120 GB." in text
+    assert "So a day takes 200 GB and 120 GB." in text

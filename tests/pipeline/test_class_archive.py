@@ -18,7 +18,7 @@ WRITES, USES = "-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="
 
 @pytest.fixture(autouse=True)
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return an empty directory of archives whose name has a space."""
+    """Return an empty directory for archives. Its path has a space."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "my caches"))
     place = tmp_path / "my caches" / "kafka-quota-pipeline"
     place.mkdir(parents=True)
