@@ -11,6 +11,7 @@ from kafka_quota_proxy.config.linear_regex import compile_linear, match_whole, r
 from kafka_quota_proxy.config.model import KafkaSettings, ProxyConfig, Shaping
 from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.proxy.quota.answer_time import AnswerTime
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
@@ -90,6 +91,7 @@ class BrokerQuotas:
         self.arrivals = ConnectionQuotas(config, self.rules.addresses)
         self.connections = OpenConnections(self.rules.connections, self._principals.charged_user)
         self.newly_unlimited: dict[Tags, QuotaKind] = {}
+        self.answer_time = AnswerTime()
 
     @property
     def managers(self) -> Iterable[ClientQuotaManager]:

@@ -1,12 +1,13 @@
 """Applies the limit on one entity (a user, a client-id, or both), and computes how long its clients wait."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, inf
 from typing import Final
 
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
+from kafka_quota_proxy.proxy.quota.awaited_fetches import AwaitedFetches
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds, bucket_bounds
 from kafka_quota_proxy.proxy.quota.entity import Level
 from kafka_quota_proxy.proxy.quota.line import Line, Place
@@ -15,8 +16,9 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
+_HAS_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 _UNBOUNDED: Final = bucket_bounds(
-    float(UNLIMITED), float(UNLIMITED), saved_ms=None, longest_wait_ms=MAX_INT32, max_throttle_time_ms=MAX_INT32
+    float(UNLIMITED), float(UNLIMITED), is_paced=False, longest_wait_ms=MAX_INT32, max_throttle_time_ms=MAX_INT32
 )
 
 
@@ -41,85 +43,69 @@ class Bucket(ReservedUsage):
     enforcement: Enforcement | None = None
     generation: int = -1
     line: Line | None = None
-    silent_until_ms: int = 0
+    silent_until_ms: float = 0.0
     holders: int = 0
     is_listed: bool = False
     is_parked: bool = False
     absorbed_by: "Bucket | None" = None
+    awaited: AwaitedFetches = field(default_factory=AwaitedFetches)
     _bounds: BucketBounds = _UNBOUNDED
     _sampled_room: float = float(UNLIMITED)
     _tokens: TokenBucket | None = None
-    _pacer: TokenBucket | None = None
     _last_over: int = 0  # the amount of the last request over the limit
 
     def configure(
         self,
         *,
+        limit: float,
         room: float,
         burst_ms: int | None,
-        pacer_ms: int | None,
         longest_wait_ms: int,
         max_throttle_time_ms: int,
         now_ms: int,
     ) -> None:
-        """Change how the limit applies. The recorded usage is kept, and clients still owe the same amount.
+        """Change the limit and how it applies. The recorded usage is kept, and clients still owe the same amount.
+
+        They pay it at the new limit. If there is no limit any more, they owe nothing.
 
         Args:
+            limit: The limit per second, or ``float(UNLIMITED)``.
             room: The amount that the limit allows in the shortest window over which a rate is measured.
             burst_ms: For how many ms an idle client saves up unused quota in the token bucket that applies the limit,
                 or None if the limit applies to sampled windows.
-            pacer_ms: The same for a second token bucket, which spreads fetches over time, or None if there is none.
             longest_wait_ms: The longest wait that ``charge`` returns.
             max_throttle_time_ms: The longest throttle time that a response announces.
             now_ms: The time.
         """
+        debt = self.debt(now_ms=now_ms)
+        self.set_limit(limit)
         self._sampled_room = room
         self._bounds = bucket_bounds(
-            self.limit,
-            room if burst_ms is None else self.limit * burst_ms / 1_000,
-            saved_ms=burst_ms or pacer_ms,
+            limit,
+            room if burst_ms is None else limit * burst_ms / 1_000,
+            is_paced=burst_ms is not None,
             longest_wait_ms=longest_wait_ms,
             max_throttle_time_ms=max_throttle_time_ms,
         )
-        self._tokens = self._token_bucket(self._tokens, burst_ms, now_ms)
-        self._pacer = self._token_bucket(self._pacer, pacer_ms, now_ms)
-        if self.silent_until_ms > now_ms or self._owes_more(now_ms):
-            self.silent_until_ms = now_ms + self._wait_ms(now_ms) if self.is_limited else 0
-            if self.throttling.history is not None:
-                self.throttling.history.held_until_ms = self.silent_until_ms
-
-    def _owes_more(self, now_ms: int) -> bool:
-        """Return whether a lower limit makes clients owe more than they have waited for.
-
-        A limit may have changed some time ago, because it is applied when the bucket is looked up.
-        """
-        if self._tokens is None or self.silent_until_ms <= self.last_record_ms:
-            return False
-        return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) < 0
-
-    def _token_bucket(self, before: TokenBucket | None, burst_ms: int | None, now_ms: int) -> TokenBucket | None:
+        tokens = self._tokens
         if burst_ms is None:
-            return None
-        if before is not None:
-            before.burst_ms = burst_ms
-            return before
-        tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=self.limit, now_ms=now_ms)
-        owed = self.rate.peek_sum(now_ms=now_ms) - self._sampled_room if self.silent_until_ms > now_ms else 0
-        if owed > 0:
-            tokens.record(round(owed + self.limit * burst_ms / 1_000), byte_rate_limit=self.limit, now_ms=now_ms)
-        return tokens
-
-    def _wait_ms(self, now_ms: int) -> int:
-        """Return for how many ms clients must wait until the usage is within the limit, at most the longest wait."""
-        limit = self.limit
-        if self._tokens is not None:
-            tokens = self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms)
-            wait_ms = wait_for_tokens_ms(tokens=tokens, byte_rate_limit=limit)
+            self._tokens = None
+        elif tokens is None:
+            tokens = self._tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=limit, now_ms=now_ms)
+            if debt > 0:
+                tokens.record(round(debt + limit * burst_ms / 1_000), byte_rate_limit=limit, now_ms=now_ms)
         else:
-            total, window_ms = self.rate.peek_sum(now_ms=now_ms), self.rate.peek_window_ms(now_ms=now_ms)
-            byte_rate = total * 1_000 / window_ms
-            wait_ms = max(0, throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms))
-        return min(wait_ms, self._bounds.longest_wait_ms)
+            tokens.burst_ms = burst_ms
+        if self._tokens is not None:
+            debt = max(debt, -self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms))
+        had_debt = self.silent_until_ms > now_ms
+        self.silent_until_ms = now_ms + debt * 1_000 / limit if debt > 0 and self.is_limited else 0.0
+        if self.throttling.history is not None and (had_debt or self.silent_until_ms):
+            self.throttling.history.held_until_ms = ceil(self.silent_until_ms)
+
+    def debt(self, *, now_ms: int) -> float:
+        """Return the amount that clients owe, which was charged above the limit and is not paid by time yet."""
+        return max(0.0, self.silent_until_ms - now_ms) * self.limit / 1_000 if self.is_limited else 0.0
 
     def debt_ms(self, *, now_ms: int) -> int:
         """Return for how many ms clients must wait until a paced bucket has free tokens. Changes nothing."""
@@ -156,12 +142,13 @@ class Bucket(ReservedUsage):
         if self.kafka_rate is not None:
             self.kafka_rate.record(amount, now_ms=now_ms)
         limit = self.limit
+        if now_ms < self.silent_until_ms and self.kind in _HAS_LINE:
+            # A second debt adds to the first. Windows may have forgotten the first, but time has not paid it.
+            self.silent_until_ms += amount * 1_000 / limit
         if self._tokens is not None:
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
         else:
-            if self._pacer is not None:
-                self._pacer.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             # Below this sum no rate is over the limit. Before this time no slot is old enough to be purged, so a
             # measurement would change nothing.
             if rate.total <= self._sampled_room and now_ms < rate.exact_before_ms:
@@ -205,7 +192,7 @@ class Bucket(ReservedUsage):
         """
         if self.absorbed_by is not None:
             return self.absorbed_by.throttled(wait_ms, now_ms=now_ms)
-        return self.throttling.count(wait_ms, held_until_ms=self.silent_until_ms, now_ms=now_ms)
+        return self.throttling.count(wait_ms, held_until_ms=ceil(self.silent_until_ms), now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
         """Count the waits that enforcement would have caused, for a bucket whose limit is observed but not enforced.
@@ -236,27 +223,37 @@ class Bucket(ReservedUsage):
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.
 
-        The usage must be within the limit, and the limit must allow this request in addition to all requests that the
-        broker has not answered. If there are no unanswered requests, even a request larger than the limit allows is
-        forwarded. Later requests then wait until the usage is within the limit again.
+        The clients must owe nothing, and the limit must allow this request in addition to all requests that the broker
+        has not answered. If there are no unanswered requests, even a request larger than the limit allows is forwarded.
+        Later requests then wait until the usage is within the limit again. Fetches hold each other back for no longer
+        than ``AwaitedFetches`` says, since nobody knows what they will bring.
         """
         if now_ms < self.silent_until_ms:
             return False
-        if self._pacer is not None:
-            tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
-            if tokens < 0 or (self.in_flight and tokens < self.in_flight + amount):
-                return tokens >= 0 and now_ms >= self.held_until_ms
+        if self.kind is QuotaKind.FETCH:
+            room = self.fetch_room(now_ms=now_ms)
+            return self.awaited.may_pass(amount, in_flight=self.in_flight, room=room, now_ms=now_ms)
         return not self.in_flight or now_ms >= self.held_until_ms or self.has_room(amount, now_ms=now_ms)
 
     def free_at_ms(self, *, now_ms: int) -> int:
         """Return the earliest time at which a request that waits for this bucket may be forwarded. Changes nothing."""
         at_ms = float(self.silent_until_ms)
-        if self._pacer is not None:
-            tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
-            at_ms = max(at_ms, now_ms - tokens * 1_000 / self.limit)
-        if self.in_flight:
+        if self.kind is QuotaKind.FETCH:
+            at_ms = max(at_ms, self.awaited.held_until_ms(in_flight=self.in_flight))
+        elif self.in_flight:
             at_ms = max(at_ms, self.held_until_ms)
         return max(now_ms + 1, ceil(at_ms))
+
+    def pass_fetch(self, amount: int, *, room: float, answer_ms: int, now_ms: int) -> None:
+        """Note that a fetch is forwarded that will probably be charged ``amount`` bytes, of which there are ``room``.
+
+        ``answer_ms`` is how long a broker with data takes to answer. ``settle`` ends the expectation.
+        """
+        self.awaited.passes(
+            amount, in_flight=self.in_flight, room=room, owed_until_ms=ceil(self.silent_until_ms), answer_ms=answer_ms,
+            now_ms=now_ms,
+        )  # fmt: skip
+        self.in_flight += amount
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
         """Estimate for how many more ms a request will wait in the line of this bucket.
@@ -275,33 +272,14 @@ class Bucket(ReservedUsage):
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
-    def spread_wait_ms(self, *, now_ms: int) -> int:
-        """Return for how many ms a client within its limit must wait to spread its fetches evenly. Changes nothing."""
-        if self._pacer is None:
-            return 0
-        tokens = self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms)
-        return min(wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit), self._bounds.longest_wait_ms)
-
-    def fetch_bytes(self, most_bytes: int) -> int:
-        """Return the expected size of the response to the first fetch of a connection, which asks for ``most_bytes``.
-
-        A broker may return a batch larger than ``most_bytes``. So the result is at least the mean size of recent
-        responses, or ``max_fetch_bytes`` if there are none.
-        """
-        mean_bytes = self.line.mean_amount if self.line is not None else 0.0
-        return max(most_bytes, int(mean_bytes or self.max_fetch_bytes))
-
     def fetch_room(self, *, now_ms: int) -> float:
         """Return how many more bytes the limit allows, less those reserved for fetches in flight. May be negative."""
         tokens = self._tokens
         if tokens is not None:
-            return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) - self.in_flight
+            return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
         rate = self.rate
         total = rate.total if now_ms < rate.exact_before_ms else rate.peek_sum(now_ms=now_ms)
-        room = self._sampled_room - total
-        if self._pacer is not None:
-            room = min(room, self._pacer.peek(byte_rate_limit=self.limit, now_ms=now_ms))
-        return room - self.in_flight
+        return self._sampled_room - total
 
     def fetch_cap(self, room: float) -> int:
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
@@ -309,11 +287,8 @@ class Bucket(ReservedUsage):
         Even if the limit is used up, a fetch may ask for the bytes that the limit allows in 50 ms. Otherwise a client
         that fetches single batches would get less than its quota. The bytes that the limit allows at once are divided
         evenly among the connections of the bucket, and no fetch may ask for more than that, because the broker may
-        answer the fetches of all connections at the same moment. While requests wait in line for this bucket, the
-        result is 1, for which a broker sends a single batch.
+        answer the fetches of all connections at the same moment.
         """
-        if self.line:
-            return 1  # Brokers send a single batch whole. They may cut off the last of several, which wastes its bytes.
         bounds, holders = self._bounds, self.holders
         share = bounds.fetch_share if holders <= 1 else bounds.fetch_share / holders
         return max(1, int(min(max(room, bounds.least_fetch), share)))
@@ -335,8 +310,8 @@ class Bucket(ReservedUsage):
 
     @property
     def pacing_tokens(self) -> TokenBucket | None:
-        """The token bucket that applies the limit, or the one that spreads fetches, or None if there is neither."""
-        return self._pacer if self._tokens is None else self._tokens
+        """The token bucket that applies the limit, or None if it applies to sampled windows."""
+        return self._tokens
 
     def tokens(self, *, now_ms: int) -> float | None:
         """Return the tokens of a paced bucket, or None if it is not paced. A negative number is what clients owe."""
@@ -366,7 +341,7 @@ class Bucket(ReservedUsage):
         must call ``configure`` on this bucket again, so that the time for which clients must wait is computed from the
         usage of both buckets.
         """
-        for own, others in ((self._tokens, other._tokens), (self._pacer, other._pacer)):  # noqa: SLF001 - same class
+        for own, others in ((self._tokens, other._tokens),):  # noqa: SLF001 - same class
             if own is not None and others is not None:
                 own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
         self.absorb_usage(other, now_ms=now_ms)

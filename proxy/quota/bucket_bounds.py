@@ -30,17 +30,16 @@ class BucketBounds:
 
 @lru_cache(maxsize=1_024)
 def bucket_bounds(
-    limit: float, room: float, *, saved_ms: int | None, longest_wait_ms: int, max_throttle_time_ms: int
+    limit: float, room: float, *, is_paced: bool, longest_wait_ms: int, max_throttle_time_ms: int
 ) -> BucketBounds:
     """Return the bounds that follow from ``limit``.
 
     Buckets with the same limit share one object, which saves a tenth of their memory. ``room`` is the amount that the
-    limit allows at once. ``saved_ms`` is for how many milliseconds an idle client saves up unused quota. If
-    ``saved_ms`` is None, the client saves up ``room``.
+    limit allows at once. In sampled windows fetches ask for no more than half of it at a time, for shorter throttle times.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),
-        fetch_share=min(room if saved_ms is None else limit * saved_ms / 1_000, MAX_INT32),
+        fetch_share=min(room if is_paced else room / 2, MAX_INT32),
         least_fetch=min(limit * _LEAST_FETCH_MS / 1_000, MAX_INT32),
         longest_wait_ms=longest_wait_ms,
         max_throttle_time_ms=max_throttle_time_ms,

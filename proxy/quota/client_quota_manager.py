@@ -239,15 +239,14 @@ class ClientQuotaManager:
         bucket.rule = rule
         bucket.level = level
         bucket.enforcement = rule.enforcement if rule else None
-        bucket.set_limit(float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit)
+        limit_per_s = float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit
         own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
         shaping = own_shaping or self._shaping
-        is_paced = shaping is Shaping.PACED and bucket.is_limited
-        has_pacer = self.kind is QuotaKind.FETCH and bucket.is_limited and not is_paced
+        is_paced = shaping is Shaping.PACED and limit is not None
         bucket.configure(
-            room=self.max_value_in_window(bucket.limit),
+            limit=limit_per_s,
+            room=self.max_value_in_window(limit_per_s),
             burst_ms=self._burst_ms if is_paced else None,
-            pacer_ms=(self._samples - 1) * self._window_ms // 2 if has_pacer else None,
             longest_wait_ms=self._window_ms if self.kind is QuotaKind.REQUEST else MAX_INT32,
             max_throttle_time_ms=self._max_throttle_time_ms,
             now_ms=now_ms,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Enforcement
@@ -319,7 +320,7 @@ class ClientAccount:
         quotas.hold(bucket)
         if self._is_new and kind not in IN_LINE and not self.observes(bucket):
             # Otherwise a client that reconnects for each request, or changes its client-id each time, would never wait.
-            self.muted_until_ms = max(self.muted_until_ms, bucket.silent_until_ms)
+            self.muted_until_ms = max(self.muted_until_ms, ceil(bucket.silent_until_ms))
         return bucket
 
 

@@ -247,7 +247,7 @@ class ResponseStream:
             else:
                 bucket.settle(pending.reserved_bytes)
             if profile.charges_response:
-                wait_ms = profile.handler.charge_response(profile, bucket, response_bytes, now_ms)
+                wait_ms = profile.handler.charge_response(profile, bucket, response_bytes, data, position, now_ms)
             else:
                 wait_ms = bucket.charge(pending.size_bytes, now_ms=now_ms)
                 if bucket.line is not None:

@@ -13,9 +13,11 @@ from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.protocol import fetch, share_fetch
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.fetch import FetchLimits
+from kafka_quota_proxy.protocol.fetched_batches import first_batch_bytes
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.fetch_size import FetchSize
 from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, capped_fetch, without_session
@@ -63,12 +65,19 @@ FETCH_APIS: Final[Mapping[int, FetchApi]] = {
 class FetchHandler(Handler):
     """Handles the fetches of consumers. Source: ``KafkaApis.handleFetchRequest``, ``handleShareFetchRequest``."""
 
-    __slots__ = ("_awaits_rest", "_brought_bytes", "_is_emptied", "_is_sessionless", "_waits_since_ms")
+    __slots__ = (
+        "_asked_bytes", "_awaits_rest", "_brought_bytes", "_forwarded_ms", "_is_behind", "_is_emptied",
+        "_is_sessionless", "_size", "_waits_since_ms",
+    )  # fmt: skip
 
     charges_responses = True
 
     def __init__(self, state: SessionState) -> None:
         super().__init__(state)
+        self._size = FetchSize()
+        self._asked_bytes = 0  # how many bytes the fetch in flight asks for; 0 if there is none
+        self._forwarded_ms = 0  # when the fetch in flight was forwarded
+        self._is_behind = False  # whether the last response left data at the broker for certain
         self._brought_bytes = -1  # the bytes that the last fetch was charged; -1 before the first fetch
         self._is_emptied = False  # whether the fetch in flight was edited so that its response has no records
         self._is_sessionless = False  # whether full fetches are edited so that they open no session at the broker
@@ -143,14 +152,11 @@ class FetchHandler(Handler):
             return None
         awaited_rest, self._awaits_rest = self._awaits_rest, False
         room = bucket.fetch_room(now_ms=now_ms)
-        room_bytes = bucket.fetch_cap(room)
-        # The response is expected to be as long as the last one.
-        reserved_bytes = self._brought_bytes
-        if reserved_bytes < 0:
-            reserved_bytes = bucket.fetch_bytes(min(limits.max_bytes, room_bytes))
-        if room < reserved_bytes or bucket.line is not None or now_ms < bucket.silent_until_ms:
+        asked_bytes = self._size.ask(bucket.fetch_cap(room), room=room, limit=bucket.limit / max(1, bucket.holders))
+        expected_bytes = self._expected_bytes(min(asked_bytes, limits.max_bytes))
+        if bucket.line is not None or not bucket.is_free(expected_bytes, now_ms=now_ms):
             has_waited = awaited_rest or (turn.place is not None and turn.place.is_waiting)
-            if not turn.has_come(bucket, reserved_bytes, now_ms):
+            if not turn.has_come(bucket, expected_bytes, now_ms):
                 self._waits_since_ms = self._waits_since_ms if has_waited else now_ms
                 if not self._is_overdue(bucket, limits, now_ms):
                     return None
@@ -163,12 +169,21 @@ class FetchHandler(Handler):
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
             if charge is None:
                 return None
-        bucket.reserve(reserved_bytes, now_ms=now_ms)
+        bucket.pass_fetch(
+            expected_bytes, room=room, answer_ms=state.context.quotas.answer_time.ms, now_ms=now_ms
+        )
         if turn.place is not None:
             turn.leave()
-        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge))
-        edit = capped_fetch(limits, room_bytes)
+        self._forwarded_ms = now_ms
+        self._asked_bytes = min(asked_bytes, limits.max_bytes)
+        state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, expected_bytes, charge))
+        edit = capped_fetch(limits, asked_bytes)
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
+
+    def _expected_bytes(self, asked_bytes: int) -> int:
+        """Return how many bytes a fetch that asks for ``asked_bytes`` will probably bring: as many as the last one."""
+        most_bytes = max(asked_bytes, self._size.batch_bytes)
+        return most_bytes if self._brought_bytes < 0 else min(most_bytes, self._brought_bytes)
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
         """Return ``edit``, extended so that a full Fetch opens no fetch session at the broker."""
@@ -212,8 +227,8 @@ class FetchHandler(Handler):
         """Return whether a fetch has to be answered without records, because it waits in line for too long."""
         state = self._state
         turn = state.bucket_turn
-        if not turn.is_waiting:
-            return False
+        if not turn.is_waiting or now_ms >= bucket.silent_until_ms:
+            return False  # it waits for nothing that was charged
         is_delayed = state.account.enforcement(bucket) is Enforcement.DELAY
         patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms
         until_ms = self._waits_since_ms + max(0, patience_ms)
@@ -270,14 +285,17 @@ class FetchHandler(Handler):
 
     # -- responses --
 
-    def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
+    def charge_response(
+        self, profile: RequestProfile, bucket: Bucket, response_bytes: int, data: bytes, position: int, now_ms: int
+    ) -> int:
         """Charge ``bucket`` for the response to a fetch, and return the wait in milliseconds that the charge causes."""
         fetched_bytes = FETCH_APIS[profile.api_key].charged_bytes(response_bytes, profile.api_version)
         if not self._is_emptied:
             self._brought_bytes = fetched_bytes
             wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
-            if wait_ms <= 0 and bucket.is_limited and not self._state.account.observes(bucket):
-                wait_ms = bucket.spread_wait_ms(now_ms=now_ms)
+            if self._asked_bytes:
+                bucket.awaited.answered(owes=wait_ms > 0)
+                self._learn(profile, fetched_bytes, data, position, now_ms)
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
             return wait_ms
@@ -292,6 +310,21 @@ class FetchHandler(Handler):
         turn.step_aside(back_ms=now_ms + told_ms)
         state.responses.least_wait_ms = told_ms
         return 0
+
+
+    def _learn(self, profile: RequestProfile, fetched_bytes: int, data: bytes, position: int, now_ms: int) -> None:
+        """Learn from a response how long the broker takes to answer, and how large its batches are."""
+        asked_bytes, self._asked_bytes = self._asked_bytes, 0
+        took_ms = now_ms - self._forwarded_ms
+        self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
+        self._is_behind = fetched_bytes >= asked_bytes > 1
+        if self._size.learns:
+            if profile.api_key == _FETCH:
+                batch_bytes = first_batch_bytes(data, position, profile.api_version)
+            else:
+                batch_bytes = fetched_bytes if asked_bytes == 1 else 0
+            if batch_bytes:
+                self._size.note_batch(batch_bytes, fetched_bytes, took_ms)
 
 
 def charged_bytes(profile: RequestProfile, response_bytes: int) -> int:

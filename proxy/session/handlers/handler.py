@@ -98,8 +98,14 @@ class Handler:
 
     # -- responses --
 
-    def charge_response(self, profile: RequestProfile, bucket: Bucket, response_bytes: int, now_ms: int) -> int:
-        """Charge ``bucket`` for a response. Returns how many milliseconds the client then has to wait."""
+    def charge_response(
+        self, profile: RequestProfile, bucket: Bucket, response_bytes: int, data: bytes, position: int, now_ms: int
+    ) -> int:
+        """Charge ``bucket`` for a response. Returns how many milliseconds the client then has to wait.
+
+        ``response_bytes`` excludes the size prefix. The response begins at ``position`` in ``data``, and may not have
+        arrived completely.
+        """
         raise NotImplementedError
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:

@@ -1,0 +1,159 @@
+"""Decides how many bytes a consumer's fetch asks for, so that what is charged can be used.
+
+A broker ends a response where ``max_bytes`` ends, also within a batch, and the client throws the piece of the batch
+away. It was charged nevertheless. So is what surrounds the records. Therefore a fetch asks for so many batches that
+the piece is small, for a number of whole batches, or for a single one: if ``max_bytes`` is 1, a broker sends one whole
+batch (KIP-74).
+
+Which of them is best is computed from the batches of the last responses of the connection, since its topics are its
+own.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+# A partition's records may end with a piece as well. Clients ask for this many bytes of each, or for more of the whole
+# (max.partition.fetch.bytes).
+_PARTITION_BYTES: Final = 1 << 20
+# How many batches are remembered, and every how many responses one is.
+_SAMPLES: Final = 16
+_EVERY: Final = 4
+# How often a fetch asks for a single batch, to learn again how many bytes surround the records.
+_LEARNS_AGAIN: Final = 32
+# Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor.
+_WORTH: Final = 1.02
+_SINGLE: Final = 1
+# For how many batches the responses are computed one by one.
+_MOST_BATCHES: Final = 128
+
+
+class FetchSize:
+    """The batches that one connection fetches, and the number of bytes that its next fetch asks for.
+
+    Attributes:
+        batch_bytes: The size of the largest of the last batches, or 0 if none is known.
+    """
+
+    __slots__ = (
+        "_around_bytes", "_asked", "_best", "_oldest", "_samples", "_took_ms", "_until_sample",
+        "_until_single", "batch_bytes",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.batch_bytes = 0
+        self._samples: list[int] = []  # the sizes of the last batches
+        self._around_bytes = -1  # the bytes of a response around its records; -1 if not known yet
+        self._best: dict[int, int] = {}  # the best number of bytes up to 2**key, and up to the double of it
+        self._asked = 0
+        self._oldest = 0  # the place of the sample that is replaced next
+        self._took_ms = 0.0  # how long the broker takes to answer, on average
+        self._until_sample = 0
+        self._until_single = _LEARNS_AGAIN
+
+    def ask(self, cap_bytes: int, *, room: float, limit: float) -> int:
+        """Return for how many bytes a fetch asks.
+
+        Args:
+            cap_bytes: The most bytes that it may ask for.
+            room: How many more bytes the limit allows. It may be less than ``cap_bytes``.
+            limit: How many bytes per second this connection may fetch.
+        """
+        self._asked = asked = self._ask(cap_bytes, room, limit)
+        return asked
+
+    def _ask(self, cap_bytes: int, room: float, limit: float) -> int:
+        has_room = cap_bytes <= room
+        if not self._samples:
+            return cap_bytes if has_room else _SINGLE
+        if not has_room:
+            if self._around_bytes < 0 or self._until_single <= 0:
+                self._until_single = _LEARNS_AGAIN
+                return _SINGLE
+            self._until_single -= 1
+            # Two seconds of the limit, if that many bytes are needed for most of them to be usable.
+            cap_bytes = max(cap_bytes, int(2 * limit))
+        most_bytes = min(cap_bytes, _PARTITION_BYTES)
+        low_bits = max(0, most_bytes.bit_length() - 3)
+        most_bytes = most_bytes >> low_bits << low_bits
+        key = most_bytes if has_room else -most_bytes
+        best = self._best.get(key, 0)
+        if not best:
+            best = self._best[key] = self._find_best(most_bytes, limit, has_room=has_room)
+        return cap_bytes if has_room and best == _PARTITION_BYTES else best
+
+    def _find_best(self, most_bytes: int, limit: float, *, has_room: bool) -> int:
+        """Return the number of bytes up to ``most_bytes`` that brings nearly the most bytes of whole batches per second.
+
+        If the limit has room for them, this is the largest such number, for few requests. Otherwise it is the smallest,
+        so that the consumers of a bucket take turns quickly.
+        """
+        rates = {}
+        for asked in self._candidates(most_bytes):
+            whole, charged, responses = self._responses(asked)
+            rates[asked] = whole / max(charged / limit, responses * self._took_ms / 1_000)
+        least_rate = max(rates.values()) / _WORTH
+        good = [asked for asked, rate in rates.items() if rate >= least_rate]
+        return max(good) if has_room else min(good)
+
+    def _candidates(self, most_bytes: int) -> Iterator[int]:
+        """Yield numbers of bytes to choose from."""
+        yield _SINGLE
+        batches = 2
+        while batches * self.batch_bytes <= most_bytes:
+            yield batches * self.batch_bytes
+            batches *= 2
+        for parts in (16, 4, 1):
+            yield max(_SINGLE, most_bytes // parts)
+        if self.batch_bytes <= most_bytes:
+            yield most_bytes // self.batch_bytes * self.batch_bytes
+
+    def _responses(self, asked: int) -> tuple[float, float, float]:
+        """Return what some responses that ask for ``asked`` bytes will have together.
+
+        This is the bytes of whole batches, the bytes that are charged, and the number of responses.
+        """
+        samples, around = self._samples, max(0, self._around_bytes)
+        total = sum(samples)
+        if asked * len(samples) > _MOST_BATCHES // 4 * total:
+            piece = sum(batch * batch for batch in samples) / total / 2  # on average, if the end is anywhere
+            return asked - piece, asked + around, 1.0
+        whole = charged = responses = left = 0
+        for at in range(_MOST_BATCHES):
+            batch = samples[at % len(samples)]
+            if batch <= left:
+                left -= batch
+            else:
+                charged += left + around  # the last response ended with a piece of this batch, which is the first now
+                responses += 1
+                left = max(0, asked - batch)
+            whole += batch
+        return whole, whole + charged, responses
+
+    @property
+    def learns(self) -> bool:
+        """Whether ``note_batch`` should be called with the first batch of the response that has arrived."""
+        self._until_sample -= 1
+        return self._asked == _SINGLE or self._until_sample <= 0 or len(self._samples) < _SAMPLES
+
+    def note_batch(self, batch_bytes: int, response_bytes: int, took_ms: int) -> None:
+        """Learn from a response of ``response_bytes`` bytes whose first batch has ``batch_bytes`` bytes.
+
+        The broker has answered after ``took_ms`` ms.
+        """
+        self._took_ms += (took_ms + 1 - self._took_ms) / 8 if self._took_ms else took_ms + 1
+        self._until_sample = _EVERY
+        if self._asked == _SINGLE:
+            around = max(0, response_bytes - batch_bytes)
+            if abs(around - self._around_bytes) * 10 > around:
+                self._best.clear()
+            self._around_bytes = around
+        samples = self._samples
+        if len(samples) < _SAMPLES:
+            samples.append(batch_bytes)
+        else:
+            self._oldest = (self._oldest + 1) % _SAMPLES
+            samples[self._oldest] = batch_bytes
+        largest = max(samples)
+        if largest != self.batch_bytes or len(samples) < _SAMPLES or not self._oldest:
+            self.batch_bytes = largest
+            self._best.clear()
