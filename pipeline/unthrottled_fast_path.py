@@ -15,7 +15,6 @@ from typing import Final, NamedTuple, Protocol
 
 import numpy as np
 
-from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.pipeline.arrivals import Amounts, Parts, Whole
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.rate import Slot
@@ -45,13 +44,11 @@ class UnthrottledCharger(Protocol):
 
 def unthrottled_chargers(*buckets: Bucket) -> list[UnthrottledCharger]:
     """Create a charger for each bucket. Call all of them with the same parts, since they share a cache."""
-    chains, refills, found = _Chains(), _Refills(), list[UnthrottledCharger]()
-    for bucket in buckets:
-        tokens = None if bucket.pacing_tokens is None else _Tokens(bucket.pacing_tokens, bucket.limit, refills)
-        found.append(
-            _Windows(bucket, tokens, chains) if tokens is None or bucket.shaping is Shaping.SAMPLED else tokens
-        )
-    return found
+    chains, refills = _Chains(), _Refills()
+    return [
+        _Windows(bucket, chains) if bucket.token_bucket is None else _Tokens(bucket.token_bucket, bucket.limit, refills)
+        for bucket in buckets
+    ]
 
 
 class _Events(NamedTuple):
@@ -111,18 +108,14 @@ def _events(slots: Sequence[Slot], slot_ms: int, span_ms: int, parts: Parts) -> 
 
 
 class _Windows:
-    """Charges many parts of logged traffic at once to a bucket whose rate is measured in Kafka's sampled windows.
-
-    The bucket may also have a token bucket, which spreads fetches over time.
-    """
+    """Charges many parts of logged traffic at once to a bucket whose rate is measured in Kafka's sampled windows."""
 
     # Three rules determine a ``Rate`` with N windows of length W. A slot begins with the first event that is at least W
     # after the start of the previous slot. A slot counts while its last event is less than N * W ago. The time span of
     # the rate begins with the first slot that counts.
 
-    def __init__(self, bucket: Bucket, tokens: "_Tokens | None", chains: _Chains) -> None:
+    def __init__(self, bucket: Bucket, chains: _Chains) -> None:
         self._bucket = bucket
-        self._tokens = tokens
         self._chains = chains
         rate = bucket.rate
         self._slot_ms = rate.sample_ms
@@ -137,8 +130,6 @@ class _Windows:
     def charged(self, parts: Parts, begin: int, end: int) -> int:
         events = self._chains.events(self._slots, self._slot_ms, self._span_ms, parts, begin, end)
         stop = self._first_over(events)
-        if self._tokens is not None and stop > events.past:
-            stop = events.past + self._tokens.charged(parts, begin, begin + stop - events.past)
         begun = int(np.searchsorted(events.begins, stop))
         kept = slice(max(0, begun - self._least - 2), begun)
         ends = np.minimum(events.ends[kept], stop)
@@ -234,7 +225,7 @@ def _counted(parts: Parts, begin: int, end: int, limit: float, burst_s: float, m
 
 
 class _Tokens:
-    """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``) or in addition to them."""
+    """Charges a token bucket, which is used in place of sampled windows (``shaping: paced``)."""
 
     # The number of tokens depends on each charge since the bucket was last full. So ``charged`` finds the last part
     # before which the bucket is certainly full, and takes the parts before it. It also takes the next parts if they are

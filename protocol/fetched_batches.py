@@ -36,7 +36,9 @@ def first_batch_bytes(data: bytes, position: int, api_version: int) -> int:
     """
     is_flexible = api_version >= FIRST_FLEXIBLE
     read_count = read_compact_array_count if is_flexible else read_array_count
-    fixed_bytes = 4 + 2 + 8 + (8 if api_version >= _FIRST_ABORTED else 0) + (8 if api_version >= _FIRST_LOG_START else 0)
+    fixed_bytes = (
+        4 + 2 + 8 + (8 if api_version >= _FIRST_ABORTED else 0) + (8 if api_version >= _FIRST_LOG_START else 0)
+    )
     try:
         at = position + 8
         if is_flexible:

@@ -43,7 +43,9 @@ class AwaitedFetches:
         expected = min(self._expected_bytes, in_flight)
         return now_ms >= self._until_ms or not expected or self._left > 0 or room >= expected + amount
 
-    def passes(self, amount: int, *, in_flight: int, room: float, owed_until_ms: int, answer_ms: int, now_ms: int) -> None:
+    def passes(
+        self, amount: int, *, in_flight: int, room: float, owed_until_ms: int, answer_ms: int, now_ms: int
+    ) -> None:
         """Note that a fetch is forwarded, which will probably bring ``amount`` bytes.
 
         ``owed_until_ms`` is the time at which the bucket last ceased to owe anything, and ``answer_ms`` how long a

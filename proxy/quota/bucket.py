@@ -98,10 +98,10 @@ class Bucket(ReservedUsage):
             tokens.burst_ms = burst_ms
         if self._tokens is not None:
             debt = max(debt, -self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms))
-        had_debt = self.silent_until_ms > now_ms
-        self.silent_until_ms = now_ms + debt * 1_000 / limit if debt > 0 and self.is_limited else 0.0
-        if self.throttling.history is not None and (had_debt or self.silent_until_ms):
-            self.throttling.history.held_until_ms = ceil(self.silent_until_ms)
+        if debt > 0 or self.silent_until_ms > now_ms:
+            self.silent_until_ms = now_ms + debt * 1_000 / limit if self.is_limited else 0.0
+            if self.throttling.history is not None:
+                self.throttling.history.held_until_ms = ceil(self.silent_until_ms)
 
     def debt(self, *, now_ms: int) -> float:
         """Return the amount that clients owe, which was charged above the limit and is not paid by time yet."""
@@ -309,7 +309,7 @@ class Bucket(ReservedUsage):
         return Shaping.SAMPLED if self._tokens is None else Shaping.PACED
 
     @property
-    def pacing_tokens(self) -> TokenBucket | None:
+    def token_bucket(self) -> TokenBucket | None:
         """The token bucket that applies the limit, or None if it applies to sampled windows."""
         return self._tokens
 
@@ -341,9 +341,13 @@ class Bucket(ReservedUsage):
         must call ``configure`` on this bucket again, so that the time for which clients must wait is computed from the
         usage of both buckets.
         """
-        for own, others in ((self._tokens, other._tokens),):  # noqa: SLF001 - same class
-            if own is not None and others is not None:
-                own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
+        own, others = self._tokens, other._tokens  # noqa: SLF001 - same class
+        if own is not None and others is not None:
+            own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
+        debt = self.debt(now_ms=now_ms) + other.debt(now_ms=now_ms)
         self.absorb_usage(other, now_ms=now_ms)
-        self.silent_until_ms = max(self.silent_until_ms, other.silent_until_ms)
+        if own is None and self.is_limited:
+            debt = max(debt, self.rate.peek_sum(now_ms=now_ms) - self._sampled_room)
+        if debt > 0:
+            self.silent_until_ms = now_ms + debt * 1_000 / self.limit
         other.absorbed_by = self

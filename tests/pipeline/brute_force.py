@@ -22,11 +22,12 @@ class Passed(NamedTuple):
 def passed(comes: Iterable[tuple[int, int]], limit: float, *, is_paced: bool, is_fetch: bool) -> Iterator[Passed]:
     """Yield the pieces that pass the limit, in order. ``comes`` has the arrival time and the amount of each part.
 
-    A paced quota allows a burst of one second, a fetch at most five seconds' worth. A fetch is cut into pieces as large
+    A paced quota allows a burst of one second, a fetch in sampled windows at most five seconds' worth. A fetch is cut into pieces as large
     as the room under the limit, but at least a quarter of the part.
     """
     rate, windows = Rate(), MetricConfig(samples=11, window_ms=1_000, bound=limit)
-    tokens, burst = TokenBucket(), MetricConfig(samples=1 if is_paced else 5, window_ms=1_000, bound=limit)
+    tokens, burst = TokenBucket(), MetricConfig(samples=1, window_ms=1_000, bound=limit)
+    most = limit if is_paced else 5 * limit
     free_ms = 0
     for came_ms, amount in comes:
         pieces, left = 0, amount
@@ -34,18 +35,17 @@ def passed(comes: Iterable[tuple[int, int]], limit: float, *, is_paced: bool, is
             pieces += 1
             now_ms, piece = max(came_ms, free_ms), left
             if is_fetch:
-                room = tokens.measure(burst, now_ms)
-                if not is_paced:
-                    room = min(room, limit * 10 - rate.stat.measure_sum(windows, now_ms))
-                room = min(max(room, limit * 50 / 1_000), burst.samples * limit)
+                if is_paced:
+                    room = tokens.measure(burst, now_ms)
+                else:
+                    room = limit * 10 - rate.stat.measure_sum(windows, now_ms)
+                room = min(max(room, limit * 50 / 1_000), most)
                 piece = min(left, max(1, int(room), math.ceil(amount / 4)))
             left -= piece
-            tokens.record(burst, piece, now_ms)
             if is_paced:
+                tokens.record(burst, piece, now_ms)
                 wait_ms = max(0, java_round(-tokens.tokens / limit * 1_000))
             else:
                 wait_ms = max(0, record_and_get_throttle_time_ms(rate, windows, piece, now_ms))
             free_ms = now_ms + wait_ms
-            if is_fetch and not is_paced and tokens.tokens < 0:
-                free_ms = max(free_ms, math.ceil(now_ms - tokens.tokens * 1_000 / limit))
             yield Passed(came_ms, now_ms, piece, free_ms - now_ms)

@@ -228,7 +228,9 @@ class FetchModel:
         self._order = count()
         self._free_ms = 0.0
 
-    def add(self, number: int, partitions: Sequence[Partition], *, spread_ms: float = 0.0, **options: object) -> list[Consumer]:
+    def add(
+        self, number: int, partitions: Sequence[Partition], *, spread_ms: float = 0.0, **options: object
+    ) -> list[Consumer]:
         """Add consumers that begin within ``spread_ms``."""
         added = [Consumer(self, partitions, **options) for _ in range(number)]  # type: ignore[arg-type]
         random = Random(len(self.consumers))
@@ -239,7 +241,9 @@ class FetchModel:
 
     @property
     def bucket(self) -> Bucket:
-        return self.context.quotas.bucket(QuotaKind.FETCH, principal="ANONYMOUS", client_id="etl", now_ms=int(self.now_ms))
+        return self.context.quotas.bucket(
+            QuotaKind.FETCH, principal="ANONYMOUS", client_id="etl", now_ms=int(self.now_ms)
+        )
 
     def at(self, at_ms: float, call: Callable[[], None]) -> None:
         heappush(self._events, (max(at_ms, self.now_ms), next(self._order), call))

@@ -169,9 +169,7 @@ class FetchHandler(Handler):
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
             if charge is None:
                 return None
-        bucket.pass_fetch(
-            expected_bytes, room=room, answer_ms=state.context.quotas.answer_time.ms, now_ms=now_ms
-        )
+        bucket.pass_fetch(expected_bytes, room=room, answer_ms=state.context.quotas.answer_time.ms, now_ms=now_ms)
         if turn.place is not None:
             turn.leave()
         self._forwarded_ms = now_ms
@@ -181,9 +179,14 @@ class FetchHandler(Handler):
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
     def _expected_bytes(self, asked_bytes: int) -> int:
-        """Return how many bytes a fetch that asks for ``asked_bytes`` will probably bring: as many as the last one."""
-        most_bytes = max(asked_bytes, self._size.batch_bytes)
-        return most_bytes if self._brought_bytes < 0 else min(most_bytes, self._brought_bytes)
+        """Return how many bytes a fetch that asks for ``asked_bytes`` will probably bring: as many as the last one.
+
+        If it asks for less than a batch, it brings a batch.
+        """
+        brought_bytes, batch_bytes = self._brought_bytes, self._size.batch_bytes
+        if brought_bytes < 0:
+            return asked_bytes
+        return min(brought_bytes, max(asked_bytes, batch_bytes)) if batch_bytes else brought_bytes
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
         """Return ``edit``, extended so that a full Fetch opens no fetch session at the broker."""
@@ -310,7 +313,6 @@ class FetchHandler(Handler):
         turn.step_aside(back_ms=now_ms + told_ms)
         state.responses.least_wait_ms = told_ms
         return 0
-
 
     def _learn(self, profile: RequestProfile, fetched_bytes: int, data: bytes, position: int, now_ms: int) -> None:
         """Learn from a response how long the broker takes to answer, and how large its batches are."""

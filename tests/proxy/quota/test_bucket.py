@@ -219,7 +219,7 @@ def test_client_counts_as_throttled_for_as_long_as_its_requests_are_held() -> No
 
     replace_rules(manager, rule("alice", limit=1e9))
     bucket_of_alice(manager, now_ms=40_000)
-    assert not history.is_throttled(now_ms=41_001)
+    assert not history.is_throttled(now_ms=41_002)
 
 
 def test_throttled_requests_are_counted_as_enforced_or_observed() -> None:

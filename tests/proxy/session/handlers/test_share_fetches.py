@@ -83,11 +83,11 @@ def test_share_fetch_in_pieces_is_capped(piece_bytes: int) -> None:
 def test_each_share_fetch_of_a_connection_is_capped_and_charged() -> None:
     wire = Wire(A_TIGHT_RULE)
 
-    for number, room in enumerate((2_500, 1_500, 500)):
+    for number, room in enumerate((2_500, 2_500, 2_500, 2_000)):
         assert wire.client(share_fetch_request(number)) == share_fetch_request(number, max_bytes=room)
         wire.broker(share_fetch_response(number, size_bytes=1_001))
 
-    assert wire.bucket("fetch").amount == 3_000
+    assert wire.bucket("fetch").amount == 4_000
 
 
 def test_pipelined_share_fetches_are_forwarded_one_at_a_time_under_a_limit() -> None:
