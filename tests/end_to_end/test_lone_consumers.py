@@ -1,0 +1,194 @@
+"""A consumer that is alone with its quota gets at least 0.95 of it in whole batches, with each library's defaults.
+
+What an application gets are whole batches, by their size on the wire. A share is the rate of these over the quota,
+without the initial burst. All consumers of a table read at the same time, each with a client-id and a quota of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.end_to_end.support.broker_quotas import BrokerQuotas, Entity
+from tests.end_to_end.support.kafka import DIRECT, Kafka
+from tests.end_to_end.support.load import KIB, MIB
+from tests.end_to_end.support.lone_readers import (
+    AIOKAFKA,
+    FRANZ_GO,
+    JAVA,
+    LIBRDKAFKA,
+    Arrival,
+    Reader,
+    prefilled,
+    rate,
+    read,
+)
+from tests.end_to_end.support.proxy import Proxy
+
+SAMPLED, PACED = "sampled", "paced"
+_KAFKAS_OWN: Final = "Kafka's own"
+_LEAST_SHARE: Final = 0.95
+# Two shares in bursts differ by some hundredths without a cause.
+_NOISE: Final = 0.03
+# By then the burst of the first window has passed.
+_AFTER_S: Final = {SAMPLED: 15.0, PACED: 3.0, _KAFKAS_OWN: 15.0}
+# Sampled, a consumer reads in bursts, one in 11 s.
+_WINDOW_S: Final = 11
+_PROOF_S: Final = 15 + 2 * _WINDOW_S
+_LIBRARIES: Final = (JAVA, LIBRDKAFKA, AIOKAFKA, FRANZ_GO)
+
+
+class Cell(NamedTuple):
+    """What a lone consumer reads, and under which quota."""
+
+    library: str
+    shape: str
+    quota: int
+    batch_bytes: int
+    partitions: int = 1
+
+    @property
+    def client_id(self) -> str:
+        return f"{self.library}-{self.shape[:7]}-{self.quota}-{self.batch_bytes}-{self.partitions}".replace("'", "")
+
+
+def _shares(kafka: Kafka, cells: Sequence[Cell], *, seconds: int) -> dict[Cell, float]:
+    """Run a lone consumer for each cell, and return the share of its quota that each got."""
+    topics = {}
+    for batch_bytes, partitions in sorted({(cell.batch_bytes, cell.partitions) for cell in cells}):
+        quota = max(cell.quota for cell in cells if (cell.batch_bytes, cell.partitions) == (batch_bytes, partitions))
+        size_bytes = quota * (seconds + _WINDOW_S)
+        topics[batch_bytes, partitions] = prefilled(
+            kafka, batch_bytes=batch_bytes, partitions=partitions, size_bytes=size_bytes
+        )
+    ours = [cell for cell in cells if cell.shape != _KAFKAS_OWN]
+    rules = [
+        {"client-id": cell.client_id, "consumer_byte_rate": cell.quota}
+        | ({"shaping": PACED} if cell.shape == PACED else {})
+        for cell in ours
+    ]
+    own = {
+        Entity(None, cell.client_id): {"consumer_byte_rate": float(cell.quota)} for cell in cells if cell not in ours
+    }
+    with Proxy({"quotas": rules}, kafka) as proxy, BrokerQuotas(kafka) as quotas:
+        quotas.replace(own)
+        direct = kafka.listener(DIRECT).address
+        readers = [
+            Reader(
+                library=cell.library,
+                client_id=cell.client_id,
+                address=proxy.address() if cell in ours else direct,
+                topic=topics[cell.batch_bytes, cell.partitions],
+                partitions=cell.partitions,
+            )
+            for cell in cells
+        ]
+        arrivals = read(kafka, readers, seconds=seconds)
+    return {cell: _share(cell, arrivals[cell.client_id], seconds) for cell in cells}
+
+
+def _share(cell: Cell, arrivals: Sequence[Arrival], seconds: int) -> float:
+    after_s = _AFTER_S[cell.shape]
+    window_s = (seconds - after_s) // _WINDOW_S * _WINDOW_S - _WINDOW_S
+    got = rate(
+        arrivals,
+        batch_bytes=cell.batch_bytes,
+        after_s=after_s,
+        until_s=after_s + window_s + _WINDOW_S,
+        window_s=window_s,
+    )
+    return got / cell.quota
+
+
+def _as_table(shares: dict[Cell, float]) -> str:
+    """Return a table with a line for each library, quota and size of batch, and a column for each shape."""
+    shapes = [shape for shape in (SAMPLED, PACED, _KAFKAS_OWN) if any(cell.shape == shape for cell in shares)]
+    lines = [f"| client | quota, KiB/s | batch, bytes | partitions | {' | '.join(shapes)} |"]
+    lines.append("|---" * (4 + len(shapes)) + "|")
+    for key in dict.fromkeys(cell._replace(shape="") for cell in shares):
+        found = [shares.get(key._replace(shape=shape)) for shape in shapes]
+        words = " | ".join("" if share is None else f"{share:.3f}" for share in found)
+        lines.append(f"| {key.library} | {key.quota // KIB} | {key.batch_bytes} | {key.partitions} | {words} |")
+    return "\n".join(lines)
+
+
+def _faults(shares: dict[Cell, float]) -> list[str]:
+    """Return a sentence for each cell of ours below the least share, or below what Kafka's own quota gives."""
+    faults = []
+    for cell, share in shares.items():
+        if cell.shape == _KAFKAS_OWN:
+            continue
+        if not share >= _LEAST_SHARE:
+            faults.append(f"{cell}: {share:.3f}")
+        own = shares.get(cell._replace(shape=_KAFKAS_OWN), 0.0)
+        if cell.shape == SAMPLED and share < min(own, 1.0) - _NOISE:
+            faults.append(f"{cell}: {share:.3f}, and {own:.3f} with Kafka's own quota")
+    return faults
+
+
+def _cells(
+    libraries: Iterable[str], pairs: Iterable[tuple[int, int]], partitions: int = 1, *, with_kafkas: bool = False
+) -> list[Cell]:
+    """Return the cells of these libraries, and of pairs of a quota and a size of batch."""
+    shapes = (SAMPLED, PACED, _KAFKAS_OWN) if with_kafkas else (SAMPLED, PACED)
+    return [
+        Cell(library, shape, quota, batch_bytes, partitions)
+        for library in libraries
+        for quota, batch_bytes in pairs
+        for shape in shapes
+    ]
+
+
+_FEW: Final = ((512 * KIB, 16_384), (2 * MIB, 65_536), (MIB, 200_000))
+
+
+@pytest.mark.proof
+def test_lone_consumer_gets_its_quota_in_whole_batches(kafka_4: Kafka) -> None:
+    shares = _shares(kafka_4, _cells((LIBRDKAFKA, JAVA), _FEW), seconds=_PROOF_S)
+
+    print(_as_table(shares))  # noqa: T201
+    assert _faults(shares) == []
+
+
+def test_lone_consumer_of_other_libraries_gets_its_quota(kafka_4: Kafka) -> None:
+    cells = [*_cells((AIOKAFKA, FRANZ_GO), _FEW), *_cells(_LIBRARIES, [(MIB, 65_536)], 50)]
+
+    shares = _shares(kafka_4, cells, seconds=_PROOF_S)
+
+    print(_as_table(shares))  # noqa: T201
+    assert _faults(shares) == []
+
+
+_QUOTAS: Final = (100 * KIB, 512 * KIB, 2 * MIB, 5 * MIB)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("partitions", [1, 50])
+@pytest.mark.parametrize("batch_bytes", [KIB, 16 * KIB, 64 * KIB, 200_000, MIB])
+def test_any_batches_and_quotas(kafka_4: Kafka, batch_bytes: int, partitions: int) -> None:
+    # Batches of 1 KiB at more than 512 KiB/s would measure how fast Python handles records.
+    quotas = [quota for quota in _QUOTAS if batch_bytes > KIB or quota <= 512 * KIB]
+    pairs = [(quota, batch_bytes) for quota in quotas]
+
+    # A batch may be ten seconds' worth of the quota.
+    cells = _cells(_LIBRARIES, pairs, partitions, with_kafkas=True)
+    shares = _shares(kafka_4, cells, seconds=15 + 4 * _WINDOW_S)
+
+    print(_as_table(shares))  # noqa: T201
+    assert _faults(shares) == []
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("batch_bytes", [64 * KIB, MIB])
+@pytest.mark.parametrize("library", _LIBRARIES)
+def test_large_quota(kafka_4: Kafka, library: str, batch_bytes: int) -> None:
+    shares: dict[Cell, float] = {}
+    for cell in _cells([library], [(50 * MIB, batch_bytes)], with_kafkas=True):
+        shares |= _shares(kafka_4, [cell], seconds=int(_AFTER_S[cell.shape]) + 2 * _WINDOW_S)
+
+    print(_as_table(shares))  # noqa: T201
+    assert _faults(shares) == []
