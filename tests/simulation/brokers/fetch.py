@@ -25,15 +25,18 @@ _FIRST_TOPIC_ID: Final = 13
 
 
 class _Read:
-    """What was read of one partition."""
+    """What was read of one partition: the first ``size`` bytes of ``batches``."""
 
-    __slots__ = ("batches", "error", "partition", "wanted")
+    __slots__ = ("batches", "error", "partition", "size", "wanted")
 
-    def __init__(self, wanted: Wanted, partition: "Partition | None", error: int, batches: list[Batch]) -> None:
+    def __init__(
+        self, wanted: Wanted, partition: "Partition | None", error: int, batches: list[Batch], size: int
+    ) -> None:
         self.wanted = wanted
         self.partition = partition
         self.error = error
         self.batches = batches
+        self.size = size
 
 
 def handle(connection: "Connection", header: RequestHeader, frame: bytes) -> None:
@@ -120,17 +123,18 @@ class _Fetch:
         for wanted in self._planned.partitions:
             partition, error = self._find(wanted)
             batches: list[Batch] = []
+            found_bytes = 0
             if partition is not None and not error:
                 log = partition.log
                 limit = log.end_offset if request.replica_id >= 0 else partition.high_watermark
                 if wanted.offset < limit:
                     batches, found_bytes = log.read(
-                        wanted.offset, limit, min(wanted.max_bytes, room), at_least_one=not size
+                        wanted.offset, limit, min(wanted.max_bytes, room), at_least_one=not size, cuts=True
                     )
                     size += found_bytes
                     room = max(0, room - found_bytes)
             has_error = has_error or error != 0
-            reads.append(_Read(wanted, partition, error, batches))
+            reads.append(_Read(wanted, partition, error, batches, found_bytes))
         return reads, size, has_error
 
     def _find(self, wanted: Wanted) -> "tuple[Partition | None, int]":
@@ -199,4 +203,5 @@ class _Fetch:
                 endpoints.update((node.node_id, node) for node in nodes)
             return fetch_response.FetchedPartition(index, b"", read.error, leader=leader)
         mark = partition.high_watermark
-        return fetch_response.FetchedPartition(index, joined(read.batches), 0, mark, mark, partition.log.start_offset)
+        data = joined(read.batches, read.size)
+        return fetch_response.FetchedPartition(index, data, 0, mark, mark, partition.log.start_offset)

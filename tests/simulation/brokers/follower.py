@@ -296,7 +296,7 @@ class Follower:
             return
         data = answer.records or b""
         self.copied_bytes += len(data)
-        for batch in records.parse_batches(data):
+        for batch in records.parse_batches(data, may_be_cut=True):
             if batch.base_offset != copy.offset:
                 self.world.fail(
                     "followers' logs", f"{self.name} has {copy.partition} to {copy.offset}, got {batch.base_offset}"

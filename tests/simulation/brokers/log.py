@@ -76,11 +76,14 @@ class Log:
         """Return all batches in order, also those that have expired."""
         return chain(self.expired, self.batches)
 
-    def read(self, offset: int, limit: int, max_bytes: int, *, at_least_one: bool) -> tuple[list[Batch], int]:
+    def read(
+        self, offset: int, limit: int, max_bytes: int, *, at_least_one: bool, cuts: bool = False
+    ) -> tuple[list[Batch], int]:
         """Return the batches from the one that holds ``offset``, and their bytes.
 
         Only batches that end at or before the offset ``limit`` and that fit into ``max_bytes`` are returned. With
-        ``at_least_one`` the first batch may be larger (KIP-74).
+        ``at_least_one`` the first batch may be larger (KIP-74). With ``cuts`` the last batch may be one of which only
+        the front fits, as a broker answers a Fetch. The first is always whole.
         """
         if offset >= limit:
             return [], 0
@@ -94,6 +97,8 @@ class Log:
             if batch.next_offset > limit:
                 break
             if size + batch.size > max_bytes and not (at_least_one and at == first):
+                if cuts and 0 < size < max_bytes:
+                    return batches[first : at + 1], max_bytes
                 break
             size += batch.size
         else:
@@ -101,6 +106,7 @@ class Log:
         return batches[first:at], size
 
 
-def joined(batches: list[Batch]) -> bytes:
-    """Return the bytes of these batches as a broker sends them."""
-    return b"".join([records.write_batch(batch.content) for batch in batches])
+def joined(batches: list[Batch], size: int = -1) -> bytes:
+    """Return the bytes of these batches as a broker sends them, or the first ``size`` of them."""
+    data = b"".join([records.write_batch(batch.content) for batch in batches])
+    return data if size < 0 else data[:size]

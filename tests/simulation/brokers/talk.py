@@ -85,7 +85,7 @@ def tokens(frame: bytes) -> dict[int, list[str]]:
     """Return the tokens of each partition in a Fetch response."""
     response = fetch_response.parse_response(frame, 12)
     return {
-        partition.partition: [batch.token for batch in records.parse_batches(partition.records or b"")]
+        partition.partition: [batch.token for batch in records.parse_batches(partition.records or b"", may_be_cut=True)]
         for topic in response.topics
         for partition in topic.partitions
     }

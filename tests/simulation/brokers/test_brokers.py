@@ -103,6 +103,19 @@ def test_the_first_batch_of_a_fetch_may_be_larger_than_its_limits(client: Client
     assert tokens(client.ask(fetched(both, max_bytes=5))) == {0: ["a"], 1: []}
 
 
+def test_a_fetch_ends_where_its_limit_ends_also_within_a_batch(client: Client) -> None:
+    for partition in (0, 1):
+        for token in "abc":
+            client.ask(produced(batch(token, size=1_000), partition=partition))
+    both = [fetch.FetchPartition(0, 0, max_bytes=2_500), fetch.FetchPartition(1, 0, max_bytes=2_500)]
+    for max_bytes, of_first, of_second in ((4_100, 2_500, 1_600), (3_000, 2_500, 0), (1_999, 1_999, 0), (1, 1_000, 0)):
+        frame = client.ask(fetched(both, max_bytes=max_bytes))
+        ((_, parts),) = fetch_response.parse_response(frame, 12).topics
+        assert [len(part.records or b"") for part in parts] == [of_first, of_second]
+        whole = {0: ["a", "b"][: of_first // 1_000], 1: ["a", "b"][: of_second // 1_000]}
+        assert tokens(frame) == whole
+
+
 def test_a_session_tells_only_what_is_new(client: Client) -> None:
     both = [fetch.FetchPartition(0, 0), fetch.FetchPartition(1, 0)]
     first = client.ask(fetched(both, session=(0, 0), wait_ms=0))

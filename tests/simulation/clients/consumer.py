@@ -207,7 +207,7 @@ class Consumer(Client):
         if not fetched.records:
             return
         try:
-            batches = parse_batches(fetched.records)
+            batches = parse_batches(fetched.records, may_be_cut=True)
         except WireError as damage:
             self.world.fail("answers", f"{exchange!r} has damaged records of {partition}: {damage}")
         position = self.positions.get(partition, 0)

@@ -17,7 +17,7 @@ _FRONT: Final = Struct(">qiibI")
 # record_count; then, in the payload, the length of the token
 _REST: Final = Struct(">hiqqqhiih")
 _OFFSET_AND_LENGTH: Final = Struct(">qi")
-_AFTER_LENGTH: Final = 12
+FRONT_BYTES: Final = 12  # offset and length
 _TOKEN_AT: Final = _FRONT.size + _REST.size
 _BASE_OFFSET: Final = Struct(">q")
 _MAGIC: Final = 2
@@ -58,15 +58,21 @@ def write_batch(batch: Batch) -> bytes:
     end = _TOKEN_AT + len(token)
     size = max(batch.size, end)
     crc = crc32(token, crc32(rest))
-    front = _FRONT.pack(batch.base_offset, size - _AFTER_LENGTH, batch.leader_epoch, _MAGIC, crc)
+    front = _FRONT.pack(batch.base_offset, size - FRONT_BYTES, batch.leader_epoch, _MAGIC, crc)
     return b"".join((front, rest, token, _filler(size - end)))
 
 
-def parse_batches(records: bytes) -> list[Batch]:
-    """Read whole batches, one after the other, and check each byte of them."""
-    batches = []
+def parse_batches(records: bytes, *, may_be_cut: bool = False) -> list[Batch]:
+    """Read whole batches, one after the other, and check each byte of them.
+
+    With ``may_be_cut`` only the front of the last batch may be there, unless it is the first. Like any client, this
+    throws it away.
+    """
+    batches: list[Batch] = []
     at = 0
     while at < len(records):
+        if may_be_cut and batches and _is_cut(records, at):
+            break
         if at + _TOKEN_AT > len(records):
             raise WireError(f"a batch of {len(records) - at} bytes has no whole header")
         base_offset, length, leader_epoch, magic, crc = _FRONT.unpack_from(records, at)
@@ -76,7 +82,7 @@ def parse_batches(records: bytes) -> list[Batch]:
         )
         token_at = at + _TOKEN_AT
         token_end = token_at + token_length
-        end = at + _AFTER_LENGTH + length
+        end = at + FRONT_BYTES + length
         if magic != _MAGIC or not token_at <= token_end <= end <= len(records):
             raise WireError(f"a batch with magic {magic} from {at} to {end}, its token ends at {token_end}")
         if crc != crc32(records[rest:token_end]) or last_delta != number - 1 or first_ms != last_ms:
@@ -90,6 +96,11 @@ def parse_batches(records: bytes) -> list[Batch]:
         )  # fmt: skip
         at = end
     return batches
+
+
+def _is_cut(records: bytes, at: int) -> bool:
+    """Return whether only the front of the batch at ``at`` is there. Its length says so, if that is there."""
+    return at + FRONT_BYTES > len(records) or at + size_of_first(records, at) > len(records)
 
 
 def parse_batch(records: bytes) -> Batch:
@@ -107,7 +118,7 @@ def appended(batch: bytes, base_offset: int, leader_epoch: int) -> bytes:
 
 def size_of_first(records: bytes, at: int = 0) -> int:
     """Return the size of the batch that begins at ``at``."""
-    return int(_OFFSET_AND_LENGTH.unpack_from(records, at)[1]) + _AFTER_LENGTH
+    return int(_OFFSET_AND_LENGTH.unpack_from(records, at)[1]) + FRONT_BYTES
 
 
 def _filler(size: int) -> bytes:

@@ -234,6 +234,16 @@ def test_a_batch_that_lost_gained_or_changed_a_byte_is_refused() -> None:
             parse_batches(bytes(damaged))
 
 
+def test_the_piece_of_a_batch_at_the_end_is_thrown_away_unless_it_is_the_first() -> None:
+    one, other = (write_batch(Batch(token, 200)) for token in "ab")
+    for end in range(200):
+        assert [batch.token for batch in parse_batches(one + other[:end], may_be_cut=True)] == ["a"]
+    with pytest.raises(WireError):
+        parse_batches(one[:199], may_be_cut=True)
+    with pytest.raises(WireError):
+        parse_batches(one + other[:199])
+
+
 def test_the_header_of_a_batch_is_that_of_kafka() -> None:
     records = write_batch(Batch("token", 90, 5, 9, 2, 40, 70, 3, 123_456))
     fields = (0, 8), (8, 12), (12, 16), (16, 17), (21, 23), (23, 27), (27, 35), (35, 43), (43, 51), (51, 53), (53, 57)
