@@ -29,6 +29,7 @@ from kafka_quota_proxy.protocol.primitives import (
     skip_tags,
 )
 
+_INT32: Final = Struct(">i").unpack_from
 _INT16: Final = Struct(">h").unpack_from
 _FIRST_TRANSACTIONAL: Final = 3
 _FIRST_FLEXIBLE: Final = 9
@@ -72,6 +73,11 @@ def end_of_plain_acks(data: Buffer, offset: int, api_version: int) -> int | None
     if api_version >= _FIRST_TRANSACTIONAL:
         return offset + 4 if data[offset] == 0xFF == data[offset + 1] else None
     return offset + 2
+
+
+def read_timeout_ms(data: Buffer, offset: int) -> int:
+    """Read ``timeout_ms``, for how long the client waits, which follows ``acks``. Return 0 if it has not arrived."""
+    return max(0, _INT32(data, offset)[0]) if offset + 4 <= len(data) else 0
 
 
 def _skip_transactional_id(data: Buffer, offset: int, *, is_compact: bool) -> int | None:

@@ -7,7 +7,7 @@ from typing import Final
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.quota.awaited_fetches import AwaitedFetches
+from kafka_quota_proxy.proxy.quota.awaited_fetches import CALM_MS, AwaitedFetches
 from kafka_quota_proxy.proxy.quota.bucket_bounds import MAX_INT32, BucketBounds, bucket_bounds
 from kafka_quota_proxy.proxy.quota.entity import Level
 from kafka_quota_proxy.proxy.quota.line import Line, Place
@@ -34,6 +34,7 @@ class Bucket(ReservedUsage):
         generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
         silent_until_ms: No request is forwarded before this time.
         line: The line of waiting requests. It is None until the first request waits.
+        batch_bytes: The size of the last batch that a consumer fetched, or 0 if none is known.
         absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
@@ -45,6 +46,7 @@ class Bucket(ReservedUsage):
     line: Line | None = None
     silent_until_ms: float = 0.0
     holders: int = 0
+    batch_bytes: int = 0
     is_listed: bool = False
     is_parked: bool = False
     absorbed_by: "Bucket | None" = None
@@ -52,6 +54,7 @@ class Bucket(ReservedUsage):
     _bounds: BucketBounds = _UNBOUNDED
     _sampled_room: float = float(UNLIMITED)
     _tokens: TokenBucket | None = None
+    _spread: TokenBucket | None = None
     _last_over: int = 0  # the amount of the last request over the limit
 
     def configure(
@@ -60,6 +63,7 @@ class Bucket(ReservedUsage):
         limit: float,
         room: float,
         burst_ms: int | None,
+        spread_ms: int | None,
         longest_wait_ms: int,
         max_throttle_time_ms: int,
         now_ms: int,
@@ -73,6 +77,8 @@ class Bucket(ReservedUsage):
             room: The amount that the limit allows in the shortest window over which a rate is measured.
             burst_ms: For how many ms an idle client saves up unused quota in the token bucket that applies the limit,
                 or None if the limit applies to sampled windows.
+            spread_ms: The same for a second token bucket, which spreads the fetches of consumers who share a limit that
+                is used up, or None if there is none.
             longest_wait_ms: The longest wait that ``charge`` returns.
             max_throttle_time_ms: The longest throttle time that a response announces.
             now_ms: The time.
@@ -96,6 +102,12 @@ class Bucket(ReservedUsage):
                 tokens.record(round(debt + limit * burst_ms / 1_000), byte_rate_limit=limit, now_ms=now_ms)
         else:
             tokens.burst_ms = burst_ms
+        if spread_ms is None:
+            self._spread = None
+        elif self._spread is None:
+            self._spread = TokenBucket(burst_ms=spread_ms, byte_rate_limit=limit, now_ms=now_ms)
+        else:
+            self._spread.burst_ms = spread_ms
         if self._tokens is not None:
             debt = max(debt, -self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms))
         if debt > 0 or self.silent_until_ms > now_ms:
@@ -149,6 +161,8 @@ class Bucket(ReservedUsage):
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
         else:
+            if self._spread is not None:
+                self._spread.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             # Below this sum no rate is over the limit. Before this time no slot is old enough to be purged, so a
             # measurement would change nothing.
             if rate.total <= self._sampled_room and now_ms < rate.exact_before_ms:
@@ -179,10 +193,17 @@ class Bucket(ReservedUsage):
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
     def silence(self, wait_ms: int, *, now_ms: int) -> None:
-        """Forward no request that is charged to this bucket, from any connection, for ``wait_ms`` from now on."""
+        """Forward no request that is charged to this bucket, from any connection, for ``wait_ms`` from now on.
+
+        All records of a window stop counting at the same time. So that consumers who share a limit do not use it up at
+        once again, they wait until the second token bucket has tokens, too.
+        """
         if self.absorbed_by is not None:
             self.absorbed_by.silence(wait_ms, now_ms=now_ms)
             return
+        if wait_ms > 0 and self.holders > 1 and self._spread is not None:
+            tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+            wait_ms = max(wait_ms, wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit))
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
 
     def throttled(self, wait_ms: int, *, now_ms: int) -> int:
@@ -244,23 +265,28 @@ class Bucket(ReservedUsage):
             at_ms = max(at_ms, self.held_until_ms)
         return max(now_ms + 1, ceil(at_ms))
 
-    def pass_fetch(self, amount: int, *, room: float, answer_ms: int, now_ms: int) -> None:
+    def pass_fetch(self, amount: int, *, room: float, answer_ms: int, is_certain: bool, now_ms: int) -> None:
         """Note that a fetch is forwarded that will probably be charged ``amount`` bytes, of which there are ``room``.
 
-        ``answer_ms`` is how long a broker with data takes to answer. ``settle`` ends the expectation.
+        ``answer_ms`` is how long a broker with data takes to answer, and ``is_certain`` says whether it has data for
+        this fetch for certain. ``settle`` ends the expectation.
         """
         self.awaited.passes(
-            amount, in_flight=self.in_flight, room=room, owed_until_ms=ceil(self.silent_until_ms), answer_ms=answer_ms,
-            now_ms=now_ms,
+            amount, in_flight=self.in_flight, room=room, owed_until_ms=ceil(self.silent_until_ms),
+            answer_ms=answer_ms, is_certain=is_certain, now_ms=now_ms,
         )  # fmt: skip
         self.in_flight += amount
+
+    def is_calm(self, *, now_ms: int) -> bool:
+        """Return whether clients have owed nothing for a second."""
+        return now_ms - self.silent_until_ms >= CALM_MS
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
         """Estimate for how many more ms a request will wait in the line of this bucket.
 
         The request is the one in ``place``, or a new one at the end of the line if ``place`` is None.
         """
-        free_ms = wait_ms = self.free_at_ms(now_ms=now_ms) - now_ms
+        free_ms = wait_ms = max(1, ceil(self.silent_until_ms) - now_ms)
         line = self.line
         if line is not None:
             line.sweep(now_ms=now_ms)
@@ -279,7 +305,10 @@ class Bucket(ReservedUsage):
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
         rate = self.rate
         total = rate.total if now_ms < rate.exact_before_ms else rate.peek_sum(now_ms=now_ms)
-        return self._sampled_room - total
+        room = self._sampled_room - total
+        if self.holders > 1 and self._spread is not None:
+            room = min(room, self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms))
+        return room
 
     def fetch_cap(self, room: float) -> int:
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
@@ -344,9 +373,12 @@ class Bucket(ReservedUsage):
         own, others = self._tokens, other._tokens  # noqa: SLF001 - same class
         if own is not None and others is not None:
             own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
+        own, others = self._spread, other._spread  # noqa: SLF001 - same class
+        if own is not None and others is not None:
+            own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
         debt = self.debt(now_ms=now_ms) + other.debt(now_ms=now_ms)
         self.absorb_usage(other, now_ms=now_ms)
-        if own is None and self.is_limited:
+        if self._tokens is None and self.is_limited:
             debt = max(debt, self.rate.peek_sum(now_ms=now_ms) - self._sampled_room)
         if debt > 0:
             self.silent_until_ms = now_ms + debt * 1_000 / self.limit

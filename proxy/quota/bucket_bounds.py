@@ -35,7 +35,7 @@ def bucket_bounds(
     """Return the bounds that follow from ``limit``.
 
     Buckets with the same limit share one object, which saves a tenth of their memory. ``room`` is the amount that the
-    limit allows at once. In sampled windows fetches ask for no more than half of it at a time, for shorter throttle times.
+    limit allows at once. In sampled windows a fetch asks for no more than half of it, for shorter throttle times.
     """
     return BucketBounds(
         max_fetch=max(1, int(min(room, MAX_INT32))),

@@ -243,10 +243,12 @@ class ClientQuotaManager:
         own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
         shaping = own_shaping or self._shaping
         is_paced = shaping is Shaping.PACED and limit is not None
+        has_spread = self.kind is QuotaKind.FETCH and limit is not None and not is_paced
         bucket.configure(
             limit=limit_per_s,
             room=self.max_value_in_window(limit_per_s),
             burst_ms=self._burst_ms if is_paced else None,
+            spread_ms=(self._samples - 1) * self._window_ms // 2 if has_spread else None,
             longest_wait_ms=self._window_ms if self.kind is QuotaKind.REQUEST else MAX_INT32,
             max_throttle_time_ms=self._max_throttle_time_ms,
             now_ms=now_ms,

@@ -82,7 +82,7 @@ class FetchSize:
         return cap_bytes if has_room and best == _PARTITION_BYTES else best
 
     def _find_best(self, most_bytes: int, limit: float, *, has_room: bool) -> int:
-        """Return the number of bytes up to ``most_bytes`` that brings nearly the most bytes of whole batches per second.
+        """Return the number of bytes up to ``most_bytes`` that brings nearly the most whole batches per second.
 
         If the limit has room for them, this is the largest such number, for few requests. Otherwise it is the smallest,
         so that the consumers of a bucket take turns quickly.

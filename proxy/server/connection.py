@@ -13,10 +13,9 @@ requests with acks=0 are forwarded until the end, because their client would not
 """
 
 import asyncio
-import select
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import INTERNAL_ERROR, isolated
@@ -30,8 +29,6 @@ from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.server.broker_dialer import PendingDial
     from kafka_quota_proxy.proxy.server.route import Route
-
-_POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
 
 
 class ClientConnection:
@@ -77,15 +74,29 @@ class ClientConnection:
         return has_requested and not self.session.is_logging_in
 
     @isolated
-    def paused_socket(self) -> tuple[int, int] | None:
-        """Return the client's file descriptor and events to poll it for, or None while the client is read."""
+    def paused_socket(self) -> int | None:
+        """Return the client's file descriptor, to be polled, or None while the client is read."""
         client = self.transports.client
         if client is None or self.transports.reads_client or self.is_closed:
             return None
-        # While the dial is queued, no request has reached the broker. So if every request expects a response, the
-        # connection may end with the client's stream (POLLRDHUP). Otherwise the requests are still forwarded.
-        is_useless = self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers
-        return client.get_extra_info("socket").fileno(), _POLLRDHUP if is_useless else 0
+        descriptor: int = client.get_extra_info("socket").fileno()
+        return descriptor
+
+    @isolated
+    def end_paused_client(self) -> None:
+        """Drop what the client waits for, because it has closed its side while it was not read.
+
+        While the dial of the broker is queued, no request has reached the broker. The connection then ends if every
+        request expects a response.
+        """
+        if self.is_closed:
+            return
+        if self._dial is not None:
+            if self._dial.is_waiting and not self.session.awaits_no_answers:
+                self.abort_client()
+            return
+        self._run(self.session.abandon, "client")
+        self.update_reading()
 
     @isolated
     def held_bytes(self) -> int:
@@ -130,6 +141,8 @@ class ClientConnection:
         self.session.receive_end_from_client()
         self.flow_to_broker = self.flow_to_client = None
         self.flush(now_ms)
+        if not self.is_closed and self._dial is None:
+            self._run(self.session.abandon, "client")
         return not self.is_closed
 
     @isolated
@@ -156,6 +169,8 @@ class ClientConnection:
         """Close the connection, because the client's transport is lost."""
         if self.counted is not None:
             self.counted.leave()
+        if not self.is_closed and self.transports.broker is not None:
+            self.session.count_abandoned()
         self.close(cause_of_loss("client", exc))
 
     # -- callbacks of the dial and of the broker's transport --

@@ -20,6 +20,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.connection_limits import MAX_BUFFERED, largest_holders
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
+from kafka_quota_proxy.proxy.server.patience_log import PatienceLog
 from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
 from kafka_quota_proxy.proxy.server.unlimited_log import UnlimitedLog
 from kafka_quota_proxy.proxy.session.counters import RecentThrottles
@@ -32,6 +33,8 @@ _EXPIRE_EVERY_S: Final = 30.0
 _TESTING_SWEEP_EVERY_S: Final = 0.1
 # How long the log about unlimited clients keeps the event loop from other work.
 _STEP_NS: Final = 500_000
+# Linux has it: the peer has closed its side.
+POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = resource.getpagesize()
 
@@ -65,6 +68,7 @@ class Sweeps:
         self._quotas = quotas
         self._unlimited_log = unlimited_log
         self._throttle_log = ThrottleLog()
+        self._patience_log = PatienceLog()
 
     async def sweep(self) -> None:
         """Once a second, check time limits, memory and paused clients, and log which clients are throttled."""
@@ -74,7 +78,7 @@ class Sweeps:
             self._log_throttled(now_ms)
             for listener in self._listeners:
                 attempt(_log_unknown_users, listener)
-                attempt(_abort_lost_clients, listener)
+                attempt(_end_lost_clients, listener)
                 if listener.priorities is not None:
                     attempt(listener.priorities.scheduler.sweep_if_due, now_ms=now_ms)
                 for checks in listener.timer_wheel.take(now_ms=now_ms):
@@ -87,6 +91,9 @@ class Sweeps:
             newly_throttled.append(listener.counters.newly_throttled)
             listener.counters.newly_throttled = {}
         attempt(self._throttle_log.write, newly_throttled, now_ms=now_ms)
+        for listener in self._listeners:
+            impatient, listener.counters.newly_impatient = listener.counters.newly_impatient, {}
+            attempt(self._patience_log.write, impatient, now_ms=now_ms)
 
     def _bound_buffers(self) -> None:
         """If the process uses at least ``max_buffered`` memory, close the connections that hold the most.
@@ -156,18 +163,20 @@ def _log_unknown_users(listener: ListenerState) -> None:
         )  # fmt: skip
 
 
-def _abort_lost_clients(listener: ListenerState) -> None:
-    """Abort paused clients that have gone. The event loop does not notice their loss while reading is paused."""
+def _end_lost_clients(listener: ListenerState) -> None:
+    """End what paused clients that have gone wait for. The event loop does not notice that while reading is paused."""
     poller = select.poll()
     paused: dict[int, ClientConnection] = {}
     for connection in tuple(listener.connections):
-        paused_socket = connection.paused_socket()
-        if paused_socket is not None:
-            descriptor, events = paused_socket
+        descriptor = connection.paused_socket()
+        if descriptor is not None:
             paused[descriptor] = connection
-            poller.register(descriptor, events)  # POLLERR and POLLHUP are always reported
-    for descriptor, _ in poller.poll(0) if paused else ():
-        paused[descriptor].abort_client()
+            poller.register(descriptor, POLLRDHUP)  # POLLERR and POLLHUP are always reported
+    for descriptor, events in poller.poll(0) if paused else ():
+        if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
+            paused[descriptor].abort_client()
+        else:
+            paused[descriptor].end_paused_client()
 
 
 def resident_bytes() -> int:

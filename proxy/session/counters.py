@@ -1,7 +1,7 @@
 """The counters of one listener. They are plain integers that the metrics read."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -37,6 +37,13 @@ class RecentThrottles:
     hosts: dict[str, None] = field(default_factory=dict)
 
 
+class LongWait(NamedTuple):
+    """For how long a request of a bucket waits, and for how long its client waits for the answer, in ms."""
+
+    wait_ms: int
+    patience_ms: int
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class Counters:
     """Counts requests, logins, protocol errors and disconnects, and collects what the log reports next.
@@ -47,10 +54,13 @@ class Counters:
         protocol_errors: The number of protocol errors by reason.
         disconnects: The number of client connections that have ended, by cause.
         logins: The number of logins by mechanism and result.
+        abandoned: The number of requests that were not forwarded, because their clients had gone while they waited.
         observed_connections: The number of connections that exceeded a limit on open connections, but were accepted
             because the limit is only observed.
         newly_throttled: The buckets that went over their limits since the log last took them, up to
             ``MAX_NEWLY_THROTTLED`` of them.
+        newly_impatient: The buckets whose requests wait for longer than their clients do since the log last took them,
+            up to ``MAX_NEWLY_THROTTLED`` of them.
         newly_unknown: SASL mechanisms in which the broker accepted a login whose user name the proxy could not read.
             The log reports each mechanism once, and removes it from this set.
     """
@@ -60,8 +70,10 @@ class Counters:
     protocol_errors: dict[str, int] = field(default_factory=dict)
     disconnects: dict[str, int] = field(default_factory=dict)
     logins: dict[tuple[str, str], int] = field(default_factory=dict)
+    abandoned: int = 0
     observed_connections: int = 0
     newly_throttled: dict[Bucket, RecentThrottles] = field(default_factory=dict)
+    newly_impatient: dict[Bucket, LongWait] = field(default_factory=dict)
     newly_unknown: set[str] = field(default_factory=set)
 
     def frame(self, api_key: int, api_version: int) -> None:
@@ -87,6 +99,12 @@ class Counters:
         self.logins[mechanism, result] = seen + 1
         if result == UNKNOWN_USER and not seen:
             self.newly_unknown.add(mechanism)
+
+    def waits_too_long(self, bucket: Bucket, wait_ms: int, patience_ms: int) -> None:
+        """Note for the log that a request waits for ``wait_ms``, and that its client gives up after ``patience_ms``."""
+        known = self.newly_impatient.get(bucket)
+        if (known is None and len(self.newly_impatient) < MAX_NEWLY_THROTTLED) or (known and wait_ms > known.wait_ms):
+            self.newly_impatient[bucket] = LongWait(wait_ms, patience_ms)
 
     def throttled(self, bucket: Bucket, host: str, wait_ms: int, *, now_ms: int) -> None:
         """Note for the log that a bucket is over its limit, so that the client at ``host`` waits ``wait_ms``.

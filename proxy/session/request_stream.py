@@ -6,6 +6,7 @@ from typing import Final
 
 from librt.strings import read_i32_be
 
+from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import HeadTooLong
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
@@ -100,6 +101,23 @@ class RequestStream:
     def resume(self, now_ms: int) -> None:
         """Forward the requests that may go now. Raises ``ProtocolError`` if they violate Kafka's protocol."""
         self._pass_on(self._data, self._at, now_ms)
+
+    def drop_abandoned(self) -> int:
+        """Drop the whole requests at the front that the broker would answer. Return how many they are.
+
+        Call this when their client has gone, so that nobody waits for the answers. A Produce with acks=0 stays, with
+        all that follows it.
+        """
+        if self._pieces is not None or self.waiting is not None:
+            return 0  # a request is incomplete, or is already being decided on
+        data, at, dropped = self._data, self._at, 0
+        while (head := read_request_head(data, at, self._state.context.policy.max_frame_size_bytes)) is not None:
+            frame_end = at + 4 + head.size_bytes
+            if frame_end > len(data) or _has_no_answer(data, head, frame_end):
+                break
+            at, dropped = frame_end, dropped + 1
+        self._data, self._at = (data, at) if at < len(data) else (b"", 0)
+        return dropped
 
     @property
     def kept_bytes(self) -> int:
@@ -381,3 +399,8 @@ class RequestStream:
             acks_zero.drop_unfinished(state, had_turn=True)
             if not state.in_flight:
                 state.broker_turn.leave()
+
+
+def _has_no_answer(data: bytes, head: RequestHead, frame_end: int) -> bool:
+    """Return whether a whole request is a Produce with acks=0."""
+    return head.api_key == ApiKey.PRODUCE and not produce.read_acks(data, head.body, head.api_version, end=frame_end)

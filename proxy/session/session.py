@@ -200,6 +200,26 @@ class Session:
         else:
             self.take_no_more()
 
+    def abandon(self, *, now_ms: int) -> None:
+        """Drop the requests that wait for a quota or the fair call queue, because their client has gone.
+
+        They are counted, and not charged. What the client has sent with acks=0 still waits, since the client expects it
+        to be written. Raises ``ProtocolError`` as ``handle_timer`` does.
+        """
+        state = self.state
+        if not state.is_blocked or state.is_response_awaited or self._responses.is_open:
+            return  # nothing waits, or it waits for the answer to an earlier request
+        dropped = self._requests.drop_abandoned()
+        if dropped:
+            state.context.counters.abandoned += dropped
+            state.bucket_turn.leave()
+            self.resume(now_ms=now_ms)
+
+    def count_abandoned(self) -> None:
+        """Count the waiting requests that are dropped with a connection whose client has gone."""
+        if self.state.is_blocked:
+            self.state.context.counters.abandoned += self._requests.drop_abandoned()
+
     def pause_answers(self) -> None:
         """Note that the server has stopped reading from the broker, because the client does not read its responses."""
         state = self.state

@@ -138,6 +138,34 @@ def _consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
     )
 
 
+def _named(scenario: "Scenario", name: str, random: Random, client_id: str) -> Setting:
+    """Return the setting of a client that behaves, with this client-id."""
+    setting = _setting(scenario, name, random)
+    entity = setting.entity._replace(client_id=client_id)
+    return setting._replace(entity=entity, habits=HEALTHY, is_patient=True)
+
+
+def _idle_consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
+    return Consumer(
+        scenario.world,
+        _named(scenario, name, random, configuration.IDLE),
+        [configuration.TOPICS[1]],
+        max_wait_ms=random.choice((-1, 500, 5_000)),
+        pause_ms=random.choice((2.0, 20.0)),
+    )
+
+
+def _lone_consumer(scenario: "Scenario", name: str, random: Random) -> Consumer:
+    setting = _named(scenario, name, random, configuration.LONE)
+    return Consumer(scenario.world, setting, [configuration.TOPICS[0]], pause_ms=2.0)
+
+
+def _trickle_producer(scenario: "Scenario", name: str, random: Random) -> Producer:
+    setting = _named(scenario, name, random, configuration.LONE)
+    load = Load((200, 1_000), random.choice((300.0, 2_000.0, 7_000.0)), 1, 60)
+    return Producer(scenario.world, setting, [configuration.TOPICS[1]], load)
+
+
 def _group_member(scenario: "Scenario", name: str, random: Random) -> GroupMember:
     return GroupMember(
         scenario.world,
@@ -227,6 +255,9 @@ KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "late burst producer": _late_burst_producer,
     "burst producer": _burst_producer,
     "consumer": _consumer,
+    "idle consumer": _idle_consumer,
+    "lone consumer": _lone_consumer,
+    "trickle producer": _trickle_producer,
     "group member": _group_member,
     "share member": _share_member,
     "topic admin": _topic_admin,
@@ -250,4 +281,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "steady producer": 0,
     "late burst producer": 0,
     "burst producer": 0,
+    "idle consumer": 0,
+    "lone consumer": 0,
+    "trickle producer": 0,
 }

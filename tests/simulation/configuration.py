@@ -14,6 +14,9 @@ CLIENT_IDS: Final = ("etl", "web", "audit", "")
 PASSWORD: Final = "secret"  # noqa: S105 - of users that exist in a simulated world only
 ADMIN: Final = "admin"
 TOPICS: Final = ("orders", "clicks")
+# Of consumers that wait for what hardly ever comes, and of one that has more to read than it may.
+IDLE: Final = "web"
+LONE: Final = "etl"
 _KIB: Final = 1024
 # So low that a few requests are more than a quota gives.
 _RATES: Final = (8 * _KIB, 12 * _KIB, 20 * _KIB, 60 * _KIB)

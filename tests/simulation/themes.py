@@ -46,6 +46,7 @@ class Theme(NamedTuple):
         others: How many actors there may be of any kind.
         replication: The number of replicas; None if it is drawn. No more than there are brokers.
         has_newcomers: Whether the partitions begin with records that some replicas do not have.
+        full_sizes: Of one of them, the first topic is full of batches of these sizes. Empty if all topics are empty.
         sizes: The sizes of records in bytes; empty if they are drawn.
         cluster_share: How often one listener serves all brokers.
         login_share: How often clients log in.
@@ -85,6 +86,7 @@ class Theme(NamedTuple):
     batches: tuple[int, ...] = ()
     idempotent_share: float = 0.5
     has_newcomers: bool = False
+    full_sizes: tuple[tuple[int, ...], ...] = ()
     sizes: tuple[int, ...] = ()
     cluster_share: float = 0.5
     login_share: float = 0.4
@@ -252,6 +254,20 @@ def _small_memory(random: Random, settings: Settings, folder: str) -> None:
         settings["quotas"] = [one for one in settings["quotas"] if "ip" in one]
 
 
+def _ample(random: Random, settings: Settings, folder: str) -> None:
+    """Whoever is idle is far from its limit, and whoever has much to read has a low one of its own."""
+    settings.pop("fair_call_queue", None)
+    settings.pop("max_buckets", None)
+    settings["max_buffered"] = "512MiB"
+    for listener in settings["listeners"]:
+        for limit in (*_CONNECTION_LIMITS, "login_timeout", "max_connection_age"):
+            listener.pop(limit, None)
+    settings["quotas"] = [
+        {"client-id": "<default>", "consumer_byte_rate": random.choice((61_440, 1_048_576))},
+        {"client-id": "etl", "consumer_byte_rate": random.choice((8_192, 20_480, 61_440))},
+    ]
+
+
 def _observed(random: Random, settings: Settings, folder: str) -> None:
     settings["enforcement"] = random.choice(("observe", "delay", "delay"))
     _with_limits("producer_byte_rate", "consumer_byte_rate", "request_rate")(random, settings, folder)
@@ -273,6 +289,10 @@ _TOPIC_FAULTS: Final = (
 _LOG_FAULTS: Final = (
     "disk full", "disk faulty", *("wall clock set",) * 4, "quotas changed", *("proxy restarted",) * 2, "broker crash",
     "proxy killed", "proxy killed", "power lost", "power lost",
+)  # fmt: skip
+_RELOADS: Final = (
+    "proxy killed", "proxy restarted", "settings changed", "connection reset", "file broken",
+    "broker drops connections",
 )  # fmt: skip
 _CLUSTER_FAULTS: Final = ("broker refuses", "broker refuses", "leader move")
 _FOLLOWER_FAULTS: Final = (
@@ -395,6 +415,16 @@ THEMES: Final[Mapping[str, Theme]] = {
     "observe and delay": Theme(
         ("producer", "producer", *("group member",) * 3), sizes=_MIDDLE, change=_observed, rude_share=0.6,
         login_share=0.0, brokers=(1, 1, 2),
+    ),
+    "full and idle topics": Theme(
+        ("lone consumer", "trickle producer", *("idle consumer",) * 6), _RELOADS, faults_within_ms=8_000.0,
+        change=_ample, others=(0,), brokers=(1, 1, 2), replication=1, broken_share=0.0, rude_share=0.0, old_share=0.2,
+        second_share=0.0, second_name_share=0.0, acks_zero_share=0.0, least_ms=20_000.0, most_steps=4_000,
+        calm_share=0.5,
+        full_sizes=(
+            (200, 2_000), (1_000,), (1_000, 4_000), (3_000,), (4_000, 16_384), (16_384, 60_000), (200_000,), (500,),
+            (500, 60_000),
+        ),
     ),
     "changed rules": Theme(
         ("producer", "producer", "consumer"), ("quotas changed", "settings changed", "queue switched", "file broken"),

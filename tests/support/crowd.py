@@ -19,7 +19,7 @@ from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
-from tests.support.frames import FETCH, fetch_request, fetch_response, produce_request, produce_response
+from tests.support.frames import FETCH, fetch_request, fetch_response, fetched_batch, produce_request, produce_response
 
 START_MS: Final = 86_400_000
 DEFAULT_MAX_THROTTLE_TIME_MS: Final = 25_000
@@ -104,7 +104,8 @@ class Member:
             return
         size_bytes = self._answers.pop(0)
         if self.role == "consumer":
-            data = fetch_response(self._correlation_id, size_bytes=size_bytes)
+            response = fetch_response if size_bytes <= EMPTY_BYTES else fetched_batch
+            data = response(self._correlation_id, size_bytes=size_bytes)
         else:
             data = produce_response(self._correlation_id)
         if self._unanswered is not None:

@@ -88,6 +88,14 @@ def fetch_response(
     return framed(front + bytes(size_bytes - len(front)))
 
 
+def fetched_batch(correlation_id: int, *, size_bytes: int) -> bytes:
+    """Return a Fetch response v11 of exactly this size with one batch. Zeros follow the batch's offset and length."""
+    front = pack(">iihiih", correlation_id, 0, 0, 0, 1, 1) + b"t"
+    partition = pack(">iihqqqii", 1, 0, 0, 0, 0, 0, 0, -1)
+    batch_bytes = size_bytes - len(front + partition) - 4
+    return framed(front + partition + pack(">iqi", batch_bytes, 0, batch_bytes - 12) + bytes(batch_bytes - 12))
+
+
 def share_fetch_request(
     correlation_id: int = 1,
     *,

@@ -92,6 +92,11 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
         errors.items(),
     )
     yield PROXY.counter("disconnects", "Ends of client connections.", disconnects)
+    yield PROXY.counter(
+        "abandoned_requests",
+        "Requests that were not forwarded, because their clients had gone while they waited for a quota.",
+        [(labels(listener=listener.name), listener.counters.abandoned) for listener in listeners],
+    )
     yield PROXY.gauge(
         "awaited_answers",
         "Connections to brokers that wait for the response to a fetch whose client is gone.",

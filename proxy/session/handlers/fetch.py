@@ -153,7 +153,7 @@ class FetchHandler(Handler):
         awaited_rest, self._awaits_rest = self._awaits_rest, False
         room = bucket.fetch_room(now_ms=now_ms)
         asked_bytes = self._size.ask(bucket.fetch_cap(room), room=room, limit=bucket.limit / max(1, bucket.holders))
-        expected_bytes = self._expected_bytes(min(asked_bytes, limits.max_bytes))
+        expected_bytes = self._expected_bytes(bucket, min(asked_bytes, limits.max_bytes))
         if bucket.line is not None or not bucket.is_free(expected_bytes, now_ms=now_ms):
             has_waited = awaited_rest or (turn.place is not None and turn.place.is_waiting)
             if not turn.has_come(bucket, expected_bytes, now_ms):
@@ -169,7 +169,8 @@ class FetchHandler(Handler):
             charge = self._begin_charge(profile, charge, limits, size_bytes, now_ms)
             if charge is None:
                 return None
-        bucket.pass_fetch(expected_bytes, room=room, answer_ms=state.context.quotas.answer_time.ms, now_ms=now_ms)
+        answer_ms = state.context.quotas.answer_time.ms
+        bucket.pass_fetch(expected_bytes, room=room, answer_ms=answer_ms, is_certain=self._is_behind, now_ms=now_ms)
         if turn.place is not None:
             turn.leave()
         self._forwarded_ms = now_ms
@@ -178,15 +179,17 @@ class FetchHandler(Handler):
         edit = capped_fetch(limits, asked_bytes)
         return self._edit_session(profile, data, limits, edit) if self._is_sessionless else edit
 
-    def _expected_bytes(self, asked_bytes: int) -> int:
+    def _expected_bytes(self, bucket: Bucket, asked_bytes: int) -> int:
         """Return how many bytes a fetch that asks for ``asked_bytes`` will probably bring: as many as the last one.
 
         If it asks for less than a batch, it brings a batch.
         """
-        brought_bytes, batch_bytes = self._brought_bytes, self._size.batch_bytes
+        brought_bytes = self._brought_bytes
+        batch_bytes = self._size.batch_bytes or bucket.batch_bytes
+        most_bytes = max(asked_bytes, batch_bytes)
         if brought_bytes < 0:
-            return asked_bytes
-        return min(brought_bytes, max(asked_bytes, batch_bytes)) if batch_bytes else brought_bytes
+            return most_bytes
+        return min(most_bytes, max(brought_bytes, batch_bytes)) if batch_bytes else brought_bytes
 
     def _edit_session(self, profile: RequestProfile, data: bytes, limits: FetchLimits, edit: Edit) -> Edit:
         """Return ``edit``, extended so that a full Fetch opens no fetch session at the broker."""
@@ -230,12 +233,15 @@ class FetchHandler(Handler):
         """Return whether a fetch has to be answered without records, because it waits in line for too long."""
         state = self._state
         turn = state.bucket_turn
-        if not turn.is_waiting or now_ms >= bucket.silent_until_ms:
-            return False  # it waits for nothing that was charged
+        if not turn.is_waiting:
+            return False
         is_delayed = state.account.enforcement(bucket) is Enforcement.DELAY
         patience_ms = bucket.max_throttle_time_ms if is_delayed else limits.max_wait_ms
         until_ms = self._waits_since_ms + max(0, patience_ms)
-        if is_delayed:
+        if bucket.is_calm(now_ms=now_ms):
+            is_overdue = False  # it waits for nothing that was charged
+            until_ms = max(until_ms, now_ms + state.context.quotas.answer_time.ms)
+        elif is_delayed:
             is_overdue = now_ms >= until_ms
         else:
             is_overdue = now_ms + bucket.line_wait_ms(turn.place, now_ms=now_ms) > until_ms
@@ -297,8 +303,10 @@ class FetchHandler(Handler):
             self._brought_bytes = fetched_bytes
             wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
             if self._asked_bytes:
-                bucket.awaited.answered(owes=wait_ms > 0)
-                self._learn(profile, fetched_bytes, data, position, now_ms)
+                was_certain = self._is_behind
+                self._learn(profile, bucket, fetched_bytes, data, position, now_ms)
+                answer_ms = self._state.context.quotas.answer_time.ms
+                bucket.awaited.answered(owes=wait_ms > 0, was_certain=was_certain, answer_ms=answer_ms, now_ms=now_ms)
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
             return wait_ms
@@ -314,18 +322,22 @@ class FetchHandler(Handler):
         state.responses.least_wait_ms = told_ms
         return 0
 
-    def _learn(self, profile: RequestProfile, fetched_bytes: int, data: bytes, position: int, now_ms: int) -> None:
+    def _learn(
+        self, profile: RequestProfile, bucket: Bucket, fetched_bytes: int, data: bytes, position: int, now_ms: int
+    ) -> None:
         """Learn from a response how long the broker takes to answer, and how large its batches are."""
         asked_bytes, self._asked_bytes = self._asked_bytes, 0
         took_ms = now_ms - self._forwarded_ms
         self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
-        self._is_behind = fetched_bytes >= asked_bytes > 1
+        is_full = fetched_bytes >= max(asked_bytes, self._size.batch_bytes)
+        self._is_behind = is_full and (asked_bytes > 1 or self._is_behind)
         if self._size.learns:
             if profile.api_key == _FETCH:
                 batch_bytes = first_batch_bytes(data, position, profile.api_version)
             else:
                 batch_bytes = fetched_bytes if asked_bytes == 1 else 0
             if batch_bytes:
+                bucket.batch_bytes = batch_bytes
                 self._size.note_batch(batch_bytes, fetched_bytes, took_ms)
 
 

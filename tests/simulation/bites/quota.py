@@ -45,8 +45,23 @@ QUOTA: Final = (
     Break(
         "A bucket forgets its debt when its limit changes",
         _BUCKET,
-        "            self.silent_until_ms = now_ms + self._wait_ms(now_ms) if self.is_limited else 0\n",
-        "            self.silent_until_ms = 0\n",
+        "            self.silent_until_ms = now_ms + debt * 1_000 / limit if self.is_limited else 0.0\n",
+        "            self.silent_until_ms = 0.0\n",
+        theme="changed rules",
+    ),
+    Break(
+        "A second debt is taken for the first",
+        _BUCKET,
+        "        if now_ms < self.silent_until_ms and self.kind in _HAS_LINE:\n",
+        "        if False:\n",
+        why="Fetches that began before the first debt would have to be answered after the windows have forgotten it.",
+    ),
+    Break(
+        "A fetch that waits for data holds others back as if its broker had some",
+        "proxy/quota/awaited_fetches.py",
+        "            self._until_ms = now_ms + answer_ms\n",
+        "            self._until_ms = now_ms + 10 * answer_ms\n",
+        theme="full and idle topics",
     ),
     Break(
         "A client that leaves the line does not wake the next one",

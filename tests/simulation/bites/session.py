@@ -192,7 +192,7 @@ SESSION: Final = (
     Break(
         "A fetch asks for as much as the client wants",
         _FETCH,
-        "        edit = capped_fetch(limits, room_bytes)\n",
+        "        edit = capped_fetch(limits, asked_bytes)\n",
         "        edit = NO_EDIT\n",
     ),
     Break(

@@ -19,6 +19,7 @@ from tests.simulation.checks.isolation import Isolation
 from tests.simulation.checks.levels import Levels
 from tests.simulation.checks.liveness import Liveness
 from tests.simulation.checks.memory import Memory
+from tests.simulation.checks.quiet_clients import QuietClients
 from tests.simulation.checks.quota_bounds import QuotaBounds
 from tests.simulation.checks.refused_order import RefusedOrder
 from tests.simulation.checks.replication_rates import ReplicationRates
@@ -29,6 +30,7 @@ from tests.simulation.checks.throttle_amounts import ThrottleAmounts
 from tests.simulation.checks.throttle_times import ThrottleTimes
 from tests.simulation.checks.topic_changes import TopicChanges
 from tests.simulation.checks.topic_room import TopicRoom
+from tests.simulation.checks.usable import Usable
 from tests.simulation.checks.usage_log import UsageLog
 
 ALL: Final[tuple[type[Check], ...]] = (
@@ -38,6 +40,8 @@ ALL: Final[tuple[type[Check], ...]] = (
     ThrottleAmounts,
     Liveness,
     HeldBack,
+    QuietClients,
+    Usable,
     Dials,
     BrokerPorts,
     FairQueue,

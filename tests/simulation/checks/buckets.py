@@ -76,7 +76,7 @@ class BucketCheck(Check):
 
     def new_flow(self, limit: Limit) -> Flow:
         """Return the oracle of a new bucket."""
-        return Flow(limit, self.settings, self.world.clock.now_ms, is_fetch=False)
+        return Flow(limit, self.settings, self.world.clock.now_ms)
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Begin anew once the new rules have settled: a bucket is then at its best.

@@ -72,7 +72,7 @@ class ConnectionLimits(BucketCheck):
         }
 
     def _new_rate(self, rate: float) -> Flow:
-        return Flow(Limit(rate, "sampled", "respond"), self.settings, self.world.clock.now_ms, is_fetch=False)
+        return Flow(Limit(rate, "sampled", "respond"), self.settings, self.world.clock.now_ms)
 
     def _count(self, flow: Flow, text: str) -> None:
         now_ms = self.world.clock.now_ms

@@ -18,14 +18,16 @@ TOLERANCE_MS: Final = 3.0
 class Flow:
     """The credit of one bucket.
 
-    Sampled windows forget. The bytes of one window, N samples, are forgotten together, and with them by how much the
-    last request of the window went over the limit. So each window may bring one such request more. For requests that
-    are small next to the quota that is nothing, and for large ones it is what Kafka's own formula gives.
+    Sampled windows forget. The bytes of one window, N samples, are forgotten together, while clients pay for what the
+    last request of the window was over the limit. So each window may bring one such request more. For requests that are
+    small next to the quota that is nothing, and for large ones it is what Kafka's own formula gives. But it is never
+    more than one more window: what is over the limit is a debt, which time pays, and nothing forgets.
 
     Attributes:
         credit: How many bytes may pass now.
         rate: The rate in force, or the larger of two during a change.
         burst: The most credit.
+        most_fetched: What all fetches together may ask for at a time.
         largest: The largest request so far.
         at_ms: The time of ``credit``.
     """
@@ -33,26 +35,28 @@ class Flow:
     __slots__ = (
         "_charged_ms",
         "_forgets",
+        "_owes_before",
         "_settings",
         "_soft_until_ms",
         "at_ms",
         "burst",
         "credit",
-        "is_fetch",
         "largest",
         "limit",
+        "most_fetched",
         "rate",
     )
 
-    def __init__(self, limit: Limit, settings: Settings, now_ms: float, *, is_fetch: bool) -> None:
+    def __init__(self, limit: Limit, settings: Settings, now_ms: float) -> None:
         self._settings = settings
         self._soft_until_ms = 0.0
         self._forgets = False
+        self._owes_before = False
         self.limit = limit
-        self.is_fetch = is_fetch
         self.largest = 0
         self.rate = limit.rate
         self.burst = self._burst_of(limit)
+        self.most_fetched = self._most_fetched_of(limit)
         self.credit = self.burst
         self.at_ms = self._charged_ms = now_ms
 
@@ -60,9 +64,15 @@ class Flow:
         settings = self._settings
         if limit.shaping == "paced":
             return limit.rate * settings.burst_ms / 1_000
-        # The samples that count, and the one that may be on its way out. Fetches are spread over half a window.
-        samples = settings.window_num + 1
-        return limit.rate * settings.window_ms / 1_000 * (samples / 2 if self.is_fetch else samples)
+        # The samples that count, and the one that may be on its way out.
+        return limit.rate * settings.window_ms / 1_000 * (settings.window_num + 1)
+
+    def _most_fetched_of(self, limit: Limit) -> float:
+        """Return what idle clients have saved up, or half of what the limit allows in the shortest window."""
+        settings = self._settings
+        if limit.shaping == "paced":
+            return limit.rate * settings.burst_ms / 1_000
+        return limit.rate * settings.window_ms * (settings.window_num - 1) / 2_000
 
     def change(self, limit: Limit, settings: Settings, now_ms: float, settle_ms: float) -> None:
         """Apply another limit from now on. Until it has settled, the larger of the two holds."""
@@ -73,9 +83,10 @@ class Flow:
         # the limit of before may have given less than its rate, if the bucket was full.
         if limit.shaping == "paced" and limit.rate > self.rate:
             self.credit = min(max(burst, self.burst), self.credit + limit.rate * (now_ms - self._charged_ms) / 1_000)
-        # Sampled windows forget what was over a limit that is no more, and a higher limit gives its whole window.
+        # A higher limit gives its whole window, once the debt of before is paid.
         self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)
+        self.most_fetched = max(self._most_fetched_of(limit), self.most_fetched)
         self.limit = limit
         self._soft_until_ms = now_ms + settle_ms
 
@@ -85,8 +96,9 @@ class Flow:
             self._add(self._soft_until_ms)
             self._soft_until_ms = 0.0
             self.rate, self.burst = self.limit.rate, self._burst_of(self.limit)
+            self.most_fetched = self._most_fetched_of(self.limit)
             if self._forgets:
-                self._forgets, self.credit = False, self.burst
+                self._forgets, self._owes_before = False, True
         self._add(now_ms)
 
     @property
@@ -97,8 +109,11 @@ class Flow:
     def _add(self, now_ms: float) -> None:
         rate = self.rate
         if self.limit.shaping == "sampled":
-            rate += self.largest * 1_000 / (self._settings.window_num * self._settings.window_ms)
+            forgotten = min(self.largest, self.burst)
+            rate += forgotten * 1_000 / (self._settings.window_num * self._settings.window_ms)
         self.credit = min(self.burst, self.credit + rate * max(0.0, now_ms - self.at_ms) / 1_000)
+        if self._owes_before and self.credit >= 0:
+            self._owes_before, self.credit = False, self.burst
         self.at_ms = now_ms
 
     def take(self, amount: int, now_ms: float) -> None:

@@ -6,13 +6,13 @@ charged yet, because an answer is still on its way, is left out of the verdict u
 """
 
 from collections.abc import Iterator
-from math import log
+from math import inf, log
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
-from tests.simulation.checks.flow import TOLERANCE_MS, Flow
+from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.possible_rules import PossibleRules
 from tests.simulation.checks.settings import SETTLE_MS, Settings
 from tests.simulation.wire import share_fetch
@@ -25,6 +25,8 @@ _KINDS: Final = (PRODUCE, FETCH)
 _KIND_OF: Final = {frames.PRODUCE: PRODUCE, frames.FETCH: FETCH, frames.SHARE_FETCH: FETCH}
 # A fetch may always ask for what its quota gives in this time.
 _LEAST_FETCH_MS: Final = 50
+# At the limit, a connection may ask for what its share of the quota gives in this time, to get more than one batch.
+_WHOLE_BATCHES_MS: Final = 2_000
 # A request that stalls, or that its broker does not answer, delays others for as long as its bytes are worth, and for
 # no longer than this. It is charged when it ends, and all wait for it then.
 _LONGEST_DELAY_MS: Final = 25_000
@@ -42,7 +44,7 @@ class BucketKey(NamedTuple):
 class _Charge:
     """The bytes of one exchange in one bucket."""
 
-    __slots__ = ("asked", "flow", "is_old", "key", "over", "unsure")
+    __slots__ = ("asked", "flow", "is_old", "key", "over", "room", "unsure")
 
     def __init__(self, key: BucketKey, flow: Flow) -> None:
         self.key = key
@@ -50,6 +52,7 @@ class _Charge:
         self.unsure = 0  # bytes that are taken from the flow, and that the proxy may not have charged yet
         self.over = ""  # what is wrong if this ShareFetch asks for records
         self.asked = 0  # what a fetch asks for while it is at the broker
+        self.room = inf  # how many bytes the quota has left for it, at most
         self.is_old = False  # whether an earlier limit, which its bucket may still have, let it through
 
 
@@ -84,8 +87,6 @@ class QuotaBounds(Check):
         self._charges: dict[int, _Charge] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
         self._dialled: set[int] = set()
-        self._fetched_ms: dict[BucketKey, list[float]] = {}  # when the last fetches of each bucket were forwarded
-        self._brought: dict[int, int] = {}  # the bytes of the last fetched response of each connection
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
@@ -182,7 +183,7 @@ class QuotaBounds(Check):
         key = BucketKey(exchange.forwarded_to, kind, tags)
         flow = self.flows.get(key)
         if flow is None:
-            flow = self.flows[key] = Flow(limit, self._settings, now_ms, is_fetch=kind is FETCH)
+            flow = self.flows[key] = Flow(limit, self._settings, now_ms)
             self._buckets_seen.setdefault((key.node_id, kind), set()).add(tags)
         charge = self._charges[exchange.correlation_id] = _Charge(key, flow)
         self._in_flight.setdefault(key, {})[exchange.correlation_id] = charge
@@ -192,8 +193,7 @@ class QuotaBounds(Check):
         is_dialled = is_first and waited_ms > 0
         charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
         if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
-            if exchange.api_key == frames.FETCH:
-                self._judge_room(exchange, charge, now_ms)
+            charge.room = self._room(charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
             if suspicion is not None and exchange.api_key == frames.SHARE_FETCH:
                 charge.over = suspicion.text  # the proxy may have made it ask for nothing
@@ -216,35 +216,14 @@ class QuotaBounds(Check):
         )
         return scenario.setup.has_second_names and (has_failed or now_ms < self._judges_from_ms)
 
-    def _judge_room(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> None:
-        """Judge whether there is room for a fetch beside those in flight, each as large as the last of its connection.
-
-        One that its broker does not answer takes its room for as long as its bytes are worth, which is counted from the
-        first of those that follow each other.
-        """
-        flow, exchanges = charge.flow, self.world.ledger.exchanges
-        own = self._brought.get(exchange.connection, 0)
-        earlier = self._fetched_ms.setdefault(charge.key, [])
-        while earlier and earlier[0] < now_ms - _LONGEST_DELAY_MS:
-            del earlier[0]
-        earlier.append(now_ms)
-        first_ms = earlier[0]
-        in_flight = unsure = 0
-        for correlation_id, other_charge in self._in_flight[charge.key].items():
-            other = exchanges[correlation_id]
-            unsure += other_charge.unsure
-            amount = self._brought.get(other.connection, 0)
-            if other is exchange or other.answered_ms >= 0 or not other.has_open_broker:
-                continue
-            if now_ms - first_ms < min(amount * 1_000 / flow.rate, _LONGEST_DELAY_MS) - TOLERANCE_MS:
-                in_flight += amount
+    def _room(self, charge: _Charge, now_ms: float) -> float:
+        """Return how many more bytes the quota of a bucket gives at once now, at most."""
+        flow = charge.flow
         flow.advance(now_ms)
-        if in_flight and own and flow.is_known and flow.credit + unsure + flow.tolerance < in_flight + own:
-            text = (
-                f"{exchange} will bring some {own:,} B, those in flight {in_flight:,} B, and the quota has room for "
-                f"{max(0.0, flow.credit):,.0f} B"
-            )
-            self.world.fail(self.name, text)
+        if not flow.is_known:
+            return inf
+        unsure = sum(other.unsure for other in self._in_flight[charge.key].values())
+        return flow.credit + unsure + flow.tolerance
 
     def _suspicion_of(self, exchange: "Exchange", charge: _Charge, now_ms: float) -> _Suspicion | None:
         """Return what is wrong if a request begins while its bucket is in debt."""
@@ -293,11 +272,16 @@ class QuotaBounds(Check):
             if exchanges[correlation_id].has_open_broker  # a broker that is gone answers nothing
         ]
         least = max(1.0, flow.rate * _LEAST_FETCH_MS / 1_000)
+        at_limit = flow.rate * _WHOLE_BATCHES_MS / 1_000
         # Each asks for its share of those that are there. So the first may have asked for all, the second for a half...
-        most = flow.burst * (1 + log(len(others) or 1)) + least * len(others) + flow.tolerance
+        most = max(flow.most_fetched, at_limit) * (1 + log(len(others) or 1)) + least * len(others) + 2
         total = sum(other.asked for other in others)
         if total > most and asked > least + 1:
             text = f"{exchange} asks for {asked:,} B, with others for {total:,} B, and the quota allows {most:,.0f} B"
+            self.world.fail(self.name, text)
+        most = max(least, at_limit, charge.room) + 2
+        if asked > most:
+            text = f"{exchange} asks for {asked:,} B, and the quota has no more than {most:,.0f} B left"
             self.world.fail(self.name, text)
 
     def forwarded(self, exchange: "Exchange") -> None:
@@ -313,7 +297,7 @@ class QuotaBounds(Check):
         charge.asked = 0
         if charge.is_old and exchange.forwarded_first_ms < self.world.clock.now_ms - SETTLE_MS:
             return  # the bucket takes its new limit at the next request, and may forget this charge then
-        charge.unsure = self._brought[exchange.connection] = max(0, len(exchange.response_of_broker) - 5)
+        charge.unsure = max(0, len(exchange.response_of_broker) - 5)
         charge.flow.take(charge.unsure, self.world.clock.now_ms)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:

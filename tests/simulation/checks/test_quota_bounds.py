@@ -168,6 +168,25 @@ def test_fetches_that_together_ask_for_more_than_the_quota_are_found() -> None:
         repeat(ask, 100, world, every_ms=0)
 
 
+@pytest.mark.parametrize(("fetches", "is_found"), [(115, True), (30, False)])
+def test_fetch_that_asks_for_more_than_is_left_is_found(fetches: int, *, is_found: bool) -> None:
+    world = a_world(SAMPLED)
+    for _ in range(fetches):
+        fetch(world)
+    asking = world.send(1, api_version=11, body=pack(">iiii", -1, 500, 1, 50_000) + bytes(20))
+
+    with pytest.raises(Violation, match="the quota has no more than") if is_found else nullcontext():
+        world.forward(asking)
+
+
+def test_fetch_at_the_limit_may_ask_for_two_seconds_of_the_quota() -> None:
+    world = a_world(PACED)
+    world.exchange(1, api_version=11, response=10_000, body=FETCH_BODY)
+
+    world.forward(world.send(1, api_version=11, body=pack(">iiii", -1, 500, 1, 20_000) + bytes(20)))
+    world.wait(1_000)
+
+
 @pytest.mark.parametrize("most_bytes", [0, 10_000])
 def test_share_fetch_in_debt_may_ask_for_nothing_only(most_bytes: int) -> None:
     world = a_world(PACED)
@@ -193,12 +212,12 @@ def test_a_fetch_in_flight_may_have_asked_for_what_the_limit_of_before_allowed()
 
     ask(2, 1_000)
     with pytest.raises(Violation, match="asks for"):
-        repeat(lambda number: ask(3 + number, 1_000), 5, world, every_ms=0)
+        repeat(lambda number: ask(3 + number, 1_000), 8, world, every_ms=0)
 
 
 def test_a_fetch_at_a_broker_that_is_gone_asks_for_nothing() -> None:
     world = a_world(PACED)
-    body = pack(">iiii", -1, 500, 1, 10_000) + bytes(20)
+    body = pack(">iiii", -1, 500, 1, 20_000) + bytes(20)
     fetches = [world.send(1, api_version=11, connection=connection, body=body) for connection in range(4)]
     gone = SimpleNamespace(is_open=False)
 

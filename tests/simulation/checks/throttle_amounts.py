@@ -288,10 +288,6 @@ class ThrottleAmounts(Check):
             bounds = _of_windows(own, charges, rate, settings, now_ms)
             if self._is_exact:
                 bounds = _exactly(own, charges, rate, settings) or bounds
-            if key.kind == FETCH:  # they are spread over half of the windows
-                burst = rate * settings.window_ms * (settings.window_num - 1) / 2_000
-                spread = _of_tokens(own, charges, rate, burst, now_ms)
-                bounds = bounds._replace(most_ms=max(bounds.most_ms, spread.most_ms))
         # The throttle time includes the turns of those that wait already, or have been told to come back.
         if not self._is_sure or now_ms < self._away_until_ms.get((key.kind, key.tags), 0.0):
             return bounds._replace(most_ms=inf)

@@ -68,7 +68,7 @@ class TopicChanges(BucketCheck):
     def new_flow(self, limit: "Limit") -> Flow:
         """Return the oracle of a token bucket that saves up a whole window."""
         settings = replace(self.settings, burst_ms=_WINDOWS_MS)
-        return Flow(limit._replace(shaping="paced"), settings, self.world.clock.now_ms, is_fetch=False)
+        return Flow(limit._replace(shaping="paced"), settings, self.world.clock.now_ms)
 
     def _partitions(self, exchange: "Exchange") -> int:
         """Return how many partitions the topic of a request has now."""
