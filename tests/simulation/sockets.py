@@ -232,6 +232,9 @@ class SelectModule:
     """Stands for the module ``select``."""
 
     POLLRDHUP: Final = select.POLLRDHUP
+    POLLERR: Final = select.POLLERR
+    POLLHUP: Final = select.POLLHUP
+    POLLNVAL: Final = select.POLLNVAL
 
     def __init__(self, current: Callable[[], "Process"]) -> None:
         self.poll = lambda: _Poll(current())

@@ -56,8 +56,8 @@ SERVER: Final = (
     Break(
         "A client that has closed its side gets no more responses",
         _CONNECTION,
-        "        self.flush(now_ms)\n        return not self.is_closed\n",
-        "        self.flush(now_ms)\n        return False\n",
+        '            self._run(self.session.abandon, "client")\n        return not self.is_closed\n',
+        '            self._run(self.session.abandon, "client")\n        return False\n',
     ),
     Break(
         "A broker that is lost leaves the client waiting",
@@ -74,8 +74,8 @@ SERVER: Final = (
     Break(
         "A client that leaves counts on as open",
         _CONNECTION,
-        '        if self.counted is not None:\n            self.counted.leave()\n        self.close(cause_of_loss("client", exc))\n',
-        '        self.close(cause_of_loss("client", exc))\n',
+        "        if self.counted is not None:\n            self.counted.leave()\n        if not self.is_closed and self.transports",
+        "        if not self.is_closed and self.transports",
     ),
     Break(
         "A drain closes connections in the middle of a request",
