@@ -36,7 +36,8 @@ LOOK_MS: Final = 500.0  # how often the checks look at what waits
 _SLICE_MS: Final = 100.0
 # Of batches that followers copy. The large ones do not fit into the first look at a partition, of 64 KiB.
 _LARGE_SIZES: Final = (1_000, 4_000, 100_000)
-_FULL_BYTES: Final = 1_500_000  # more than consumers at their limit read in most worlds
+# What a partition of a full topic has at first. The last is more than consumers at their limit read in most worlds.
+_FULL_BYTES: Final = (30_000, 300_000, 1_500_000, 1_500_000)
 _APPLY_MS: Final = 2_500.0  # a changed file is in force after this
 
 
@@ -107,9 +108,10 @@ class Scenario:
         if self.theme.full_sizes:
             full_sizes = self.world.random_of("full topic").choice(self.theme.full_sizes)
             random = self.world.random_of("batches of the full topic")
+            full_bytes = random.choice(_FULL_BYTES)
             for (topic, _), partition in cluster.partitions.items():
                 if topic == configuration.TOPICS[0]:
-                    number = _FULL_BYTES * len(full_sizes) // sum(full_sizes)
+                    number = full_bytes * len(full_sizes) // sum(full_sizes)
                     cluster.begin_with(partition, random.choices(full_sizes, k=number), newcomers=())
         random = self.world.random_of("late broker")
         if setup.brokers > 1 and random.random() < self.theme.late_share:
