@@ -37,6 +37,7 @@ _AFTER_S: Final = {SAMPLED: 15.0, PACED: 3.0, _KAFKAS_OWN: 15.0}
 # Sampled, a consumer reads in bursts, one in 11 s.
 _WINDOW_S: Final = 11
 _PROOF_S: Final = 15 + 2 * _WINDOW_S
+_LONGER_S: Final = 15 + 4 * _WINDOW_S
 _LIBRARIES: Final = (JAVA, LIBRDKAFKA, AIOKAFKA, FRANZ_GO)
 
 
@@ -91,15 +92,12 @@ def _shares(kafka: Kafka, cells: Sequence[Cell], *, seconds: int) -> dict[Cell, 
 
 def _share(cell: Cell, arrivals: Sequence[Arrival], seconds: int) -> float:
     after_s = _AFTER_S[cell.shape]
-    window_s = (seconds - after_s) // _WINDOW_S * _WINDOW_S - _WINDOW_S
-    got = rate(
-        arrivals,
-        batch_bytes=cell.batch_bytes,
-        after_s=after_s,
-        until_s=after_s + window_s + _WINDOW_S,
-        window_s=window_s,
+    # Windows of half the time begin over the other half, so that bursts just inside or outside of one weigh little.
+    window_s = (seconds - after_s) // (2 * _WINDOW_S) * _WINDOW_S
+    until_s = after_s + 2 * window_s
+    return (
+        rate(arrivals, batch_bytes=cell.batch_bytes, after_s=after_s, until_s=until_s, window_s=window_s) / cell.quota
     )
-    return got / cell.quota
 
 
 def _as_table(shares: dict[Cell, float]) -> str:
@@ -155,7 +153,7 @@ def test_lone_consumer_gets_its_quota_in_whole_batches(kafka_4: Kafka) -> None:
 def test_lone_consumer_of_other_libraries_gets_its_quota(kafka_4: Kafka) -> None:
     cells = [*_cells((AIOKAFKA, FRANZ_GO), _FEW), *_cells(_LIBRARIES, [(MIB, 65_536)], 50)]
 
-    shares = _shares(kafka_4, cells, seconds=_PROOF_S)
+    shares = _shares(kafka_4, cells, seconds=_LONGER_S)
 
     print(_as_table(shares))  # noqa: T201
     assert _faults(shares) == []
@@ -173,9 +171,9 @@ def test_any_batches_and_quotas(kafka_4: Kafka, batch_bytes: int, partitions: in
     quotas = [quota for quota in _QUOTAS if batch_bytes > KIB or quota <= 512 * KIB]
     pairs = [(quota, batch_bytes) for quota in quotas]
 
-    # A batch may be ten seconds' worth of the quota.
-    cells = _cells(_LIBRARIES, pairs, partitions, with_kafkas=True)
-    shares = _shares(kafka_4, cells, seconds=15 + 4 * _WINDOW_S)
+    # A batch may be ten seconds' worth of the quota. Then three of them are a cycle.
+    seconds = _LONGER_S if batch_bytes < MIB else 15 + 6 * _WINDOW_S
+    shares = _shares(kafka_4, _cells(_LIBRARIES, pairs, partitions, with_kafkas=True), seconds=seconds)
 
     print(_as_table(shares))  # noqa: T201
     assert _faults(shares) == []
