@@ -21,6 +21,7 @@ from tests.end_to_end.support.lone_readers import (
     LIBRDKAFKA,
     Arrival,
     Reader,
+    delete_topics,
     prefilled,
     rate,
     read,
@@ -87,6 +88,7 @@ def _shares(kafka: Kafka, cells: Sequence[Cell], *, seconds: int) -> dict[Cell, 
             for cell in cells
         ]
         arrivals = read(kafka, readers, seconds=seconds)
+    delete_topics(kafka, topics.values())
     return {cell: _share(cell, arrivals[cell.client_id], seconds) for cell in cells}
 
 

@@ -17,7 +17,7 @@ import tempfile
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate
 from pathlib import Path
@@ -25,9 +25,10 @@ from typing import Final, NamedTuple
 
 import aiokafka
 import confluent_kafka
+from confluent_kafka.admin import AdminClient
 
 from tests.end_to_end.support.artifacts import cache_directory
-from tests.end_to_end.support.clients import create_topic
+from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import PRODUCE, PRODUCE_VERSION, RawClient, produce_body, record_batch
 from tests.end_to_end.support.frames import read_produce as read_answer
 from tests.end_to_end.support.kafka import DIRECT, Kafka
@@ -80,6 +81,13 @@ def prefilled(kafka: Kafka, *, batch_bytes: int, partitions: int, size_bytes: in
             assert error_code == 0, error_code
     client.close()
     return topic
+
+
+def delete_topics(kafka: Kafka, topics: Iterable[str]) -> None:
+    """Delete topics, some of which have gigabytes."""
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, **QUIET})
+    for deleted in admin.delete_topics(list(topics)).values():
+        deleted.result(timeout=30)
 
 
 def _batch_of(size_bytes: int) -> bytes:
