@@ -15,11 +15,11 @@ from typing import Final
 # A partition's records may end with a piece as well. Clients ask for this many bytes of each, or for more of the whole
 # (max.partition.fetch.bytes).
 _PARTITION_BYTES: Final = 1 << 20
-# How many batches are remembered, and every how many responses one is.
+# How many batches are remembered.
 _SAMPLES: Final = 16
-_EVERY: Final = 4
-# How often a fetch asks for a single batch, to learn again how many bytes surround the records.
+# After so many fetches at the limit, two ask for a single batch each, to learn the sizes again.
 _LEARNS_AGAIN: Final = 32
+_LESSONS: Final = 2
 # Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor.
 _WORTH: Final = 1.02
 _SINGLE: Final = 1
@@ -35,8 +35,8 @@ class FetchSize:
     """
 
     __slots__ = (
-        "_around_bytes", "_asked", "_best", "_oldest", "_samples", "_took_ms", "_until_sample",
-        "_until_single", "batch_bytes",
+        "_around_bytes", "_asked", "_best", "_follows_single", "_oldest", "_samples", "_took_ms",
+        "_until_lesson", "batch_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class FetchSize:
         self._asked = 0
         self._oldest = 0  # the place of the sample that is replaced next
         self._took_ms = 0.0  # how long the broker takes to answer, on average
-        self._until_sample = 0
-        self._until_single = _LEARNS_AGAIN
+        self._until_lesson = _LEARNS_AGAIN
+        self._follows_single = False  # whether the response before ended with a whole batch
 
     def ask(self, cap_bytes: int, *, room: float, limit: float) -> int:
         """Return for how many bytes a fetch asks.
@@ -58,6 +58,7 @@ class FetchSize:
             room: How many more bytes the limit allows. It may be less than ``cap_bytes``.
             limit: How many bytes per second this connection may fetch.
         """
+        self._follows_single = self._asked == _SINGLE
         self._asked = asked = self._ask(cap_bytes, room, limit)
         return asked
 
@@ -66,10 +67,11 @@ class FetchSize:
         if not self._samples:
             return cap_bytes if has_room else _SINGLE
         if not has_room:
-            if self._around_bytes < 0 or self._until_single <= 0:
-                self._until_single = _LEARNS_AGAIN
+            self._until_lesson -= 1
+            if self._until_lesson < -_LESSONS:
+                self._until_lesson = _LEARNS_AGAIN
+            elif self._until_lesson < 0 or self._around_bytes < 0:
                 return _SINGLE
-            self._until_single -= 1
             # Two seconds of the limit, if that many bytes are needed for most of them to be usable.
             cap_bytes = max(cap_bytes, int(2 * limit))
         most_bytes = min(cap_bytes, _PARTITION_BYTES)
@@ -132,22 +134,23 @@ class FetchSize:
     @property
     def learns(self) -> bool:
         """Whether ``note_batch`` should be called with the first batch of the response that has arrived."""
-        self._until_sample -= 1
-        return self._asked == _SINGLE or self._until_sample <= 0 or len(self._samples) < _SAMPLES
+        return self._asked == _SINGLE or self._follows_single or not self._samples
 
     def note_batch(self, batch_bytes: int, response_bytes: int, took_ms: int) -> None:
         """Learn from a response of ``response_bytes`` bytes whose first batch has ``batch_bytes`` bytes.
 
-        The broker has answered after ``took_ms`` ms.
+        The broker has answered after ``took_ms`` ms. If the response before ended within a batch, this is that batch. A
+        large batch is cut more often than a small one, so such a batch says nothing about the others.
         """
         self._took_ms += (took_ms + 1 - self._took_ms) / 8 if self._took_ms else took_ms + 1
-        self._until_sample = _EVERY
         if self._asked == _SINGLE:
             around = max(0, response_bytes - batch_bytes)
             if abs(around - self._around_bytes) * 10 > around:
                 self._best.clear()
             self._around_bytes = around
         samples = self._samples
+        if samples and not self._follows_single:
+            return
         if len(samples) < _SAMPLES:
             samples.append(batch_bytes)
         else:

@@ -203,14 +203,17 @@ class Session:
     def abandon(self, *, now_ms: int) -> None:
         """Drop the requests that wait for a quota or the fair call queue, because their client has gone.
 
-        They are counted, and not charged. What the client has sent with acks=0 still waits, since the client expects it
-        to be written. Raises ``ProtocolError`` as ``handle_timer`` does.
+        They are counted, and not charged. From then on, no request that the broker would answer is forwarded, because
+        its response would overtake theirs. What the client has sent with acks=0 still waits, since the client expects
+        it to be written. Raises ``ProtocolError`` as ``handle_timer`` does.
         """
         state = self.state
         if not state.is_blocked or state.is_response_awaited or self._responses.is_open:
             return  # nothing waits, or it waits for the answer to an earlier request
         dropped = self._requests.drop_abandoned()
         if dropped:
+            state.drops_answered = True
+            self._requests.profile = None
             state.context.counters.abandoned += dropped
             state.bucket_turn.leave()
             self.resume(now_ms=now_ms)

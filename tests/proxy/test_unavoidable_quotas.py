@@ -391,7 +391,7 @@ def test_client_that_reconnects_to_fetch_waits() -> None:
     here.fetch(again)
 
     assert here.fetched_bytes == 2 * ROOM
-    assert again.muted_for_ms == 15_000  # until half a window is free again
+    assert again.muted_for_ms == 10_000  # for as long as the first connection was told
 
 
 def test_free_requests_pass_on_a_new_connection_until_the_first_charged_one() -> None:

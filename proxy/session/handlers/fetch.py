@@ -328,8 +328,10 @@ class FetchHandler(Handler):
         """Learn from a response how long the broker takes to answer, and how large its batches are."""
         asked_bytes, self._asked_bytes = self._asked_bytes, 0
         took_ms = now_ms - self._forwarded_ms
-        self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
-        is_full = fetched_bytes >= max(asked_bytes, self._size.batch_bytes)
+        has_records = fetched_bytes >= self._size.batch_bytes
+        if has_records:
+            self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
+        is_full = has_records and fetched_bytes >= asked_bytes
         self._is_behind = is_full and (asked_bytes > 1 or self._is_behind)
         if self._size.learns:
             if profile.api_key == _FETCH:

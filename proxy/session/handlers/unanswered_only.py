@@ -11,7 +11,7 @@ from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
 
 
 class UnansweredOnlyHandler(Handler):
-    """Handles all requests of a client that is drained while it produces with acks=0.
+    """Handles all requests of a client that has gone, or that is drained while it produces with acks=0.
 
     Such a client would not notice the loss of a Produce. It repeats all other requests on a new connection.
     """

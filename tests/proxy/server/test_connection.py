@@ -12,6 +12,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
@@ -73,6 +74,11 @@ def answers(frame: bytes) -> bytes:
 def only_connection(server: Server) -> ClientConnection:
     (connection,) = server.listeners[0].connections
     return connection
+
+
+def produce_bucket(server: Server, broker: StubBroker) -> Bucket:
+    (bucket,) = upstream_of(server, broker.address).quotas.manager(QuotaKind.PRODUCE)
+    return bucket
 
 
 def disconnects(server: Server) -> dict[str, int]:
@@ -482,19 +488,67 @@ async def test_a_client_that_leaves_within_a_request_is_closed() -> None:
         await eventually(lambda: broker.in_use[0].is_lost)
 
 
+@pytest.mark.parametrize("with_reset", [False, True])
+@pytest.mark.parametrize("request_", [produce_request(2), fetch_request(2), other_request(2)])
 @on_uvloop
-async def test_a_muted_client_that_closed_its_side_still_gets_its_responses() -> None:
+async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(request_: bytes, with_reset: bool) -> None:
     async with (
         stub_broker(answers) as broker,
         running(config_to(broker, LIMITED)) as server,
         client_of(server) as client,
     ):
-        await client.ask(produce_request(1, size_bytes=OVER_BYTES))
-        await client.send(other_request(2))
-        client.writer.write_eof()
+        await client.ask(produce_request(1, size_bytes=30_000))  # it is muted for 20 s
+        await client.send(request_)
+        await eventually(lambda: only_connection(server).state.is_blocked)
+        if with_reset:
+            client.reset()
+        else:
+            client.writer.close()
 
-        assert await client.answer() == other_response(2)
-        assert await client.answer() == b""
+        await eventually(lambda: not server.listeners[0].connections)
+        assert server.listeners[0].counters.abandoned == 1
+        assert len(broker.in_use[0].requests) == 1
+        assert produce_bucket(server, broker).requests == 1
+
+
+@on_uvloop
+async def test_waiting_requests_of_a_client_that_has_gone_leave_the_line() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as first,
+        client_of(server) as second,
+    ):
+        await first.ask(produce_request(1, size_bytes=30_000))
+        await second.send(produce_request(1), produce_request(2))
+        await eventually(lambda: sum(one.state.is_blocked for one in server.listeners[0].connections) == 1)
+        line = produce_bucket(server, broker).line
+        assert line is not None
+        assert len(line) == 1
+        second.writer.close()
+
+        await eventually(lambda: len(server.listeners[0].connections) == 1)
+        assert server.listeners[0].counters.abandoned == 2
+        assert len(line) == 0
+
+
+@on_uvloop
+async def test_waiting_records_without_an_answer_are_written_though_their_client_has_gone() -> None:
+    async with (
+        stub_broker(lambda _: b"") as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(1, acks=0, size_bytes=12_000), produce_request(2, acks=0))
+        await eventually(lambda: broker.in_use and broker.in_use[0].requests)
+        await eventually(lambda: only_connection(server).state.is_blocked)
+        client.writer.close()
+        await asyncio.sleep(1.5)  # longer than a sweep takes to find clients that have gone
+        assert len(server.listeners[0].connections) == 1
+
+        await eventually(lambda: len(broker.in_use[0].requests) == 2)
+        await eventually(lambda: not server.listeners[0].connections)
+        assert server.listeners[0].counters.abandoned == 0
 
 
 @pytest.mark.parametrize(("with_reset", "cause"), [(False, "client_closed"), (True, "client_lost")])

@@ -1,0 +1,84 @@
+"""Tests for how many bytes a fetch asks, so that few of them are thrown away."""
+
+import pytest
+
+from kafka_quota_proxy.proxy.quota.fetch_size import FetchSize
+
+MIB = 1 << 20
+
+
+def taught(*batches: int, around: int = 100, took_ms: int = 1, limit: float = MIB) -> FetchSize:
+    """Return the sizes after responses with these batches, one in each, and ``around`` bytes around them."""
+    size = FetchSize()
+    for batch in batches:
+        size.ask(1, room=0, limit=limit)
+        size.note_batch(batch, batch + around, took_ms)
+    return size
+
+
+def test_first_fetch_asks_for_the_room() -> None:
+    assert FetchSize().ask(5_000, room=5_000, limit=1_000) == 5_000
+
+
+def test_first_fetch_at_the_limit_asks_for_one_batch() -> None:
+    assert FetchSize().ask(500, room=-1, limit=10_000) == 1
+
+
+@pytest.mark.parametrize("batch", [30_000, 65_536, 200_000, 1_000_000])
+def test_at_the_limit_a_fetch_asks_for_one_large_batch(batch: int) -> None:
+    assert taught(batch).ask(MIB // 20, room=0, limit=MIB) == 1
+
+
+def test_at_the_limit_a_fetch_asks_for_many_small_batches() -> None:
+    asked = taught(*[1_000] * 8, around=2_500).ask(MIB // 20, room=0, limit=MIB)
+
+    assert asked % 1_000 == 0
+    assert 2_500 / asked < 0.05
+
+
+def test_fetch_asks_for_no_more_than_two_seconds_of_its_limit() -> None:
+    assert taught(*[1_000] * 8, around=50_000).ask(5_000, room=0, limit=100_000) <= 200_000
+
+
+@pytest.mark.parametrize("batch", [60_000, 64_000, 200_000, 500_000])
+def test_with_room_a_fetch_asks_for_whole_batches_of_a_partition(batch: int) -> None:
+    """Clients fetch up to 1 MiB of each partition, and throw the piece of a batch at its end away."""
+    asked = taught(*[batch] * 8).ask(10 * MIB, room=10 * MIB, limit=MIB)
+
+    assert asked == MIB // batch * batch
+
+
+def test_with_room_a_fetch_of_small_batches_asks_for_all_of_it() -> None:
+    assert taught(*[1_000] * 8).ask(10 * MIB, room=10 * MIB, limit=MIB) == 10 * MIB
+
+
+def test_uneven_large_batches_are_fetched_one_by_one() -> None:
+    size = taught(*[200_000, 700_000, 350_000, 900_000] * 4)
+
+    assert size.ask(10 * MIB, room=10 * MIB, limit=MIB) < 200_000
+
+
+def test_slow_broker_is_asked_for_more_batches_at_a_time() -> None:
+    """One batch of 16 KiB in 200 ms would be a sixth of the limit."""
+    asked = taught(*[16_384] * 8, took_ms=200, limit=512 * 1024).ask(26_000, room=0, limit=512 * 1024)
+
+    assert asked >= 6 * 16_384
+    assert asked % 16_384 == 0
+
+
+def test_smaller_batches_are_noticed() -> None:
+    size = taught(*[500_000] * 16)
+    assert size.ask(MIB // 20, room=0, limit=MIB) == 1
+    for _ in range(16):
+        size.note_batch(1_000, 1_100, 1)
+
+    assert size.batch_bytes == 1_000
+    assert size.ask(MIB // 20, room=0, limit=MIB) >= 5_000
+
+
+def test_now_and_then_a_single_batch_is_asked_for_to_learn_the_sizes_again() -> None:
+    size = taught(*[1_000] * 16)
+
+    asked = [size.ask(MIB // 20, room=0, limit=MIB) for _ in range(100)]
+
+    assert asked.count(1) == 6
