@@ -66,6 +66,8 @@ class FetchSize:
         has_room = cap_bytes <= room
         if not self._samples:
             return cap_bytes if has_room else _SINGLE
+        if not has_room and room >= self.batch_bytes:
+            cap_bytes, has_room = int(room), True
         if not has_room:
             self._until_lesson -= 1
             if self._until_lesson < -_LESSONS:

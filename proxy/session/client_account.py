@@ -14,6 +14,7 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, Resolution, bounded
+from kafka_quota_proxy.proxy.quota.line import Place
 from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
@@ -197,10 +198,13 @@ class ClientAccount:
         """Return whether the client may be a broker. Its fetches with a ``replica_id`` then count as a follower's."""
         return self.context.policy.is_inter_broker or self.context.quotas.is_broker(self.principal)
 
-    def throttle(self, bucket: Bucket, wait_ms: int, *, now_ms: int, has_answer: bool = True) -> int:
+    def throttle(
+        self, bucket: Bucket, wait_ms: int, *, now_ms: int, place: Place | None = None, has_answer: bool = True
+    ) -> int:
         """Throttle the client because ``bucket`` is over its limit, and return the throttle time for the response.
 
         For the next ``wait_ms`` milliseconds, no request is forwarded that would be charged to the bucket.
+        ``place`` is the place of the connection's next request in the bucket's line, if that waits already.
         ``has_answer`` is False if there is no response that could be delayed. The client is then muted even if the
         enforcement is ``delay``.
 
@@ -216,7 +220,8 @@ class ClientAccount:
         bucket.silence(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND and bucket.line:
             # The throttle time includes the time that the requests of other clients in the line will take.
-            wait_ms = max(wait_ms, bucket.line_wait_ms(None, now_ms=now_ms))
+            own = place if place is not None and place.line is bucket.line else None
+            wait_ms = max(wait_ms, bucket.line_wait_ms(own, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
         self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
         self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
