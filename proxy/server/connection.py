@@ -3,9 +3,8 @@
 The session decides what is forwarded, changed or delayed, and this module does the I/O. While the broker cannot be
 written to, the client is not read, and while the client cannot be written to, the broker is not read.
 
-A throttled client is read until it sends its next request, so that the loss of the client is noticed. After that
-request, the client is not read until the throttle time is over. Meanwhile the server polls the client's socket, because
-the event loop does not report a lost peer while reading is paused.
+A throttled client is read until it sends its next request, so that its loss is noticed. Then it is not read until the
+throttle time is over. Meanwhile the server polls its socket, because the event loop does not report a lost peer then.
 
 A connection is drained when the proxy shuts down, or when the connection reaches its maximum age. It then accepts no
 further requests, answers those that it has accepted, and closes the proxy's side (``half_close``). Produce
@@ -79,24 +78,16 @@ class ClientConnection:
         client = self.transports.client
         if client is None or self.transports.reads_client or self.is_closed:
             return None
-        descriptor: int = client.get_extra_info("socket").fileno()
-        return descriptor
+        return int(client.get_extra_info("socket").fileno())
 
     @isolated
     def end_paused_client(self) -> None:
-        """Drop what the client waits for, because it has closed its side while it was not read.
-
-        While the dial of the broker is queued, no request has reached the broker. The connection then ends if every
-        request expects a response.
-        """
-        if self.is_closed:
-            return
-        if self._dial is not None:
-            if self._dial.is_waiting and not self.session.awaits_no_answers:
-                self.abort_client()
-            return
-        self._run(self.session.abandon, "client")
-        self.update_reading()
+        """Drop what the client waits for, because it has closed its side. If the dial is queued, that is everything."""
+        if self._dial is None and not self.is_closed:
+            self._run(self.session.abandon, "client")
+            self.update_reading()
+        elif self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers:
+            self.abort_client()
 
     @isolated
     def held_bytes(self) -> int:
@@ -141,8 +132,7 @@ class ClientConnection:
         self.session.receive_end_from_client()
         self.flow_to_broker = self.flow_to_client = None
         self.flush(now_ms)
-        if not self.is_closed and self._dial is None:
-            self._run(self.session.abandon, "client")
+        self.end_paused_client()
         return not self.is_closed
 
     @isolated
@@ -160,17 +150,14 @@ class ClientConnection:
         self.time_checks.has_read = True
         self._now_ms()
         self.session.resume_answers()
-        if self.state.is_blocked:
-            self.take_turn()
-        self.update_reading()
+        self.take_turn()
 
     @isolated
     def connection_lost(self, exc: Exception | None) -> None:
         """Close the connection, because the client's transport is lost."""
         if self.counted is not None:
             self.counted.leave()
-        if not self.is_closed and self.transports.broker is not None:
-            self.session.count_abandoned()
+        self.session.count_abandoned()
         self.close(cause_of_loss("client", exc))
 
     # -- callbacks of the dial and of the broker's transport --
@@ -263,10 +250,7 @@ class ClientConnection:
         return now_ns // 1_000_000
 
     def flush(self, now_ms: int) -> None:
-        """Write the bytes that the ``Session`` has ready for the client and for the broker.
-
-        This may dial the broker, pause or resume reading, set the timer, and close the connection if it has ended.
-        """
+        """Write what the ``Session`` has ready. Dial the broker, set the timer, and close the connection if needed."""
         state, transports = self.state, self.transports
         if state.to_broker:
             if transports.broker is not None:
@@ -368,9 +352,8 @@ class ClientConnection:
         """Close both sides at once, and drop all unwritten bytes. Count the disconnect under ``cause``."""
         transports = (self.transports.client, self.transports.broker)
         self.close(cause)
-        for transport in transports:
-            if transport is not None:
-                transport.abort()
+        for transport in filter(None, transports):
+            transport.abort()
 
     @isolated
     def abort_client(self) -> None:

@@ -6,7 +6,6 @@ from typing import Final
 
 from librt.strings import read_i32_be
 
-from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import HeadTooLong
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
@@ -24,7 +23,7 @@ from kafka_quota_proxy.proxy.session.handlers.login import NEEDS_MORE, LoginHand
 from kafka_quota_proxy.proxy.session.handlers.other import OtherHandler
 from kafka_quota_proxy.proxy.session.handlers.quota_requests import QuotaRequestHandler
 from kafka_quota_proxy.proxy.session.handlers.table import HANDLERS
-from kafka_quota_proxy.proxy.session.handlers.unanswered_only import UnansweredOnlyHandler
+from kafka_quota_proxy.proxy.session.handlers.unanswered_only import UnansweredOnlyHandler, end_of_answered
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile, charged_buckets
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
@@ -110,12 +109,8 @@ class RequestStream:
         """
         if self._pieces is not None or self.waiting is not None:
             return 0  # a request is incomplete, or is already being decided on
-        data, at, dropped = self._data, self._at, 0
-        while (head := read_request_head(data, at, self._state.context.policy.max_frame_size_bytes)) is not None:
-            frame_end = at + 4 + head.size_bytes
-            if frame_end > len(data) or _has_no_answer(data, head, frame_end):
-                break
-            at, dropped = frame_end, dropped + 1
+        data, max_frame_bytes = self._data, self._state.context.policy.max_frame_size_bytes
+        at, dropped = end_of_answered(data, self._at, max_frame_bytes)
         self._data, self._at = (data, at) if at < len(data) else (b"", 0)
         return dropped
 
@@ -399,8 +394,3 @@ class RequestStream:
             acks_zero.drop_unfinished(state, had_turn=True)
             if not state.in_flight:
                 state.broker_turn.leave()
-
-
-def _has_no_answer(data: bytes, head: RequestHead, frame_end: int) -> bool:
-    """Return whether a whole request is a Produce with acks=0."""
-    return head.api_key == ApiKey.PRODUCE and not produce.read_acks(data, head.body, head.api_version, end=frame_end)

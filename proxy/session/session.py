@@ -220,7 +220,7 @@ class Session:
 
     def count_abandoned(self) -> None:
         """Count the waiting requests that are dropped with a connection whose client has gone."""
-        if self.state.is_blocked:
+        if self.state.is_blocked and not self.state.is_ending:
             self.state.context.counters.abandoned += self._requests.drop_abandoned()
 
     def pause_answers(self) -> None:

@@ -22,8 +22,8 @@ class Passed(NamedTuple):
 def passed(comes: Iterable[tuple[int, int]], limit: float, *, is_paced: bool, is_fetch: bool) -> Iterator[Passed]:
     """Yield the pieces that pass the limit, in order. ``comes`` has the arrival time and the amount of each part.
 
-    A paced quota allows a burst of one second, a fetch in sampled windows at most five seconds' worth. A fetch is cut into pieces as large
-    as the room under the limit, but at least a quarter of the part.
+    A paced quota allows a burst of one second. In sampled windows a fetch asks for five seconds' worth at most. A fetch
+    is cut into pieces as large as the room under the limit, but at least a quarter of the part.
     """
     rate, windows = Rate(), MetricConfig(samples=11, window_ms=1_000, bound=limit)
     tokens, burst = TokenBucket(), MetricConfig(samples=1, window_ms=1_000, bound=limit)

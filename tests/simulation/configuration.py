@@ -66,16 +66,6 @@ class Setup(NamedTuple):
         return "store" in self.settings
 
     @property
-    def has_usage_log(self) -> bool:
-        """Whether the proxy writes a usage log."""
-        return "usage_log" in self.settings
-
-    @property
-    def has_replication(self) -> bool:
-        """Whether followers that lag are throttled."""
-        return "replication" in self.settings
-
-    @property
     def has_queue(self) -> bool:
         """Whether requests are queued in front of a broker."""
         return "fair_call_queue" in self.settings

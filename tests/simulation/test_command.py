@@ -14,9 +14,11 @@ from tests.simulation import kept, record
 from tests.simulation.command import main
 from tests.simulation.made_up import BREAKS, SIMULATION, draw
 
+# A shell without job control lets what it runs in the background ignore SIGINT.
 _PROGRAM: Final = """
-import sys
+import signal, sys
 from tests.simulation import command, made_up
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.exit(command.main(made_up.SIMULATION, sys.argv[1:]))
 """
 

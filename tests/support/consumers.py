@@ -36,7 +36,7 @@ _THROTTLE_AT: Final = 8
 
 
 class Partition:
-    """A partition. Its batches have the sizes ``sizes``, again and again. ``end`` is how many it has; a full one: inf."""
+    """A partition with ``end`` batches. They have the sizes ``sizes``, again and again."""
 
     def __init__(self, *sizes: int, end: float = inf) -> None:
         self.sizes = sizes

@@ -113,7 +113,7 @@ def test_lone_consumer_gets_a_large_quota_in_whole_batches(shaping: Shaping, bat
 def test_lone_consumer_gets_nearly_its_quota_in_batches_of_mixed_sizes(
     shaping: Shaping, sizes: tuple[int, int], quota: int
 ) -> None:
-    random = Random(1)
+    random = Random(1)  # noqa: S311 - a simulation
     group = Consumers(quota, shaping)
     consumer = group.add(Partition(*(random.randint(*sizes) for _ in range(97))))
 

@@ -183,11 +183,6 @@ class Producer(Client):
             self.wake_in(load.every_ms)
 
     @property
-    def has_unsent(self) -> bool:
-        """Whether batches wait that are neither in flight nor settled."""
-        return any(queue.retries or queue.waiting for queue in self._queues.values())
-
-    @property
     def made(self) -> int:
         """How many batches were made."""
         return self._made

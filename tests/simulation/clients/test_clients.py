@@ -17,8 +17,6 @@ from tests.simulation.ledger import FIRST_ID, Entity
 from tests.simulation.violation import Violation
 from tests.simulation.world import World
 
-MINUTE_NS = 60_000_000_000
-
 
 def _setting(name: str, profile: Profile = profiles.JAVA, habits: Habits = profiles.HEALTHY) -> Setting:
     entity = Entity("ANONYMOUS", name, "10.0.2.1")

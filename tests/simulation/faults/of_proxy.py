@@ -224,6 +224,7 @@ def _store_fails(scenario: "Scenario", random: Random, fault: str) -> None:
 
 @kind
 def _store_full(scenario: "Scenario", random: Random) -> bool:
+    """Writes fail, because the disk of the quota store is full."""
     if not scenario.setup.has_store:
         return False
     scenario.tell("the disk of the quota store is full")

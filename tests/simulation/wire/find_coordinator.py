@@ -10,7 +10,6 @@ API_KEY: Final = 10
 VERSIONS: Final = range(7)
 GROUP: Final = 0
 TRANSACTION: Final = 1
-SHARE: Final = 2
 
 _FIRST_BATCH: Final = 4
 
