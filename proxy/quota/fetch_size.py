@@ -43,7 +43,8 @@ class FetchSize:
         self.batch_bytes = 0
         self._samples: list[int] = []  # the sizes of the last batches
         self._around_bytes = -1  # the bytes of a response around its records; -1 if not known yet
-        self._best: dict[int, int] = {}  # the best number of bytes up to 2**key, and up to the double of it
+        # What was found to be best, by the most bytes that a fetch may ask for, which are negative without room for them.
+        self._best: dict[int, int] = {}
         self._asked = 0
         self._oldest = 0  # the place of the sample that is replaced next
         self._took_ms = 0.0  # how long the broker takes to answer, on average
@@ -77,6 +78,7 @@ class FetchSize:
             # Two seconds of the limit, if that many bytes are needed for most of them to be usable.
             cap_bytes = max(cap_bytes, int(2 * limit))
         most_bytes = min(cap_bytes, _PARTITION_BYTES)
+        # Only the highest three bits count, so that little has to be computed anew.
         low_bits = max(0, most_bytes.bit_length() - 3)
         most_bytes = most_bytes >> low_bits << low_bits
         key = most_bytes if has_room else -most_bytes
