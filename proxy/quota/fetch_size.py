@@ -43,7 +43,7 @@ class FetchSize:
         self.batch_bytes = 0
         self._samples: list[int] = []  # the sizes of the last batches
         self._around_bytes = -1  # the bytes of a response around its records; -1 if not known yet
-        # What was found to be best, by the most bytes that a fetch may ask for, which are negative without room for them.
+        # What was found to be best up to some number of bytes, by that number, which is negative without room for it.
         self._best: dict[int, int] = {}
         self._asked = 0
         self._oldest = 0  # the place of the sample that is replaced next

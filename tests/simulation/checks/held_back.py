@@ -2,7 +2,8 @@
 
 A response that has arrived at the proxy is passed on, and a request that has arrived is forwarded, unless its bucket
 is busy. A bucket is busy while a request of it is at a broker, and for the throttle time that its clients were told.
-If a request waits and its bucket is free, the proxy has forgotten it. ``liveness`` judges waits that have a reason.
+Consumers who share sampled windows are busy for longer if they are over their limit: until half a window is paid. If a
+request waits and its bucket is free, the proxy has forgotten it. ``liveness`` judges waits that have a reason.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
@@ -40,17 +41,21 @@ class _Key(NamedTuple):
 class _Bucket:
     """What keeps one bucket busy: throttle times, and requests at the broker, each until a time at the latest."""
 
-    __slots__ = ("at_broker", "busy_until_ms", "recent")
+    __slots__ = ("at_broker", "busy_until_ms", "connections", "paid_ms", "recent")
 
     def __init__(self) -> None:
         self.at_broker: dict[int, float] = {}
         self.busy_until_ms = 0.0
+        self.connections: dict[int, None] = {}  # that had a request forwarded
+        self.paid_ms = 0.0  # when all bytes are paid, at the rate of the limit
         self.recent: list[tuple[float, int]] = []  # when bytes were charged, and how many
 
-    def charge(self, amount: int, now_ms: float, window_ms: float) -> None:
+    def charge(self, amount: int, limit: Limit | None, now_ms: float, window_ms: float) -> None:
         """Note a charge. Those of before that count in no window any more are forgotten."""
         self.recent = [one for one in self.recent if one[0] > now_ms - window_ms]
         self.recent.append((now_ms, amount))
+        if limit is not None:
+            self.paid_ms = max(now_ms, self.paid_ms) + 1_000 * amount / limit.rate
 
     def owes_until_ms(self, limit: Limit, now_ms: float) -> float:
         """Return until when the bucket owes the last charge, at most."""
@@ -169,11 +174,12 @@ class HeldBack(Check):
         if exchange.api_key != frames.SHARE_FETCH:  # one that waits for too long is forwarded, to bring no records
             self._overtake(key, exchange)
         bucket = self._buckets.setdefault(key, _Bucket())
+        bucket.connections[exchange.connection] = None
         now_ms = self.world.clock.now_ms
         if connection is None:  # the client has gone, and nobody is told what this request owes
             bucket.busy_until_ms = self._abandoned_until_ms(bucket, exchange, key, now_ms)
         elif not exchange.expects_response:
-            bucket.charge(len(exchange.request), now_ms, self._windows_ms)
+            bucket.charge(len(exchange.request), limit, now_ms, self._windows_ms)
             bucket.busy_until_ms = bucket.owes_until_ms(limit, now_ms)
             connection.told_until_ms = max(connection.told_until_ms, bucket.busy_until_ms)
         else:
@@ -253,11 +259,30 @@ class HeldBack(Check):
             return 0.0
         limit, bucket = self._rules[key.kind].limit(key.tags), self._buckets[key]
         amount = len(exchange.request) if key.kind is PRODUCE else len(exchange.response_of_broker or b"")
-        bucket.charge(amount, now_ms, self._windows_ms)
+        bucket.charge(amount, limit, now_ms, self._windows_ms)
         is_told_all = most_ms is None or exchange.throttle_ms < most_ms
-        if limit is None or (is_told_all and limit.enforcement != "delay"):
+        if limit is None:
             return 0.0
-        return bucket.owes_until_ms(limit, now_ms)
+        until_ms = self._spread_until_ms(bucket, key, limit, exchange) if exchange.throttle_ms else 0.0
+        if is_told_all and limit.enforcement != "delay":
+            return until_ms
+        return max(until_ms, bucket.owes_until_ms(limit, now_ms))
+
+    def _spread_until_ms(self, bucket: _Bucket, key: _Key, limit: Limit, exchange: "Exchange") -> float:
+        """Return until when consumers who share a limit wait, once an exchange was over it.
+
+        So that they do not use it up at once when windows forget their bytes, half a window has to be paid. Others may
+        be charged already, and have no response yet.
+        """
+        number, settings = exchange.connection, self.world.settings
+        is_shared = any(one != number for one in bucket.connections) or any(
+            one != number and self._may_wait_for(key, connection) for one, connection in self._connections.items()
+        )
+        if key.kind != FETCH or limit.shaping != "sampled" or not is_shared:
+            return 0.0
+        others = (self.world.ledger.exchanges[one] for one in bucket.at_broker if one != exchange.correlation_id)
+        more = sum(len(one.response_of_broker or b"") for one in others)
+        return bucket.paid_ms + 1_000 * more / limit.rate - settings.window_ms * (settings.window_num - 1) / 2
 
     @property
     def _judges(self) -> bool:
@@ -292,7 +317,7 @@ class HeldBack(Check):
         limit = self._rules[key.kind].limit(key.tags)
         if limit is None or key.kind != PRODUCE:  # what a fetch brings, and when, nobody knows
             return max(bucket.busy_until_ms, now_ms + _ABANDONED_MS)
-        bucket.charge(len(exchange.request), now_ms, self._windows_ms)
+        bucket.charge(len(exchange.request), limit, now_ms, self._windows_ms)
         return bucket.owes_until_ms(limit, now_ms) + _LONGEST_WAY_MS
 
     def _over(self, correlation_id: int, busy_until_ms: float) -> None:

@@ -100,6 +100,23 @@ def test_a_fetch_waits_no_longer_than_it_says() -> None:
         wait(world, 8_000)
 
 
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_consumers_who_share_a_limit_wait_until_half_a_window_is_paid(*, is_shared: bool) -> None:
+    world = a_world()
+    body = bytes(1) + (60_000).to_bytes(4) + bytes(40)
+    if is_shared:
+        other = send(world, 1, connection=2, api_version=15, body=body)
+        forward(world, other)
+        world.give(other, world.answer(other))
+    own = send(world, 1, api_version=15, body=body)
+    forward(world, own)
+    world.give(own, world.answer(own, 100_000), throttle_ms=500)  # it owes ten seconds, and half a window has five
+    send(world, 1, api_version=15, body=body)
+    wait(world, 8_000 if is_shared else 3_500)
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 1_500)
+
+
 @pytest.mark.parametrize("state", ["is_on_the_way", "is_open"])
 def test_what_the_network_has_is_not_held_back(state: str) -> None:
     world = a_world()
