@@ -38,7 +38,7 @@ _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no seconds: close() rese
 
 _STORMERS: Final = 40
 _STORM_RECORD_BYTES: Final = 1_000
-_STORM_EVERY_S: Final = 0.1
+_STORM_EVERY_S: Final = 0.4
 _STORM_PATIENCE_MS: Final = 5_000
 
 

@@ -61,6 +61,13 @@ class Wire:
         self.listening = ConnectionContext(policy, BrokerQuotas(self.config), Counters(), addresses, leader, line)
         self.session = Session(self.listening, owner=self)
 
+    def beside(self) -> "Wire":
+        """Return another connection of the same client to the same broker."""
+        other = Wire()
+        other.listening, other.now_ms = self.listening, self.now_ms
+        other.session = Session(self.listening, owner=other)
+        return other
+
     def client(self, *data: bytes) -> bytes:
         """Send each piece of bytes as the client. Return the bytes that the broker gets."""
         for piece in data:

@@ -29,6 +29,28 @@ def test_a_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> None
     assert wire.bucket("fetch").amount == charge
 
 
+def test_consumer_within_kafkas_limit_is_told_nothing_and_fetches_on() -> None:
+    """Kafka's windows allow 500 B/s for ten seconds at once."""
+    wire = Wire(A_TIGHT_RULE)
+    wire.client(fetch_request(1))
+
+    assert wire.broker(fetch_response(1, size_bytes=5_000)) == fetch_response(1, size_bytes=5_000)
+    assert wire.muted_for_ms == 0
+    assert wire.client(fetch_request(2)) == fetch_request(2, max_bytes=1)
+
+
+def test_second_idle_consumer_is_forwarded_as_soon_as_a_broker_with_data_would_have_answered_the_first() -> None:
+    wire = Wire(A_TIGHT_RULE, shaping=Shaping.PACED)
+    wire.client(fetch_request(1))
+    other = wire.beside()
+
+    assert other.client(fetch_request(1)) == b""
+    other.wait(21)
+
+    assert other.to_broker() != b""
+    assert other.to_client() == b""
+
+
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
 def test_a_fetch_asks_for_no_more_than_the_quota_allows_in_a_window(version: int) -> None:
     """Kafka caps at limit * (N - 1) * W (KAFKA-9677). The proxy caps at half of it, for shorter throttle times."""

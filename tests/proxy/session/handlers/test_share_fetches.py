@@ -4,7 +4,6 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
-from kafka_quota_proxy.proxy.session import Session
 from tests.protocol.support import kio_messages
 from tests.support.frames import (
     fetch_request,
@@ -137,14 +136,6 @@ def test_share_fetch_is_charged_for_its_time_too() -> None:
 PACED = QuotaRule(client_id=DEFAULT, consumer_byte_rate=500.0, shaping=Shaping.PACED)
 
 
-def beside(wire: Wire) -> Wire:
-    """Return another connection of the same client."""
-    other = Wire()
-    other.listening, other.now_ms = wire.listening, wire.now_ms
-    other.session = Session(wire.listening, owner=other)
-    return other
-
-
 def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) -> Wire:
     """Return a connection with a bucket that was charged ``size_bytes`` at once, and owes all but the burst."""
     wire = Wire(PACED, enforcement=enforcement)
@@ -169,7 +160,7 @@ def test_share_fetch_is_forwarded_without_room_for_records_if_its_turn_is_late(v
 
 def test_response_to_an_emptied_share_fetch_has_a_throttle_time() -> None:
     wire = in_debt(5_500)
-    other = beside(wire)
+    other = wire.beside()
     other.client(share_fetch_request(2))
     other.wait(3)
 
@@ -201,7 +192,7 @@ def put_off(other: Wire) -> None:
 
 def test_share_fetch_postponed_first_has_its_turn_first() -> None:
     wire = in_debt(5_500)
-    first, second = beside(wire), beside(wire)
+    first, second = wire.beside(), wire.beside()
     put_off(first)
     put_off(second)
     for other in (second, first):
@@ -220,7 +211,7 @@ def test_share_fetch_postponed_first_has_its_turn_first() -> None:
 
 def test_postponed_share_fetch_keeps_its_place_while_its_client_waits() -> None:
     wire = in_debt(5_500)
-    first = beside(wire)
+    first = wire.beside()
     put_off(first)
     line = wire.bucket("fetch").line
     assert line is not None
@@ -250,7 +241,7 @@ def test_share_fetch_that_only_renews_is_forwarded_at_once() -> None:
 
 def test_delay_holds_a_share_fetch_as_long_as_a_response() -> None:
     wire = in_debt(5_500, enforcement=Enforcement.DELAY)
-    other = beside(wire)
+    other = wire.beside()
 
     assert other.client(share_fetch_request(2)) == b""
     other.wait(9_000)
@@ -262,7 +253,7 @@ def test_delay_holds_a_share_fetch_as_long_as_a_response() -> None:
 
 def test_empty_response_does_not_lower_the_next_reservation() -> None:
     wire = Wire(PACED)
-    other = beside(wire)
+    other = wire.beside()
     other.client(share_fetch_request(1))
     other.broker(share_fetch_response(1, size_bytes=201))
     wire.client(share_fetch_request(2))
@@ -280,7 +271,7 @@ def test_postponed_share_fetch_is_charged_as_a_request() -> None:
     wire = Wire(PACED, QuotaRule(user=DEFAULT, request_rate=1_000.0))
     wire.client(share_fetch_request(1))
     wire.broker(share_fetch_response(1, size_bytes=5_501))
-    other = beside(wire)
+    other = wire.beside()
     other.client(share_fetch_request(2))
     other.broker(share_fetch_response(2, size_bytes=61))
 
