@@ -146,7 +146,7 @@ def in_debt(size_bytes: int, *, enforcement: Enforcement = Enforcement.RESPOND) 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_share_fetch_is_forwarded_without_room_for_records_if_its_turn_is_late(version: int) -> None:
-    other = beside(in_debt(5_500))
+    other = in_debt(5_500).beside()
     asked = share_fetch_request(2, version=version)
 
     passed = other.client(asked)
@@ -174,7 +174,7 @@ def test_response_to_an_emptied_share_fetch_has_a_throttle_time() -> None:
 
 
 def test_emptied_share_fetch_gets_its_turn_when_retried() -> None:
-    other = beside(in_debt(5_500))
+    other = in_debt(5_500).beside()
     other.client(share_fetch_request(2))
     other.broker(share_fetch_response(2, size_bytes=61))
     other.wait(other.muted_for_ms)
@@ -222,7 +222,7 @@ def test_postponed_share_fetch_keeps_its_place_while_its_client_waits() -> None:
 
 
 def test_share_fetch_waits_and_gets_records_if_its_turn_is_in_time() -> None:
-    other = beside(in_debt(700))
+    other = in_debt(700).beside()
     assert other.client(share_fetch_request(2)) == b""
 
     other.wait(450)
@@ -233,7 +233,7 @@ def test_share_fetch_waits_and_gets_records_if_its_turn_is_in_time() -> None:
 
 def test_share_fetch_that_only_renews_is_forwarded_at_once() -> None:
     """A broker refuses a request that renews and also asks for records (KIP-1222)."""
-    other = beside(in_debt(5_500))
+    other = in_debt(5_500).beside()
     renews = share_fetch_request(2, max_wait_ms=0, min_bytes=0, max_bytes=0, max_records=0)
 
     assert other.client(renews) == renews
