@@ -37,9 +37,20 @@ _PATIENCE_MS: Final = 1_000
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no seconds: close() resets the connection
 
 _STORMERS: Final = 40
+# Together twice the limit. In the 20 s until a record expires, 50 kB of it and others wait for a connection. The proxy
+# does not notice that a client has gone whose request is larger than what the proxy and its socket take in, of about
+# 150 kB.
 _STORM_RECORD_BYTES: Final = 1_000
 _STORM_EVERY_S: Final = 0.4
 _STORM_PATIENCE_MS: Final = 5_000
+_STORM_S: Final = 60
+# The proxy looks once a second for clients that have gone, and the broker still answers what it has.
+_UNTIL_DROPPED_S: Final = 3
+_SILENT_S: Final = 57
+# Measured without dropping requests: a full minute's worth of the limit (2,982) after the clients had left, and 0.70
+# duplicates of each record. With it: TODO
+_MOST_LATE: Final = 5
+_MOST_DUPLICATES: Final = 0.3
 
 
 class Scene(NamedTuple):
@@ -160,7 +171,7 @@ def test_one_line_of_the_log_names_the_rule_whose_clients_give_up(scene: Scene) 
 
 
 class Storm(NamedTuple):
-    """What producers wrote that gave up and sent again. ``late`` is the number of records written after they left."""
+    """What producers wrote that gave up and sent again. ``late`` counts the records written long after they left."""
 
     written: Counter[bytes]
     acknowledged: int
@@ -176,7 +187,7 @@ class Storm(NamedTuple):
         return (
             f"{self.written.total()} records were written, {len(self.written)} of them distinct: {self.duplicates:.2f} "
             f"duplicates of each; {self.acknowledged} were acknowledged; {self.abandoned:.0f} requests were dropped; "
-            f"{self.late} records were written after the clients left"
+            f"{self.late} were written over 3 s after the clients left"
         )
 
 
@@ -219,22 +230,23 @@ def _stormed(kafka: Kafka, shape: str) -> Storm:
     rule = {"client-id": "c", "producer_byte_rate": _LIMIT, "shaping": shape}
     with Proxy({"quotas": [rule]}, kafka) as proxy:
         producers = [_Stormer(proxy, topic, number) for number in range(_STORMERS)]
-        until_s = time.monotonic() + 60
+        until_s = time.monotonic() + _STORM_S
         while time.monotonic() < until_s:
             for producer in producers:
                 producer.send()
             time.sleep(_STORM_EVERY_S)
         for producer in producers:
             producer.leave()
-        left_at = end_offset(kafka, topic)
-        time.sleep(60)
+        time.sleep(_UNTIL_DROPPED_S)
+        dropped_at = end_offset(kafka, topic)
+        time.sleep(_SILENT_S)
         records = _records(kafka, topic)
         abandoned = proxy.metrics().total(_ABANDONED)
     return Storm(
         written=Counter(key for key, _ in records),
         acknowledged=sum(producer.acknowledged for producer in producers),
         abandoned=abandoned,
-        late=len(records) - left_at,
+        late=len(records) - dropped_at,
     )
 
 
@@ -244,4 +256,5 @@ def test_storm_of_retries_ends_with_its_clients(kafka_4: Kafka, shape: str) -> N
     storm = _stormed(kafka_4, shape)
 
     print(f"{shape}: {storm}")  # noqa: T201
-    assert storm.late <= 5
+    assert storm.late <= _MOST_LATE
+    assert storm.duplicates < _MOST_DUPLICATES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
 from kafka_quota_proxy.proxy.session.frame_edits import Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
@@ -38,15 +39,18 @@ class UnansweredOnlyHandler(Handler):
 def end_of_answered(data: bytes, at: int, max_frame_bytes: int) -> tuple[int, int]:
     """Return the end of the whole requests from offset ``at`` on that the broker would answer, and their number.
 
-    A Produce with acks=0 and an incomplete request end the search. Raises ``ProtocolError`` if a head cannot be read.
+    The search ends at a Produce with acks=0, and at a request that is incomplete or cannot be read.
     """
     found = 0
-    while (head := read_request_head(data, at, max_frame_bytes)) is not None:
-        frame_end = at + 4 + head.size_bytes
-        if frame_end > len(data):
-            break
-        is_produce = head.api_key == ApiKey.PRODUCE
-        if is_produce and not produce.read_acks(data, head.body, head.api_version, end=frame_end):
-            break
-        at, found = frame_end, found + 1
+    try:
+        while (head := read_request_head(data, at, max_frame_bytes)) is not None:
+            frame_end = at + 4 + head.size_bytes
+            is_produce = head.api_key == ApiKey.PRODUCE
+            if frame_end > len(data) or (
+                is_produce and not produce.read_acks(data, head.body, head.api_version, end=frame_end)
+            ):
+                break
+            at, found = frame_end, found + 1
+    except ProtocolError:
+        pass  # the connection is closed when this request is read again, or is being closed
     return at, found

@@ -64,6 +64,15 @@ def test_request_behind_one_that_is_not_answered_stays() -> None:
     assert wire.listening.counters.abandoned == 0
 
 
+def test_request_that_cannot_be_read_ends_what_is_dropped() -> None:
+    wire = in_debt()
+    wire.client(produce_request(2) + b"GET / HTTP/1.1\r\n")
+
+    wire.session.count_abandoned()
+
+    assert wire.listening.counters.abandoned == 1
+
+
 def test_client_that_waits_for_nothing_loses_nothing() -> None:
     wire = Wire(A_TIGHT_RULE)
 
