@@ -1,9 +1,9 @@
-"""Decides how many fetches of one bucket may be at the broker while nobody knows how many bytes they will bring.
+"""Decides how many fetches of one bucket may be at the broker before the sizes of their responses are known.
 
 A fetch is charged for its response, so what it costs is unknown while it is at the broker. If the broker has data, it
 answers within some milliseconds. If it has none, it keeps the fetch for as long as the client allows. So a fetch makes
 others wait only for as long as a broker with data takes to answer (``answer_ms``). If it has not been answered by then,
-it is parked, and holds nobody back.
+it is parked, and holds no other fetch back.
 """
 
 from typing import Final

@@ -1,12 +1,11 @@
 """Decides how many bytes a consumer's fetch asks for, so that what is charged can be used.
 
-A broker ends a response where ``max_bytes`` ends, also within a batch, and the client throws the piece of the batch
-away. It was charged nevertheless. So is what surrounds the records. Therefore a fetch asks for so many batches that
-the piece is small, for a number of whole batches, or for a single one: if ``max_bytes`` is 1, a broker sends one whole
-batch (KIP-74).
+A broker ends a response where ``max_bytes`` ends, also within a batch. The client drops the piece of the batch, but the
+piece was charged. So were the bytes around the records. Therefore a fetch asks for so many batches that the piece is
+small, for a number of whole batches, or for a single one: if ``max_bytes`` is 1, a broker sends one whole batch
+(KIP-74).
 
-Which of them is best is computed from the batches of the last responses of the connection, since its topics are its
-own.
+``FetchSize`` chooses by the sizes of the batches that the connection has fetched last.
 """
 
 from collections.abc import Iterator

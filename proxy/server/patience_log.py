@@ -1,7 +1,7 @@
 """Logs for which rules requests wait for longer than their clients do.
 
-A producer that gives up sends the same records again. While its requests wait for their turn in a long line, most of
-the quota may go to records that are written twice.
+A producer that gives up sends the same records again. If its requests wait in a long line, a large part of the quota
+may go to records that are written twice.
 """
 
 import logging
