@@ -299,7 +299,7 @@ class Bucket(ReservedUsage):
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
     def fetch_room(self, *, now_ms: int) -> float:
-        """Return how many more bytes the limit allows, less those reserved for fetches in flight. May be negative."""
+        """Return how many more bytes the limit allows, apart from those of fetches at the broker. May be negative."""
         tokens = self._tokens
         if tokens is not None:
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)

@@ -8,9 +8,6 @@ from kafka_quota_proxy.proxy.quota.entity_usage import EntityUsage
 
 # The longest time for which one request delays others: the default of max_throttle_time.
 LONGEST_MS: Final = 25_000
-# A broker that stalls may answer all fetches at once when it works again. So while more bytes are late than the limit
-# allows in this time, which is Kafka's default window, the next fetch is delayed by LONGEST_MS.
-_MOST_LATE_MS: Final = 10_000
 _MUTATION: Final = QuotaKind.MUTATION  # for each request, the lookup in the enum would take longer than the arithmetic
 
 
@@ -59,8 +56,7 @@ class ReservedUsage(EntityUsage):
     @property
     def held_until_ms(self) -> float:
         """The time until which requests in flight delay a request that has no room."""
-        is_late = self.kind is QuotaKind.FETCH and self.in_flight * 1_000 > self.limit * _MOST_LATE_MS
-        return self._reserved_until_ms + LONGEST_MS if is_late else self._reserved_until_ms
+        return self._reserved_until_ms
 
     def _lasts_ms(self, amount: int) -> float:
         lasts_ms = amount * 1_000 / self.limit

@@ -37,9 +37,8 @@ _PATIENCE_MS: Final = 1_000
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER of no seconds: close() resets the connection
 
 _STORMERS: Final = 40
-# Together twice the limit. In the 20 s until a record expires, 50 kB of it and others wait for a connection. The proxy
-# does not notice that a client has gone whose request is larger than what the proxy and its socket take in, of about
-# 150 kB.
+# Together they send twice what the limit allows. A retry has at most the 50 kB of the 20 s until a record expires. Much
+# larger requests fill the proxy's receive buffer before their end, so it does not learn that their client has gone.
 _STORM_RECORD_BYTES: Final = 1_000
 _STORM_EVERY_S: Final = 0.4
 _STORM_PATIENCE_MS: Final = 5_000
@@ -47,8 +46,9 @@ _STORM_S: Final = 60
 # The proxy looks once a second for clients that have gone, and the broker still answers what it has.
 _UNTIL_DROPPED_S: Final = 3
 _SILENT_S: Final = 57
-# Measured without dropping requests: a full minute's worth of the limit (2,982) after the clients had left, and 0.70
-# duplicates of each record. With it: TODO
+# Measured in two runs of each shape. When all waiting requests were forwarded: 0.70 to 0.76 duplicates of each record, and
+# more than 2,700 records after the clients had left, which is all that the limit allows in a minute. When they are
+# dropped: 0.06 to 0.09 duplicates, and no record after three seconds.
 _MOST_LATE: Final = 5
 _MOST_DUPLICATES: Final = 0.3
 

@@ -36,6 +36,7 @@ class Flow:
         "_charged_ms",
         "_forgets",
         "_owes_before",
+        "_paid_ms",
         "_settings",
         "_soft_until_ms",
         "at_ms",
@@ -52,6 +53,7 @@ class Flow:
         self._soft_until_ms = 0.0
         self._forgets = False
         self._owes_before = False
+        self._paid_ms = 0.0  # when the debt of before the change is paid
         self.limit = limit
         self.largest = 0
         self.rate = limit.rate
@@ -83,9 +85,11 @@ class Flow:
         # the limit of before may have given less than its rate, if the bucket was full.
         if limit.shaping == "paced" and limit.rate > self.rate:
             self.credit = min(max(burst, self.burst), self.credit + limit.rate * (now_ms - self._charged_ms) / 1_000)
-        # A higher limit gives its whole window, once the debt of before is paid.
-        self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)
+        # A higher limit gives its whole window, once the debt of before is paid. It may do so before it has settled.
+        if self.is_known:
+            self._paid_ms = now_ms + max(0.0, -self.credit) * 1_000 / self.rate
+        self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.most_fetched = max(self._most_fetched_of(limit), self.most_fetched)
         self.limit = limit
         self._soft_until_ms = now_ms + settle_ms
@@ -94,11 +98,13 @@ class Flow:
         """Add what the quota has given since the last call."""
         if self._soft_until_ms and now_ms >= self._soft_until_ms:
             self._add(self._soft_until_ms)
+            is_paid = self._paid_ms <= self._soft_until_ms
             self._soft_until_ms = 0.0
             self.rate, self.burst = self.limit.rate, self._burst_of(self.limit)
             self.most_fetched = self._most_fetched_of(self.limit)
             if self._forgets:
                 self._forgets, self._owes_before = False, True
+                self.credit = max(0.0, self.credit) if is_paid else self.credit
         self._add(now_ms)
 
     @property
