@@ -177,14 +177,6 @@ FIXED_BUGS: Final = (
         origin="fixed bug",
     ),
     Break(
-        name="A broker that stalls answers more fetches at once than the quota allows",
-        file="proxy/quota/reserved_usage.py",
-        old="        return self._reserved_until_ms + LONGEST_MS if is_late else self._reserved_until_ms\n",
-        new="        return self._reserved_until_ms\n",
-        origin="fixed bug",
-        why="A broker would have to stall for ten seconds, and then answer fetches that use up the quota of a longer time.",
-    ),
-    Break(
         name="A drained connection forwards requests that nobody will answer",
         file="proxy/session/request_stream.py",
         old="        if self._state.drops_answered:\n            handler",

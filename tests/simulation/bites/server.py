@@ -32,8 +32,8 @@ SERVER: Final = (
     Break(
         "A client is not read again after its buffer was full",
         _CONNECTION,
-        "        if self.state.is_blocked:\n            self.take_turn()\n        self.update_reading()\n",
-        "",
+        "        self.session.resume_answers()\n        self.take_turn()\n",
+        "        self.session.resume_answers()\n",
     ),
     Break(
         "The timer of a waiting request is not set",
@@ -56,8 +56,8 @@ SERVER: Final = (
     Break(
         "A client that has closed its side gets no more responses",
         _CONNECTION,
-        '            self._run(self.session.abandon, "client")\n        return not self.is_closed\n',
-        '            self._run(self.session.abandon, "client")\n        return False\n',
+        "        self.end_paused_client()\n        return not self.is_closed\n",
+        "        self.end_paused_client()\n        return False\n",
     ),
     Break(
         "A broker that is lost leaves the client waiting",
@@ -74,8 +74,8 @@ SERVER: Final = (
     Break(
         "A client that leaves counts on as open",
         _CONNECTION,
-        "        if self.counted is not None:\n            self.counted.leave()\n        if not self.is_closed and self.transports",
-        "        if not self.is_closed and self.transports",
+        "        if self.counted is not None:\n            self.counted.leave()\n        self.session.count_abandoned()\n",
+        "        self.session.count_abandoned()\n",
     ),
     Break(
         "A drain closes connections in the middle of a request",
