@@ -263,6 +263,22 @@ def test_a_raised_quota_gives_all_the_time_since_the_last_charge(*, is_charged: 
         repeat(lambda _: produce(world), 90, world, every_ms=0)
 
 
+@pytest.mark.parametrize("owed_ms", [500, 5_000])
+def test_windows_give_all_at_once_as_soon_as_the_debt_of_before_is_paid(owed_ms: int) -> None:
+    world = a_world(PACED)
+    (check,) = world.ledger.checks
+    world.exchange(size=int(RATE * (1 + owed_ms / 1_000)))
+
+    world.settings = SAMPLED
+    check.rules_changed(RULES)
+    world.wait(700)
+    repeat(lambda _: produce(world), 60, world, every_ms=0)
+    world.wait(1_000)
+
+    with pytest.raises(Violation) if owed_ms > 1_000 else nullcontext():
+        produce(world)
+
+
 def test_observed_and_exempt_clients_have_no_bound() -> None:
     world = StandIn(Settings(shaping="paced", exempt=frozenset({"root"})))
     world.watch(QuotaBounds).rules_changed([{**RULES[0], "enforcement": "observe"}, {"user": "root", **RULES[0]}])
