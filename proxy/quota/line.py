@@ -11,13 +11,15 @@ the throttle time is over. If the next fetch is late by ``_LATE_MS``, the connec
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final, Protocol
 
 # How late a connection may come back before it loses its place.
 _LATE_MS: Final = 2_000
 # The amount of a request counts for an eighth of the mean, which is the expected amount of the next request.
 _PARTS: Final = 8
+# How many places that no longer wait may stay in the heap, apart from as many as wait.
+_MOST_STALE: Final = 16
 
 
 class Waiter(Protocol):
@@ -184,6 +186,13 @@ class Line:
         for place in sorted(place for place in self._heap if place.is_waiting):
             self._wake(place)
 
+    def _drop_stale(self) -> None:
+        """Forget the places that no longer wait. Each of them would keep a connection and its bytes in memory."""
+        for place in self._heap:
+            place.is_listed = place.is_waiting
+        self._heap = [place for place in self._heap if place.is_waiting]
+        heapify(self._heap)
+
     def _wake(self, place: Place) -> None:
         if place.owner is not None and not place.is_woken:
             place.is_woken = True
@@ -193,6 +202,8 @@ class Line:
         was_first = self.first() is place
         place.is_waiting = False
         self._waiting -= 1
+        if len(self._heap) > _MOST_STALE + 2 * self._waiting:
+            self._drop_stale()
         if not self._waiting:
             self._lines.discard(self)
         elif was_first:

@@ -1,5 +1,7 @@
 """Tests the line in front of a bucket: which request is next, how many are ahead, and which is woken."""
 
+from weakref import ref
+
 from kafka_quota_proxy.proxy.quota.line import BrokerLines, Line, Place
 
 
@@ -121,3 +123,28 @@ def test_mean_amount_follows_the_last_requests() -> None:
     assert line.mean_amount == 800
     line.note(1_600)
     assert line.mean_amount == 900
+
+
+def test_connections_that_leave_while_the_first_waits_are_forgotten() -> None:
+    """Each of them would keep its bytes in memory for as long as the first waits."""
+    line, _, places = line_of(*(str(number) for number in range(1_000)))
+    owners = [ref(place.owner) for place in places]
+
+    for place in places[1:]:
+        line.leave(place)
+    first = places[0]
+    del place, places
+
+    assert sum(owner() is not None for owner in owners) <= 20
+    assert line.first() is first
+
+
+def test_place_that_was_dropped_from_the_heap_is_found_again_when_its_connection_is_back() -> None:
+    line, _, (one, *others) = line_of(*(str(number) for number in range(100)))
+    for place in others:
+        line.step_aside(place, back_ms=1_000)
+
+    line.wait(others[7])
+    line.leave(one)
+
+    assert line.first() is others[7]
