@@ -16,6 +16,8 @@ from typing import Final
 _PARTITION_BYTES: Final = 1 << 20
 # How many batches are remembered.
 _SAMPLES: Final = 16
+# Fewer of them can hardly tell whether all batches have one size.
+_FEWEST: Final = 8
 # After so many fetches at the limit, two ask for a single batch each, to learn the sizes again.
 _LEARNS_AGAIN: Final = 32
 _LESSONS: Final = 2
@@ -72,7 +74,7 @@ class FetchSize:
             self._until_lesson -= 1
             if self._until_lesson < -_LESSONS:
                 self._until_lesson = _LEARNS_AGAIN
-            elif self._until_lesson < 0 or self._around_bytes < 0:
+            elif self._until_lesson < 0 or self._around_bytes < 0 or len(self._samples) < _FEWEST:
                 return _SINGLE
             # Two seconds of the limit, if that many bytes are needed for most of them to be usable.
             cap_bytes = max(cap_bytes, int(2 * limit))
@@ -122,9 +124,11 @@ class FetchSize:
         if asked * len(samples) > _MOST_BATCHES // 4 * total:
             piece = sum(batch * batch for batch in samples) / total / 2  # on average, if the end is anywhere
             return asked - piece, asked + around, 1.0
-        whole = charged = responses = left = 0
-        for at in range(_MOST_BATCHES):
-            batch = samples[at % len(samples)]
+        whole = charged = responses = left = draw = 0
+        for _ in range(_MOST_BATCHES):
+            # A linear congruential generator: a number of bytes may fit the order of the samples by chance.
+            draw = (draw * 75 + 74) % 65_537
+            batch = samples[draw % len(samples)]
             if batch <= left:
                 left -= batch
             else:

@@ -157,7 +157,8 @@ class ClientConnection:
         """Close the connection, because the client's transport is lost."""
         if self.counted is not None:
             self.counted.leave()
-        self.session.count_abandoned()
+        if not self.is_closed:
+            self.session.count_abandoned()
         self.close(cause_of_loss("client", exc))
 
     # -- callbacks of the dial and of the broker's transport --

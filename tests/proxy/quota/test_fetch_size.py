@@ -66,6 +66,11 @@ def test_slow_broker_is_asked_for_more_batches_at_a_time() -> None:
     assert asked % 16_384 == 0
 
 
+def test_few_batches_are_not_taken_for_all() -> None:
+    """A connection that has seen two small batches goes on to ask for single ones."""
+    assert taught(1_000, 1_000).ask(1_000, room=0, limit=20_000) == 1
+
+
 def test_smaller_batches_are_noticed() -> None:
     size = taught(*[500_000] * 16)
     assert size.ask(MIB // 20, room=0, limit=MIB) == 1

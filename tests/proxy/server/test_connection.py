@@ -512,6 +512,23 @@ async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(request_
 
 
 @on_uvloop
+async def test_waiting_request_is_not_counted_as_abandoned_if_the_broker_has_gone() -> None:
+    async with (
+        stub_broker(answers) as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.ask(produce_request(1, size_bytes=30_000))
+        await client.send(produce_request(2))
+        await eventually(lambda: only_connection(server).state.is_blocked)
+        broker.in_use[0].transport.abort()
+
+        assert await client.answer() == b""
+        await eventually(lambda: not server.listeners[0].connections)
+        assert server.listeners[0].counters.abandoned == 0
+
+
+@on_uvloop
 async def test_waiting_requests_of_a_client_that_has_gone_leave_the_line() -> None:
     async with (
         stub_broker(answers) as broker,

@@ -74,8 +74,8 @@ SERVER: Final = (
     Break(
         "A client that leaves counts on as open",
         _CONNECTION,
-        "        if self.counted is not None:\n            self.counted.leave()\n        self.session.count_abandoned()\n",
-        "        self.session.count_abandoned()\n",
+        "        if self.counted is not None:\n            self.counted.leave()\n        if not self.is_closed:\n",
+        "        if not self.is_closed:\n",
     ),
     Break(
         "A drain closes connections in the middle of a request",
