@@ -86,6 +86,8 @@ class ClientConnection:
         if self._dial is None and not self.is_closed:
             self._run(self.session.abandon, "client")
             self.update_reading()
+            if self.state.is_ending and self.session.is_idle:
+                self.close("client_closed")
         elif self._dial is not None and self._dial.is_waiting and not self.session.awaits_no_answers:
             self.abort_client()
 
@@ -278,7 +280,7 @@ class ClientConnection:
         """Pause or resume reading, so that each side is read only while its bytes can be forwarded."""
         state, transports = self.state, self.transports
         if not self.is_closed:
-            is_blocked = state.is_blocked and self._half_closed is None
+            is_blocked = state.is_blocked and self._half_closed is None and not self.session.reads_rest
             transports.update_reading(
                 reads_client=not (is_blocked or transports.is_broker_full or self._dial is not None),
                 reads_broker=not (transports.is_client_full or state.delayed_until_ms),
@@ -332,8 +334,7 @@ class ClientConnection:
         self.is_closed = True
         if self._half_closed is not None:
             cause = self.drain_cause
-        is_broker_lost = cause.startswith("upstream_") or self.transports.broker is None
-        has_passed = not is_broker_lost and not self.state.to_broker
+        has_passed = not (cause.startswith("upstream_") or self.transports.broker is None or self.state.to_broker)
         self._detach()
         self.listener.counters.disconnect(cause)
         unanswered = None

@@ -13,16 +13,20 @@ class BucketTurn:
     Attributes:
         place: The connection's place in the line, or None.
         is_waiting: Whether the client's next request waits in the line. False if something else holds it back.
+        since_ms: When the connection took its place.
+        reads_rest: Whether the rest of the waiting request is read, so that the end of its client is noticed behind it.
         look_at_ms: When to check again whether the request may be forwarded. 0 if the line will wake the connection.
     """
 
-    __slots__ = ("_state", "is_waiting", "look_at_ms", "place")
+    __slots__ = ("_state", "is_waiting", "look_at_ms", "place", "reads_rest", "since_ms")
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self.place: Place | None = None
         self.is_waiting = False
         self.look_at_ms = 0
+        self.since_ms = 0
+        self.reads_rest = False
 
     def has_come(self, bucket: Bucket, amount: int, now_ms: int) -> bool:
         """Return whether a request may be forwarded now. If not, it waits in the line of its bucket.
@@ -47,6 +51,7 @@ class BucketTurn:
         line = state.context.quotas.line(bucket)
         if place is None:
             place = self.place = line.take(state.owner)
+            self.since_ms = now_ms
         line.wait(place)
         state.is_blocked = self.is_waiting = True
         self.look_at_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
@@ -66,3 +71,4 @@ class BucketTurn:
         if self.place is not None:
             self.place.line.leave(self.place)
             self.place = None
+            self.reads_rest = False

@@ -30,12 +30,12 @@ from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_on_demand
 
-# Requests that a client may send before its principal is known. Only a later request counts the connection for the
-# principal.
+# Requests that a client may send before its principal is known. A later request counts the connection.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
-# The longest head that is kept for comparison. A client-id and a transactional id may have 32 KB each, which is too
-# much to keep for each connection.
+# The longest head that is kept for comparison. Names may have 32 KB, which is too much to keep for each connection.
 _MAX_PROFILE_BYTES: Final = 1024
+# The longest waiting request that is read to its end: a full batch of most producers has a megabyte.
+_MAX_WAITING_BYTES: Final = 5 * 256 * 1024
 
 
 class RequestStream:
@@ -102,17 +102,24 @@ class RequestStream:
         self._pass_on(self._data, self._at, now_ms)
 
     def drop_abandoned(self) -> int:
-        """Drop the whole requests at the front that the broker would answer. Return how many they are.
+        """Drop the requests at the front that the broker would answer. Return how many they are.
 
-        Call this when their client has gone, so that nobody waits for the answers. A Produce with acks=0 stays, with
-        all that follows it.
+        A Produce with acks=0 stays, with all that follows it. Behind an incomplete request nothing more is taken.
         """
         if self._pieces is not None or self.waiting is not None:
-            return 0  # a request is incomplete, or is already being decided on
-        data, max_frame_bytes = self._data, self._state.context.policy.max_frame_size_bytes
-        at, dropped = end_of_answered(data, self._at, max_frame_bytes)
+            return 0  # a head is incomplete, or a request is already being decided on
+        data = self._data
+        at, dropped = end_of_answered(data, self._at, self._state.context.policy.max_frame_size_bytes)
         self._data, self._at = (data, at) if at < len(data) else (b"", 0)
+        if at > len(data):
+            self._state.take_no_more()
         return dropped
+
+    @property
+    def lacks_rest(self) -> bool:
+        """Whether the request at the front is incomplete, and short enough to be kept whole."""
+        kept_bytes = len(self._data) - self._at
+        return 4 <= kept_bytes < 4 + read_i32_be(self._data, self._at) <= _MAX_WAITING_BYTES
 
     @property
     def kept_bytes(self) -> int:
@@ -298,10 +305,7 @@ class RequestStream:
         return self._other.take(b"", 0, head, now_ms)
 
     def expect_as_is(self, head: RequestHead, charge: RequestCharge | None) -> None:
-        """Add a forwarded request to the pending requests.
-
-        In the response to the request, only the throttle time and the brokers' addresses are edited.
-        """
+        """Note a forwarded request. In its response, only the throttle time and the brokers' addresses are edited."""
         self._other.pass_on(head, charge)
 
     def is_muted(self, now_ms: int) -> bool:

@@ -21,7 +21,7 @@ response only until its throttle time can be written. The client's next request 
 Source: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, KIP-219.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Waiter
@@ -37,6 +37,9 @@ from kafka_quota_proxy.proxy.session.request_stream import RequestStream
 from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
+
+# After this time in line, a request is read to its end.
+_LONG_WAIT_MS: Final = 5_000
 
 
 class Receive(Protocol):
@@ -217,6 +220,23 @@ class Session:
             state.context.counters.abandoned += dropped
             state.bucket_turn.leave()
             self.resume(now_ms=now_ms)
+
+    @property
+    def reads_rest(self) -> bool:
+        """Whether the client is read although its request waits, because the request is incomplete."""
+        return self.state.bucket_turn.reads_rest and self._requests.lacks_rest
+
+    def has_waited_long(self, *, now_ms: int) -> bool:
+        """Return whether an incomplete request has waited in its bucket's line for some seconds.
+
+        It is then read to its end. Its client may have gone, and the end of a connection is noticed only behind the
+        last of its bytes.
+        """
+        turn = self.state.bucket_turn
+        if turn.is_waiting and now_ms - turn.since_ms >= _LONG_WAIT_MS and self._requests.lacks_rest:
+            turn.reads_rest = True
+            return True
+        return False
 
     def count_abandoned(self) -> None:
         """Count the waiting requests that are dropped with a connection whose client has gone."""

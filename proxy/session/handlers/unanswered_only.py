@@ -37,18 +37,17 @@ class UnansweredOnlyHandler(Handler):
 
 
 def end_of_answered(data: bytes, at: int, max_frame_bytes: int) -> tuple[int, int]:
-    """Return the end of the whole requests from offset ``at`` on that the broker would answer, and their number.
+    """Return the end of the requests from offset ``at`` on that the broker would answer, and their number.
 
-    The search ends at a Produce with acks=0, and at a request that is incomplete or cannot be read.
+    The end is beyond the end of ``data`` if the last of them is incomplete. The search ends at a Produce with acks=0,
+    and at a request whose head is incomplete or cannot be read.
     """
     found = 0
     try:
-        while (head := read_request_head(data, at, max_frame_bytes)) is not None:
+        while at < len(data) and (head := read_request_head(data, at, max_frame_bytes)) is not None:
             frame_end = at + 4 + head.size_bytes
             is_produce = head.api_key == ApiKey.PRODUCE
-            if frame_end > len(data) or (
-                is_produce and not produce.read_acks(data, head.body, head.api_version, end=frame_end)
-            ):
+            if is_produce and not produce.read_acks(data, head.body, head.api_version, end=frame_end):
                 break
             at, found = frame_end, found + 1
     except ProtocolError:

@@ -18,6 +18,7 @@ from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_modu
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.transport_pair import TransportPair
+from kafka_quota_proxy.proxy.session import session as session_module
 from tests.support.builds import interpreted_only
 from tests.support.frames import (
     fetch_request,
@@ -508,6 +509,33 @@ async def test_request_of_a_muted_client_that_has_gone_is_not_forwarded(request_
         await eventually(lambda: not server.listeners[0].connections)
         assert server.listeners[0].counters.abandoned == 1
         assert len(broker.in_use[0].requests) == 1
+        assert produce_bucket(server, broker).requests == 1
+
+
+@pytest.mark.parametrize("with_reset", [False, True])
+@pytest.mark.parametrize("size_bytes", [200_000, 1_000_000])
+@on_uvloop
+async def test_long_waiting_request_of_a_client_that_has_gone_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, size_bytes: int, with_reset: bool
+) -> None:
+    """Most of it has not been read when the client closes its side, and may not have been sent."""
+    monkeypatch.setattr(session_module, "_LONG_WAIT_MS", 100)
+    async with (
+        stub_broker(answers) as broker,
+        running(replace(config_to(broker, LIMITED), max_buffered_bytes=1 << 40)) as server,
+        client_of(server) as first,
+        client_of(server) as client,
+    ):
+        await first.ask(produce_request(1, size_bytes=30_000))
+        client.writer.write(produce_request(2, size_bytes=size_bytes))
+        await eventually(lambda: any(one.state.is_blocked for one in server.listeners[0].connections))
+        if with_reset:
+            client.reset()
+        else:
+            client.writer.close()
+
+        await eventually(lambda: len(server.listeners[0].connections) == 1)
+        assert server.listeners[0].counters.abandoned == 1
         assert produce_bucket(server, broker).requests == 1
 
 
