@@ -182,7 +182,7 @@ def _end_lost_clients(listener: ListenerState) -> None:
 
 
 def _read_long_waits(listener: ListenerState, now_ms: int) -> None:
-    """Read requests to their ends that have waited for some seconds, so that clients that have gone are noticed."""
+    """Read requests to their ends that have waited for a second, so that clients that have gone are noticed."""
     for connection in tuple(listener.connections):
         if connection.session.has_waited_long(now_ms=now_ms):
             connection.update_reading()

@@ -39,7 +39,7 @@ from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 # After this time in line, a request is read to its end.
-_LONG_WAIT_MS: Final = 5_000
+_LONG_WAIT_MS: Final = 1_000
 
 
 class Receive(Protocol):
@@ -227,7 +227,7 @@ class Session:
         return self.state.bucket_turn.reads_rest and self._requests.lacks_rest
 
     def has_waited_long(self, *, now_ms: int) -> bool:
-        """Return whether an incomplete request has waited in its bucket's line for some seconds.
+        """Return whether an incomplete request has waited in its bucket's line for a second.
 
         It is then read to its end. Its client may have gone, and the end of a connection is noticed only behind the
         last of its bytes.
