@@ -79,8 +79,7 @@ class Sweeps:
             for listener in self._listeners:
                 attempt(_log_unknown_users, listener)
                 attempt(_end_lost_clients, listener)
-                if resident_bytes() < self._config().max_buffered_bytes // 2:
-                    attempt(_read_long_waits, listener, now_ms)
+                attempt(_read_long_waits, listener, now_ms, self._config().max_buffered_bytes // 2)
                 if listener.priorities is not None:
                     attempt(listener.priorities.scheduler.sweep_if_due, now_ms=now_ms)
                 for checks in listener.timer_wheel.take(now_ms=now_ms):
@@ -181,8 +180,13 @@ def _end_lost_clients(listener: ListenerState) -> None:
             paused[descriptor].end_paused_client()
 
 
-def _read_long_waits(listener: ListenerState, now_ms: int) -> None:
-    """Read requests to their ends that have waited for a second, so that clients that have gone are noticed."""
+def _read_long_waits(listener: ListenerState, now_ms: int, most_resident_bytes: int) -> None:
+    """Read requests to their ends that have waited for a second, so that clients that have gone are noticed.
+
+    If the process holds at least ``most_resident_bytes``, nothing more is read.
+    """
+    if resident_bytes() >= most_resident_bytes:
+        return
     for connection in tuple(listener.connections):
         if connection.session.has_waited_long(now_ms=now_ms):
             connection.update_reading()

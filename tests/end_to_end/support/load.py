@@ -136,16 +136,28 @@ def rate_over_whole_cycles(flow: Iterable[tuple[float, float]], *, quota: float)
     """Return the rate of a bursty flow of (time, bytes), from the start of the second burst to that of the last.
 
     The first burst begins with empty windows, so it does not count. A burst with less than half the bytes of the
-    largest is a fragment, and does not count either. Raises AssertionError if fewer than three bursts remain.
+    largest is a fragment, and does not count either. Windows can settle until the flow is even: then it counts from
+    the second burst to its end. Raises AssertionError if too few bursts remain.
     """
     moments = list(flow)
     bursts = _bursts(moments, quota)
     sizes = [sum(size for _, size in burst) for burst in bursts]
     starts = [burst[0][0] for burst, size in zip(bursts, sizes, strict=True) if size >= max(sizes) / 2]
-    if len(starts) < 3:
+    end = moments[-1][0] if _ends_evenly(moments, quota) else starts[-1] if len(starts) > 2 else None
+    if len(starts) < 2 or end is None:
         raise AssertionError(f"no whole cycle in {moments[-1][0] - moments[0][0]:.1f} s: bursts at {starts}")
-    begin, end = starts[1], starts[-1]
-    return sum(size for at, size in moments if begin <= at < end) / (end - begin)
+    return sum(size for at, size in moments if starts[1] <= at < end) / (end - starts[1])
+
+
+def _ends_evenly(moments: list[tuple[float, float]], quota: float) -> bool:
+    """Tell whether each quarter of the last three seconds brought what the quota allows in it, within a quarter."""
+    last = moments[-1][0]
+    bins = [0.0] * int(3 / _BIN_S)
+    for at, size in moments:
+        before = int((last - at) / _BIN_S)
+        if before < len(bins):
+            bins[before] += size
+    return all(0.75 <= bytes_ / (quota * _BIN_S) <= 1.25 for bytes_ in bins)
 
 
 def _bursts(moments: list[tuple[float, float]], quota: float) -> list[list[tuple[float, float]]]:
