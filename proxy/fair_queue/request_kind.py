@@ -46,6 +46,19 @@ CONTROL: Final = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
+# Members of a group send these to the group's coordinator, on one connection. If one is late, they are given up.
+_MEMBERSHIP: Final = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        ApiKey.SHARE_GROUP_HEARTBEAT,
+        ApiKey.STREAMS_GROUP_HEARTBEAT,
+    }
+)
 # A broker answers these requests when all members of a group have joined or synced.
 _GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
@@ -99,6 +112,7 @@ class RequestKind:
         is_gathering: Whether the broker waits for the other members of a group before it answers.
         may_park: Whether the request may give its slot back before the broker answers it.
         is_control: Whether the request waits in the queue for control requests.
+        keeps_membership: Whether a client would lose its membership of a group if the request were late.
         is_free: Whether the request needs no slot, because it begins a connection and costs the broker nothing.
         is_refusable: Whether the proxy can refuse the request with a response that its client understands.
     """
@@ -111,6 +125,7 @@ class RequestKind:
     is_gathering: bool
     may_park: bool
     is_control: bool
+    keeps_membership: bool
     is_free: bool
     is_refusable: bool
 
@@ -132,6 +147,7 @@ def request_kind(
         is_gathering=is_gathering,
         may_park=waits_for_data or is_gathering,
         is_control=api_key in CONTROL,
+        keeps_membership=api_key in _MEMBERSHIP,
         is_free=api_key in _BYPASS,
         is_refusable=is_refusable(api_key, api_version, acks=acks),
     )

@@ -16,7 +16,8 @@ from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
-_HAS_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
+# If a bucket of these kinds is over its limit, requests wait in its line. For other kinds the client is muted.
+HAS_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST_RATE})
 _UNBOUNDED: Final = bucket_bounds(
     float(UNLIMITED), float(UNLIMITED), is_paced=False, longest_wait_ms=MAX_INT32, max_throttle_time_ms=MAX_INT32
 )
@@ -154,7 +155,7 @@ class Bucket(ReservedUsage):
         if self.kafka_rate is not None:
             self.kafka_rate.record(amount, now_ms=now_ms)
         limit = self.limit
-        if now_ms < self.silent_until_ms and self.kind in _HAS_LINE:
+        if now_ms < self.silent_until_ms and self.kind in HAS_LINE:
             # A second debt adds to the first. Windows may have forgotten the first, but time has not paid it.
             self.silent_until_ms += amount * 1_000 / limit
         if self._tokens is not None:

@@ -39,7 +39,7 @@ def _charge(state: SessionState, pending: PendingRequest, now_ms: int) -> None:
         charges += charge.pass_unanswered(now_ms=now_ms)
     found = longest_wait(state.account, charges, now_ms=now_ms)
     if found is not None:
-        state.account.throttle(*found, now_ms=now_ms, place=state.bucket_turn.place, has_answer=False)
+        state.account.throttle(*found, now_ms=now_ms, place=state.place_in(found[0].line), has_answer=False)
 
 
 def drop_unsent(state: SessionState) -> None:

@@ -16,7 +16,7 @@ from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, Service
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from kafka_quota_proxy.proxy.session.refused_batches import MAX_BATCHES, RefusedBatches
-from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, has_room, longest_wait
+from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 # A longer request is not refused but waits. A refused request is parsed, because the response contains its partitions.
@@ -26,6 +26,10 @@ REFUSED_FOR_MS: Final = 500
 # How long each Produce is refused after a refused Produce. It is longer than most round trips, and shorter than the
 # 100 ms after which clients that ignore a throttle time try again.
 _REFUSED_BEHIND_MS: Final = 50
+
+# For how long a heartbeat waits for ``request_rate``. With the longest throttle time before it, this is well below the
+# 45 s after which groups give members up.
+_MEMBERS_WAIT_MS: Final = 5_000
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -87,7 +91,9 @@ class BrokerTurn:
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
         is_alone = not state.in_flight
-        may = not state.is_client_full and (is_alone or has_room(state.account, buckets, now_ms=now_ms))
+        may = not state.is_client_full and (is_alone or self._knows_cost(buckets.time))
+        if may and buckets.rate is not None:
+            may = self._rate_allows(buckets.rate, kind, now_ms)
         if may and queued is not None and identity is not None:
             is_whole = 4 + size_bytes <= self.come_bytes
             is_behind = now_ms < self.refuses_until_ms
@@ -111,6 +117,34 @@ class BrokerTurn:
         self.is_metered = True
         state.is_blocked = not may and not self.is_refused
         return may
+
+    def _knows_cost(self, time: Bucket | None) -> bool:
+        """Return whether a request may pass before earlier ones are answered, which tell how much time they cost."""
+        return time is None or not time.is_limited or self._state.account.observes(time)
+
+    def _rate_allows(self, rate: Bucket, kind: RequestKind, now_ms: int) -> bool:
+        """Return whether ``request_rate`` allows a request now. If not, it waits in the line of the bucket ``rate``.
+
+        Requests that keep the membership of a group wait for some seconds only, and then pass and are charged.
+        """
+        turn = self._state.rate_turn
+        if not rate.is_limited or turn.has_come(rate, 1, now_ms):
+            return True
+        if not (kind.keeps_membership and turn.is_waiting):
+            return False
+        until_ms = turn.since_ms + _MEMBERS_WAIT_MS
+        if now_ms < until_ms:
+            turn.look_by(until_ms)
+            return False
+        turn.is_waiting = False
+        return True
+
+    def begin(self, charge: RequestCharge, now_ms: int) -> None:
+        """Reserve 1 in the bucket of ``request_rate``. Call this when a request is forwarded that has this charge."""
+        rate = charge.buckets.rate
+        if rate is not None:
+            rate.reserve(1, now_ms=now_ms)
+            self._state.rate_turn.leave()
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
         """Return whether the proxy can refuse a request. The caller has checked that no earlier request is pending."""

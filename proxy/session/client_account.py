@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import Administration
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
-from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.quota.bucket import HAS_LINE, Bucket
 from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, Resolution, bounded
 from kafka_quota_proxy.proxy.quota.line import Place
 from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
@@ -34,8 +34,6 @@ class RequestBuckets(NamedTuple):
 
 
 NO_BUCKETS: Final = RequestBuckets(None, None)
-# If a bucket of these kinds is over its limit, requests wait in its line. For other kinds the client is muted.
-IN_LINE: Final = frozenset({QuotaKind.PRODUCE, QuotaKind.FETCH})
 
 
 class Policy(NamedTuple):
@@ -220,8 +218,7 @@ class ClientAccount:
         bucket.silence(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND and bucket.line:
             # The throttle time includes the time that the requests of other clients in the line will take.
-            own = place if place is not None and place.line is bucket.line else None
-            wait_ms = max(wait_ms, bucket.line_wait_ms(own, now_ms=now_ms))
+            wait_ms = max(wait_ms, bucket.line_wait_ms(place, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
         self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
         self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
@@ -323,7 +320,7 @@ class ClientAccount:
         name = client_id.decode("utf-8", "backslashreplace")
         bucket = quotas.bucket(kind, principal=self.principal, client_id=name, now_ms=now_ms)
         quotas.hold(bucket)
-        if self._is_new and kind not in IN_LINE and not self.observes(bucket):
+        if self._is_new and kind not in HAS_LINE and not self.observes(bucket):
             # Otherwise a client that reconnects for each request, or changes its client-id each time, would never wait.
             self.muted_until_ms = max(self.muted_until_ms, ceil(bucket.silent_until_ms))
         return bucket

@@ -28,22 +28,19 @@ class RequestCharge(NamedTuple):
     kind: RequestKind
     identity: str | None  # the identity that pays in the fair call queue; None if the request does not queue
 
-    def begin(self) -> None:
-        """Count the request as in flight in the bucket of ``request_rate``. Call this when the request is forwarded."""
-        if self.buckets.rate is not None:
-            self.buckets.rate.in_flight += 1
-
     def pass_unanswered(self, *, now_ms: int) -> Iterator[Charge]:
         """Charge the bucket of ``request_rate`` for a forwarded request without a response, and yield the charge."""
         rate = self.buckets.rate
         if rate is not None:
-            rate.in_flight -= 1
-            yield rate, rate.charge(1, now_ms=now_ms)
+            yield rate, _charge_one(rate, now_ms)
 
     def forget(self) -> tuple[()]:
         """End the request without charging it, for example because it was not forwarded as a whole."""
-        if self.buckets.rate is not None:
-            self.buckets.rate.in_flight -= 1
+        rate = self.buckets.rate
+        if rate is not None:
+            rate.settle(1)
+            if rate.line is not None:
+                rate.line.wake_first()
         return ()
 
     def settle(
@@ -55,8 +52,7 @@ class RequestCharge(NamedTuple):
         """
         time, rate = self.buckets
         if rate is not None:
-            rate.in_flight -= 1
-            yield rate, rate.charge(1, now_ms=now_ms)
+            yield rate, _charge_one(rate, now_ms)
         if time is not None:
             api_key = self.kind.api_key
             spent_ns = charged_ns(
@@ -65,17 +61,13 @@ class RequestCharge(NamedTuple):
             yield time, time.charge(spent_ns, now_ms=now_ms)
 
 
-def has_room(account: ClientAccount, buckets: RequestBuckets, *, now_ms: int) -> bool:
-    """Return whether a request may be forwarded before earlier requests are answered.
-
-    If not, the request has to wait, because the response to an earlier request may throttle the client. Call this only
-    if other requests are in flight. Otherwise the request needs no room: a broker would also serve it, and throttle the
-    client afterwards.
-    """
-    time, rate = buckets
-    if time is not None and time.is_limited and not account.observes(time):
-        return False  # how much time a request takes is known only when it is answered
-    return rate is None or account.observes(rate) or rate.has_room(1, now_ms=now_ms)
+def _charge_one(rate: Bucket, now_ms: int) -> int:
+    """Charge a request to the bucket of ``request_rate``, and return the wait in ms that this causes."""
+    rate.settle(1)
+    wait_ms = rate.charge(1, now_ms=now_ms)
+    if rate.line is not None:
+        rate.line.end_request(1)
+    return wait_ms
 
 
 def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: int) -> Charge | None:

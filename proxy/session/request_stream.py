@@ -6,15 +6,12 @@ from typing import Final
 
 from librt.strings import read_i32_be
 
-from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
+from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import HeadTooLong
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
-from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
-from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session import acks_zero
 from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
-from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
@@ -32,8 +29,6 @@ from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_
 
 # Requests that a client may send before its principal is known. A later request counts the connection.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
-# The longest head that is kept for comparison. Names may have 32 KB, which is too much to keep for each connection.
-_MAX_PROFILE_BYTES: Final = 1024
 # The longest waiting request that is read to its end: a full batch of most producers has a megabyte.
 _MAX_WAITING_BYTES: Final = 5 * 256 * 1024
 
@@ -141,7 +136,7 @@ class RequestStream:
         account, context, broker_turn, in_flight = state.account, state.context, state.broker_turn, state.in_flight
         max_frame_bytes = 4 + context.policy.max_frame_size_bytes
         is_held = ((begun := state.responses.begun) is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
-        state.is_blocked = state.bucket_turn.is_waiting = False
+        state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
         try:
             while position < end:
@@ -215,10 +210,11 @@ class RequestStream:
             self._keep(data, position, len(data))
         elif self._data:
             self._data = b""
-        bucket_turn = state.bucket_turn
-        if bucket_turn.place is not None and not bucket_turn.is_waiting:
-            # The request waits for something else, or the client is muted, so requests of others go first.
-            bucket_turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
+        # If the request waits for something else, or the client is muted, requests of others go first.
+        back_ms = state.account.muted_until_ms or now_ms
+        for turn in (state.bucket_turn, state.rate_turn):
+            if turn.place is not None and not turn.is_waiting:
+                turn.step_aside(back_ms=back_ms)
 
     def _keep(self, data: bytes, position: int, end: int) -> None:
         """Keep the bytes of ``data`` from ``position`` to ``end``, which are not forwarded yet."""
@@ -247,7 +243,7 @@ class RequestStream:
         if state.account.believes_replicas():
             kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
         refuses = state.broker_turn.refuses_until_ms or state.broker_turn.refused or state.context.testing is not None
-        if refuses or state.bucket_turn.place is not None:
+        if refuses or state.bucket_turn.place is not None or state.rate_turn.place is not None:
             kept_bytes.append(4 + MAX_REFUSED_BYTES)
         return max(kept_bytes, default=2 * MAX_HEAD_BYTES)
 
@@ -318,46 +314,6 @@ class RequestStream:
         self.profile = None
         self._state.is_blocked = True
         return True
-
-    def charge_of(self, head: RequestHead, now_ms: int, *, acks: int = 1) -> RequestCharge:
-        """Return what a request is charged in addition to bytes: in the quotas on requests and the fair call queue."""
-        state = self._state
-        buckets = state.account.request_buckets(head.client_id, now_ms)
-        kind = request_kind(head.api_key, head.api_version, acks)
-        return RequestCharge(buckets, kind, state.broker_turn.identity(head.client_id))
-
-    def profile_of(
-        self,
-        handler: Handler,
-        data: bytes,
-        position: int,
-        head: RequestHead,
-        *,
-        bucket: Bucket,
-        front_end: int | None,
-        acks: int,
-        now_ms: int,
-    ) -> RequestProfile:
-        """Return the profile of a request, and keep it for later requests with the same head.
-
-        ``front_end`` is the offset in ``data`` at which the head ends. If it is None, the profile is not kept.
-        """
-        state = self._state
-        charge: RequestCharge | None = self.charge_of(head, now_ms, acks=acks)
-        if charge is not None and charge.buckets is NO_BUCKETS and state.broker_turn.queued is None:
-            charge = None
-        profile = RequestProfile(
-            handler, head.api_key, head.api_version, head.client_id, acks=acks, bucket=bucket, charge=charge
-        )
-        profile.front_end = (front_end or head.body) - position
-        if front_end is not None and profile.front_end <= _MAX_PROFILE_BYTES:
-            profile.api = read_i32_be(data, position + 4)
-            profile.front = data[position + 12 : front_end]
-            profile.generation = state.context.quotas.generation
-            if head.api_version <= HIGHEST_VERSION[head.api_key]:
-                self.profile = profile
-        self.release_stale_buckets(now_ms)
-        return profile
 
     def release_stale_buckets(self, now_ms: int) -> None:
         """Release the buckets of earlier client-ids and rules, except for those that a pending request needs.

@@ -284,7 +284,8 @@ class ResponseStream:
         account = self._state.account
         least_wait_ms, self.least_wait_ms = self.least_wait_ms, 0
         if wait_ms > 0 and bucket is not None:
-            wait_ms = account.throttle(bucket, wait_ms, now_ms=now_ms, place=self._state.bucket_turn.place)
+            place = self._state.place_in(bucket.line)
+            wait_ms = account.throttle(bucket, wait_ms, now_ms=now_ms, place=place)
             account.broker_began_ms = now_ms
             if wait_ms > 0 and account.enforcement(bucket) is Enforcement.DELAY:
                 # A client that would wait once more by itself is told nothing.

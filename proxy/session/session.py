@@ -73,6 +73,7 @@ class Session:
     def __init__(self, context: ConnectionContext, owner: Waiter | None = None) -> None:
         state = self.state = SessionState(context, owner)
         state.bucket_turn = BucketTurn(state)
+        state.rate_turn = BucketTurn(state)
         self._turn = state.broker_turn = BrokerTurn(state)
         self._responses = state.responses = ResponseStream(state)
         self._requests = state.requests = RequestStream(state)
@@ -106,8 +107,8 @@ class Session:
             return state.delayed_until_ms
         if not state.is_blocked:
             return 0
-        turn = state.bucket_turn
-        return turn.look_at_ms if turn.is_waiting else max(self.muted_until_ms, state.held_until_ms)
+        turn = state.waiting_turn
+        return max(self.muted_until_ms, state.held_until_ms) if turn is None else turn.look_at_ms
 
     @property
     def is_idle(self) -> bool:
@@ -219,12 +220,14 @@ class Session:
             self._requests.profile = None
             state.context.counters.abandoned += dropped
             state.bucket_turn.leave()
+            state.rate_turn.leave()
             self.resume(now_ms=now_ms)
 
     @property
     def reads_rest(self) -> bool:
         """Whether the client is read although its request waits, because the request is incomplete."""
-        return self.state.bucket_turn.reads_rest and self._requests.lacks_rest
+        state = self.state
+        return (state.bucket_turn.reads_rest or state.rate_turn.reads_rest) and self._requests.lacks_rest
 
     def has_waited_long(self, *, now_ms: int) -> bool:
         """Return whether an incomplete request has waited in its bucket's line for a second.
@@ -232,8 +235,8 @@ class Session:
         It is then read to its end. Its client may have gone, and the end of a connection is noticed only behind the
         last of its bytes.
         """
-        turn = self.state.bucket_turn
-        if turn.is_waiting and now_ms - turn.since_ms >= _LONG_WAIT_MS and self._requests.lacks_rest:
+        turn = self.state.waiting_turn
+        if turn is not None and now_ms - turn.since_ms >= _LONG_WAIT_MS and self._requests.lacks_rest:
             turn.reads_rest = True
             return True
         return False
@@ -316,6 +319,7 @@ class Session:
             if bucket is not None and bucket.line is not None:
                 bucket.line.wake_first()
         state.bucket_turn.leave()
+        state.rate_turn.leave()
         in_flight.clear()
         self._requests.handlers.close()
         self._turn.leave()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafka_quota_proxy.proxy.quota.line import Waiter
+from kafka_quota_proxy.proxy.quota.line import Line, Place, Waiter
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest
 
@@ -46,12 +46,13 @@ class SessionState:
     __slots__ = (
         "account", "answered", "broker_turn", "bucket_turn", "context", "delayed_until_ms", "drops_answered",
         "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "now_ns", "owner",
-        "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
+        "rate_turn", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
     )  # fmt: skip
 
     account: ClientAccount
     broker_turn: BrokerTurn
     bucket_turn: BucketTurn
+    rate_turn: BucketTurn
     requests: RequestStream
     responses: ResponseStream
 
@@ -84,6 +85,20 @@ class SessionState:
         is_alone = not (self.in_flight or self.responses.is_open)
         self.is_blocked = not is_alone
         return is_alone
+
+    @property
+    def waiting_turn(self) -> BucketTurn | None:
+        """The turn for which the client's next request waits, or None if it waits for something else, or not at all."""
+        if self.bucket_turn.is_waiting:
+            return self.bucket_turn
+        return self.rate_turn if self.rate_turn.is_waiting else None
+
+    def place_in(self, line: Line | None) -> Place | None:
+        """Return the place of the client's next request in the line of a bucket, or None if it has none."""
+        for turn in (self.bucket_turn, self.rate_turn):
+            if turn.place is not None and turn.place.line is line:
+                return turn.place
+        return None
 
     @property
     def is_response_awaited(self) -> bool:

@@ -24,6 +24,7 @@ from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, capped_fe
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import FollowerFetchHandler
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.profiles import profile_of
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -104,8 +105,8 @@ class FetchHandler(Handler):
             return None
         # If the client may be a follower, the replica_id of each of its fetches has to be read.
         front_end = None if believes else head.body
-        profile = state.requests.profile_of(
-            self, data, position, head, bucket=bucket, front_end=front_end, acks=1, now_ms=now_ms
+        profile = profile_of(
+            state, self, data, position, head, bucket=bucket, front_end=front_end, acks=1, now_ms=now_ms
         )
         return self.repeat(profile, data, position, head.size_bytes, head.correlation_id, now_ms)
 
@@ -126,8 +127,7 @@ class FetchHandler(Handler):
             charge = None if limits is None else self._begin_charge(profile, charge, limits, size_bytes, now_ms)
             if charge is None:
                 return None
-        if state.bucket_turn.place is not None:
-            state.bucket_turn.leave()
+        state.bucket_turn.leave()
         state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, 0, charge))
         return NO_EDIT
 
@@ -171,8 +171,7 @@ class FetchHandler(Handler):
                 return None
         answer_ms = state.context.quotas.answer_time.ms
         bucket.pass_fetch(expected_bytes, room=room, answer_ms=answer_ms, is_certain=self._is_behind, now_ms=now_ms)
-        if turn.place is not None:
-            turn.leave()
+        turn.leave()
         self._forwarded_ms = now_ms
         self._asked_bytes = min(asked_bytes, limits.max_bytes)
         state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, expected_bytes, charge))
@@ -226,7 +225,7 @@ class FetchHandler(Handler):
         if not self._state.broker_turn.has_come(charge, size_bytes, now_ms):
             return None
         if charge.buckets is not NO_BUCKETS:
-            charge.begin()
+            self._state.broker_turn.begin(charge, now_ms)
         return charge
 
     def _is_overdue(self, bucket: Bucket, limits: FetchLimits, now_ms: int) -> bool:

@@ -36,7 +36,7 @@ class OtherHandler(Handler):
             charge = RequestCharge(buckets, kind, state.broker_turn.identity(head.client_id))
             if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
                 return None
-            charge.begin()
+            state.broker_turn.begin(charge, now_ms)
         self.pass_on(head, charge)
         return NO_EDIT
 

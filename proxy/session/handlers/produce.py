@@ -13,6 +13,7 @@ from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.profiles import profile_of
 
 
 class ProduceHandler(Handler):
@@ -32,8 +33,8 @@ class ProduceHandler(Handler):
         if now_ms >= state.broker_turn.refuses_until_ms and state.requests.is_muted(now_ms):
             return None
         front_end = produce.end_of_plain_acks(data, body, api_version)
-        profile = state.requests.profile_of(
-            self, data, position, head, bucket=bucket, front_end=front_end, acks=acks, now_ms=now_ms
+        profile = profile_of(
+            state, self, data, position, head, bucket=bucket, front_end=front_end, acks=acks, now_ms=now_ms
         )
         if front_end is not None and acks:
             profile.patience_ms = produce.read_timeout_ms(data, front_end)
@@ -55,25 +56,21 @@ class ProduceHandler(Handler):
         ):
             return None
         is_limited = bucket.is_limited
-        if is_limited:
-            is_calm = bucket.line is None and now_ms >= bucket.silent_until_ms
-            has_room = is_calm and bucket.has_room(size_bytes, now_ms=now_ms)
-            if not has_room and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
-                self._note_long_wait(profile, bucket, now_ms)
-                return None
+        if is_limited and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
+            self._note_long_wait(profile, bucket, now_ms)
+            return None
         if charge is not None:
             if not turn.has_come(charge, size_bytes, now_ms):
                 return None
             if turn.refused is not None and profile.acks:
                 turn.end_refusals()
             if charge.buckets is not NO_BUCKETS:
-                charge.begin()
+                state.broker_turn.begin(charge, now_ms)
         if is_limited:
             bucket.reserve(size_bytes, now_ms=now_ms)
         else:
             bucket.in_flight += size_bytes
-        if state.bucket_turn.place is not None:
-            state.bucket_turn.leave()
+        state.bucket_turn.leave()
         pending = PendingRequest(profile, correlation_id, size_bytes, size_bytes, charge)
         if profile.acks:
             state.in_flight.append(pending)

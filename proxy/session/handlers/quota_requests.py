@@ -26,6 +26,7 @@ from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterC
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, Forward, WholeRequestHandler
+from kafka_quota_proxy.proxy.session.profiles import charge_of
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge, longest_wait
 from kafka_quota_proxy.proxy.session.state import SessionState
 
@@ -102,7 +103,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         if self._is_coming or not state.is_alone():
             return None
         is_admin = principal in administration.admins
-        charge = state.requests.charge_of(head, now_ms)
+        charge = charge_of(state, head, now_ms)
         if is_admin:
             # An administrator does not queue for a busy broker, because a change of quotas may help the broker.
             charge = charge._replace(identity=None)
@@ -178,7 +179,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         """Charge a request that the proxy answers, and return ``answer`` with the throttle time written into it."""
         state = self._state
         account = state.account
-        charge.begin()
+        state.broker_turn.begin(charge, now_ms)
         scale = state.context.quotas.request_time_scale
         charges = charge.settle(NO_TIME, head.size_bytes, len(answer) - 4, scale=scale, now_ms=now_ms)
         found = longest_wait(account, charges, now_ms=now_ms)

@@ -36,6 +36,7 @@ from kafka_quota_proxy.proxy.session.handlers.whole_request import (
     Hold,
     WholeRequestHandler,
 )
+from kafka_quota_proxy.proxy.session.profiles import charge_of
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 # The longest request that is accepted, which has some 50,000 topics. Kafka accepts up to socket.request.max.bytes.
@@ -100,7 +101,7 @@ class TopicMutationHandler(WholeRequestHandler):
             raise FrameTooLarge(f"a request of {size_bytes} bytes about topics with a quota is too long to be held")
         if frame_end > len(data):
             return None
-        charge = state.requests.charge_of(head, now_ms)
+        charge = charge_of(state, head, now_ms)
         state.requests.release_stale_buckets(now_ms)
         is_muted = state.requests.is_muted(now_ms)
         if is_muted or not state.is_alone():
@@ -114,7 +115,7 @@ class TopicMutationHandler(WholeRequestHandler):
         decision = self._decide(frame, head._replace(body=head.body - position), bucket, now_ms)
         passes = isinstance(decision, Forward)
         if passes:
-            charge.begin()
+            state.broker_turn.begin(charge, now_ms)
         return self.execute(decision, self, position, head, charge if passes else None)
 
     @property
