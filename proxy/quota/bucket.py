@@ -37,6 +37,7 @@ class Bucket(ReservedUsage):
         line: The line of waiting requests. It is None until the first request waits.
         batch_bytes: The size of the last batch that a consumer fetched, or 0 if none is known.
         absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
+        doubts_until_ms: Until this time, requests reserve only what has arrived of them.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
@@ -46,6 +47,7 @@ class Bucket(ReservedUsage):
     generation: int = -1
     line: Line | None = None
     silent_until_ms: float = 0.0
+    doubts_until_ms: int = 0
     holders: int = 0
     batch_bytes: int = 0
     is_listed: bool = False
@@ -241,6 +243,11 @@ class Bucket(ReservedUsage):
     def max_throttle_time_ms(self) -> int:
         """The longest throttle time that a response tells a client."""
         return self._bounds.max_throttle_time_ms
+
+    @property
+    def window_amount(self) -> float:
+        """What the limit allows in the shortest window over which a rate is measured."""
+        return self._sampled_room
 
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.

@@ -79,7 +79,7 @@ class Sweeps:
             for listener in self._listeners:
                 attempt(_log_unknown_users, listener)
                 attempt(_end_lost_clients, listener)
-                attempt(_read_long_waits, listener, now_ms, self._config().max_buffered_bytes // 2)
+                attempt(_sweep_sessions, listener, now_ms, self._config().max_buffered_bytes // 2)
                 if listener.priorities is not None:
                     attempt(listener.priorities.scheduler.sweep_if_due, now_ms=now_ms)
                 for checks in listener.timer_wheel.take(now_ms=now_ms):
@@ -180,15 +180,16 @@ def _end_lost_clients(listener: ListenerState) -> None:
             paused[descriptor].end_paused_client()
 
 
-def _read_long_waits(listener: ListenerState, now_ms: int, most_resident_bytes: int) -> None:
-    """Read requests to their ends that have waited for a second, so that clients that have gone are noticed.
+def _sweep_sessions(listener: ListenerState, now_ms: int, most_resident_bytes: int) -> None:
+    """Look at each session, and read requests to their ends that have waited for a second.
 
-    If the process holds at least ``most_resident_bytes``, nothing more is read.
+    Behind the end of a request the end of its client is noticed. If the process holds at least ``most_resident_bytes``,
+    nothing more is read.
     """
-    if resident_bytes() >= most_resident_bytes:
-        return
+    reads = resident_bytes() < most_resident_bytes
     for connection in tuple(listener.connections):
-        if connection.session.has_waited_long(now_ms=now_ms):
+        connection.session.sweep(now_ms=now_ms)
+        if reads and connection.session.has_waited_long(now_ms=now_ms):
             connection.update_reading()
 
 

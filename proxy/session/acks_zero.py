@@ -48,18 +48,6 @@ def drop_unsent(state: SessionState) -> None:
         _forget(pending)
 
 
-def drop_unfinished(state: SessionState, *, had_turn: bool) -> None:
-    """Forget a partly forwarded request, because it will not be completed. Its bytes are not charged.
-
-    If ``had_turn`` is True, the request is charged in the fair call queue, which let it through.
-    """
-    pending, state.unanswered = state.unanswered, None
-    if pending is not None:
-        _forget(pending)
-        if had_turn and pending.charge is not None:
-            state.broker_turn.charge_turn(pending.charge)
-
-
 def _forget(pending: PendingRequest) -> None:
     pending.settle_bytes()
     if pending.charge is not None:

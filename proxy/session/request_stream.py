@@ -44,7 +44,10 @@ class RequestStream:
         login: The handler of logins, or None until the client begins a login.
     """
 
-    __slots__ = ("_at", "_data", "_other", "_pieces", "_state", "handlers", "login", "profile", "question", "waiting")
+    __slots__ = (
+        "_at", "_data", "_left_before", "_other", "_pieces", "_state", "handlers", "login", "profile", "question",
+        "waiting",
+    )  # fmt: skip
 
     def __init__(self, state: SessionState) -> None:
         self._state = state
@@ -53,6 +56,7 @@ class RequestStream:
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
+        self._left_before = 0  # what was missing of the partly forwarded request at the last look
         self.handlers = HandlerSet(state)
         self._other = OtherHandler(state)
         self.profile: RequestProfile | None = None
@@ -109,6 +113,11 @@ class RequestStream:
         if at > len(data):
             self._state.take_no_more()
         return dropped
+
+    def has_stalled(self) -> bool:
+        """Return whether no byte of a partly forwarded request has come since the last call."""
+        left, self._left_before = self._left_before, self._state.request_left
+        return left > 0 and left == self._state.request_left
 
     @property
     def lacks_rest(self) -> bool:
@@ -338,19 +347,3 @@ class RequestStream:
             acks_zero.end_request(state, state.unanswered, now_ms)
         elif state.in_flight:
             state.broker_turn.end_request(state.in_flight[0])
-
-    def cut_off(self) -> None:
-        """Give up a partly forwarded request, because the client will not send the rest."""
-        state = self._state
-        if state.request_left:
-            state.request_left = 0
-            # The incomplete request is the last in flight. Earlier requests are still answered.
-            if state.unanswered is None and state.in_flight:
-                pending = state.in_flight.pop()
-                pending.settle_bytes()
-                if pending.charge is not None:
-                    pending.charge.forget()
-                    state.broker_turn.charge_turn(pending.charge)
-            acks_zero.drop_unfinished(state, had_turn=True)
-            if not state.in_flight:
-                state.broker_turn.leave()

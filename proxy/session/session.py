@@ -37,6 +37,7 @@ from kafka_quota_proxy.proxy.session.request_stream import RequestStream
 from kafka_quota_proxy.proxy.session.response_stream import ResponseStream
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
+from kafka_quota_proxy.proxy.session.unfinished import cut_off, give_up_reservation
 
 # After this time in line, a request is read to its end.
 _LONG_WAIT_MS: Final = 1_000
@@ -229,6 +230,11 @@ class Session:
         state = self.state
         return (state.bucket_turn.reads_rest or state.rate_turn.reads_rest) and self._requests.lacks_rest
 
+    def sweep(self, *, now_ms: int) -> None:
+        """Let a request that stalls hold nobody. Call this once a second."""
+        if self._requests.has_stalled():
+            give_up_reservation(self.state, now_ms)
+
     def has_waited_long(self, *, now_ms: int) -> bool:
         """Return whether an incomplete request has waited in its bucket's line for a second.
 
@@ -271,7 +277,7 @@ class Session:
 
     def receive_end_from_client(self) -> None:
         """Note that the client will send no more bytes. A partly forwarded request then gets no response."""
-        self._requests.cut_off()
+        cut_off(self.state, self.state.now_ns // 1_000_000, had_turn=True)
 
     # -- the end --
 
@@ -287,19 +293,17 @@ class Session:
             no fetch has to be charged later.
         """
         state = self.state
+        cut_off(state, now_ms, had_turn=has_passed)
         in_flight = state.in_flight
-        is_cut_off = state.request_left and state.unanswered is None
-        whole = in_flight[:-1] if is_cut_off else in_flight[:]
         unanswered = None
-        if has_passed and any(pending.is_charged_by_response for pending in whole):
+        if has_passed and any(pending.is_charged_by_response for pending in in_flight):
             begun, skip_bytes = self._responses.unread()
-            unanswered = Unanswered(state.account, whole, begun=begun, skip_bytes=skip_bytes)
-        for index, pending in enumerate(in_flight):
-            is_charged = has_passed and index < len(whole)
+            unanswered = Unanswered(state.account, in_flight[:], begun=begun, skip_bytes=skip_bytes)
+        for pending in in_flight:
             bucket = pending.profile.bucket
-            if bucket is not None and not (is_charged and pending.is_charged_by_response):
+            if bucket is not None and not (has_passed and pending.is_charged_by_response):
                 bucket.settle(pending.reserved_bytes)
-                if is_charged and not pending.profile.charges_response:
+                if has_passed and not pending.profile.charges_response:
                     self._silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms)
             charge = pending.charge
             if charge is not None:
@@ -309,11 +313,10 @@ class Session:
                 scale = state.context.quotas.request_time_scale
                 for payer, wait_ms in (
                     charge.settle(service, pending.size_bytes, 0, scale=scale, now_ms=now_ms)
-                    if is_charged
+                    if has_passed
                     else charge.forget()
                 ):
                     self._silence(payer, wait_ms, now_ms)
-        acks_zero.drop_unfinished(state, had_turn=has_passed)
         acks_zero.drop_unsent(state)
         for bucket in {pending.profile.bucket for pending in in_flight}:
             if bucket is not None and bucket.line is not None:

@@ -44,6 +44,7 @@ class Client:
         self._at_broker = b""
         self._answers: list[int] = []  # the API keys of the responses on their way
         self._timer_ms = 0
+        world.clients[self] = None
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
@@ -53,6 +54,8 @@ class Client:
     def reset(self) -> None:
         """End the connection at once."""
         self.has_left = True
+        self._world.clients.pop(self)
+        self.session.state.now_ns = self._world.now_ms * 1_000_000
         self.session.receive_end_from_client()
         self.session.close(now_ms=self._world.now_ms, has_passed=True)
 
@@ -135,6 +138,12 @@ class World:
         self.now_ms = _START_MS
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._order = count()
+        self.clients: dict[Client, None] = {}
+        self.call_in(1_000, lambda: self.every(1_000, self._sweep))
+
+    def _sweep(self) -> None:
+        for client in self.clients:
+            client.session.sweep(now_ms=self.now_ms)
 
     @property
     def elapsed_ms(self) -> int:
@@ -162,12 +171,11 @@ class World:
             call()
         self.now_ms = end_ms
 
-    def repeating(self, request: Callable[[], bytes], *, most: float = float("inf")) -> Client:
+    def repeating(self, request: Callable[[], bytes]) -> Client:
         """Add a client that sends a request, and the next one as soon as it has waited for its throttle time."""
 
         def again(throttle_time_ms: int) -> None:
-            if len(client.passed) < most:
-                self.call_in(throttle_time_ms, lambda: client.send(request()))
+            self.call_in(throttle_time_ms, lambda: client.send(request()))
 
         client = Client(self, on_answer=again)
         self.call_in(0, lambda: client.send(request()))

@@ -66,12 +66,15 @@ class ProduceHandler(Handler):
                 turn.end_refusals()
             if charge.buckets is not NO_BUCKETS:
                 state.broker_turn.begin(charge, now_ms)
+        reserved_bytes = size_bytes
         if is_limited:
-            bucket.reserve(size_bytes, now_ms=now_ms)
+            if now_ms < bucket.doubts_until_ms:
+                reserved_bytes = min(size_bytes, len(data) - position)
+            bucket.reserve(reserved_bytes, now_ms=now_ms)
         else:
             bucket.in_flight += size_bytes
         state.bucket_turn.leave()
-        pending = PendingRequest(profile, correlation_id, size_bytes, size_bytes, charge)
+        pending = PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge)
         if profile.acks:
             state.in_flight.append(pending)
         else:

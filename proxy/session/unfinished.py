@@ -1,0 +1,63 @@
+"""Handles the request whose first bytes were forwarded while the rest has not come: it stalls, or its client leaves."""
+
+from typing import Final
+
+from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
+from kafka_quota_proxy.proxy.session.state import SessionState
+
+# For how long requests reserve only what has arrived of them, after one of which the rest did not come.
+_DOUBT_MS: Final = 60_000
+
+
+def unfinished(state: SessionState) -> PendingRequest | None:
+    """Return the partly forwarded request, or None."""
+    if not state.request_left:
+        return None
+    return state.unanswered or (state.in_flight[-1] if state.in_flight else None)
+
+
+def give_up_reservation(state: SessionState, now_ms: int) -> None:
+    """End the reservation of a request of which no byte has come for a second, so that it holds nobody.
+
+    For the next minute, requests reserve only what has arrived of them. Otherwise clients that announce requests and
+    send nothing could hold a bucket for a second each, in turn.
+    """
+    pending = unfinished(state)
+    if pending is not None and pending.reserved_bytes and pending.profile.bucket is not None:
+        pending.settle_bytes()
+        pending.reserved_bytes = 0
+        pending.profile.bucket.doubts_until_ms = now_ms + _DOUBT_MS
+
+
+def cut_off(state: SessionState, now_ms: int, *, had_turn: bool) -> None:
+    """End a partly forwarded request, because its client will not send the rest.
+
+    It is not charged, as in Kafka, unless more of it has been forwarded than its limit allows in a window. If
+    ``had_turn`` is True, it is charged in the fair call queue, which let it through.
+    """
+    pending = unfinished(state)
+    if pending is None:
+        return
+    forwarded_bytes = 4 + pending.size_bytes - state.request_left
+    state.request_left = 0
+    if state.unanswered is None:
+        state.in_flight.pop()
+    state.unanswered = None
+    pending.settle_bytes()
+    if pending.charge is not None:
+        pending.charge.forget()
+    if had_turn:
+        if pending.charge is not None:
+            state.broker_turn.charge_turn(pending.charge)
+        _charge_forwarded(state, pending, forwarded_bytes, now_ms)
+    if not state.in_flight:
+        state.broker_turn.leave()
+
+
+def _charge_forwarded(state: SessionState, pending: PendingRequest, forwarded_bytes: int, now_ms: int) -> None:
+    bucket = pending.profile.bucket
+    if bucket is None or pending.profile.charges_response or forwarded_bytes <= bucket.window_amount:
+        return
+    wait_ms = bucket.charge(forwarded_bytes, now_ms=now_ms)
+    if not state.account.observes(bucket):
+        bucket.silence(wait_ms, now_ms=now_ms)
