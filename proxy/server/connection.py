@@ -173,9 +173,7 @@ class ClientConnection:
             return
         self.transports.connect_broker(transport)
         self.listener.broker_count += 1
-        now_ms = self._now_ms()
-        self.session.connect_broker(now_ms=now_ms)
-        self.flush(now_ms)
+        self._run(self.session.connect_broker, "client")
 
     def broker_failed(self, cause: str) -> None:
         """Close the client's transport, because the broker could not be reached."""

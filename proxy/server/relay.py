@@ -29,6 +29,8 @@ _HEAD_BYTES: Final = 448
 _SPLICED_BYTES: Final = 32 * 1024
 # How many bytes are read at once after a spliced body, so that most of the next body is left to splice.
 _SHORT_READ_BYTES: Final = 4096
+# How many short requests are relayed at once. Then the session bounds the work for the rest.
+_MOST_HEADS: Final = 512
 
 
 class Relay:
@@ -211,8 +213,9 @@ class ClientEnd(RelayEnd):
         requests, to_broker = state.requests, state.to_broker
         started_ns = state.now_ns = monotonic_ns()
         now_ms = started_ns // 1_000_000
-        at = 0
-        while at < count:
+        at = heads = 0
+        while at < count and heads < _MOST_HEADS:
+            heads += 1
             left = state.request_left
             if left:
                 if left > count - at:

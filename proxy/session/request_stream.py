@@ -29,6 +29,13 @@ from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_
 
 # Requests that a client may send before its principal is known. A later request counts the connection.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
+# How much is done before other connections have their turn. A request with a new head counts for five.
+_MOST_WORK: Final = 1_500
+_NEW_HEAD: Final = 5
+# How many buckets of earlier client-ids and rules a connection may hold for its pending requests.
+_MOST_STALE: Final = 8
+# With more requests pending, stale buckets are looked for only when they are many.
+_FEW_PENDING: Final = 16
 # The longest waiting request that is read to its end: a full batch of most producers has a megabyte.
 _MAX_WAITING_BYTES: Final = 5 * 256 * 1024
 
@@ -45,8 +52,8 @@ class RequestStream:
     """
 
     __slots__ = (
-        "_at", "_data", "_left_before", "_other", "_pieces", "_state", "handlers", "login", "profile", "question",
-        "waiting",
+        "_at", "_data", "_left_before", "_other", "_pieces", "_rests_until_ms", "_state", "handlers", "login",
+        "profile", "question", "waiting",
     )  # fmt: skip
 
     def __init__(self, state: SessionState) -> None:
@@ -56,6 +63,7 @@ class RequestStream:
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
+        self._rests_until_ms = 0  # until when other connections have their turn
         self._left_before = 0  # what was missing of the partly forwarded request at the last look
         self.handlers = HandlerSet(state)
         self._other = OtherHandler(state)
@@ -135,25 +143,23 @@ class RequestStream:
     def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - one loop is faster
         """Forward the requests from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
-        waiting = self.waiting
-        if waiting is not None:
-            start += waiting.take_decision(now_ms)
-            if self.waiting is not None:
-                self._data, self._at = data, start
-                return
-        position, end = start, len(data)
-        account, context, broker_turn, in_flight = state.account, state.context, state.broker_turn, state.in_flight
-        max_frame_bytes = 4 + context.policy.max_frame_size_bytes
-        is_held = ((begun := state.responses.begun) is not None and begun.delay_ms > 0) or account.held_mute_ms > 0
-        state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
+        if self.waiting is not None:
+            start += self.waiting.take_decision(now_ms)
+        if self.waiting is not None:
+            self._data, self._at = data, start
+            return
+        account, context, broker_turn = state.account, state.context, state.broker_turn
+        position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
+        is_held = self._begin_turn()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
+        work, in_flight = 0 if now_ms < self._rests_until_ms else _MOST_WORK, state.in_flight
         try:
             while position < end:
                 if (
-                    (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)
-                    or is_held
-                    or state.delayed_until_ms
+                    is_held
+                    or (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)
                     or len(in_flight) >= state.in_flight_limit
+                    or work <= 0
                     or (in_flight and testing is not None and testing.orders)  # one at a time, as at a broker
                 ):
                     state.is_blocked = True
@@ -172,20 +178,21 @@ class RequestStream:
                 ):
                     correlation_id: int = read_i32_be(data, position + 8)
                     edit = profile.handler.repeat(profile, data, position, size_bytes, correlation_id, now_ms)
-                    if edit is None and broker_turn.is_refused:
+                    if edit is None:
+                        if not broker_turn.is_refused:
+                            break
                         edit = broker_turn.refuse(data, position, size_bytes, now_ms)
                         if edit is None:
                             continue  # no response can refuse this request, so it has to wait
-                    if edit is None:
-                        break
                     context.counters.frames[profile.api_key] += 1
+                    work -= 1
                 else:
+                    work -= _NEW_HEAD
                     admitted = self._admit(data, position, now_ms)
                     if admitted is None:
                         break
                     size_bytes, edit = admitted
-                if edit:
-                    start = self._apply(edit, data, start)
+                start = self._apply(edit, data, start) if edit else start
                 position += 4 + size_bytes
                 if position > end:
                     state.request_left = position - end
@@ -193,9 +200,18 @@ class RequestStream:
                 elif state.unanswered is not None or broker_turn.is_metered:
                     self._end_request(now_ms)
         finally:
+            self._rests_until_ms = now_ms + 1 if work <= 0 else 0
             self._end_turn(data, start, position, now_ms)
         if position < end and not state.is_blocked:
             self._collect(end - position)
+
+    def _begin_turn(self) -> bool:
+        """Note that no request waits yet. Return whether all have to, for a response that is held back."""
+        state = self._state
+        state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
+        begun = state.responses.begun
+        is_delayed = state.delayed_until_ms > 0 or (begun is not None and begun.delay_ms > 0)
+        return is_delayed or state.account.held_mute_ms > 0
 
     def _apply(self, edit: tuple[int, int, bytes], data: bytes, start: int) -> int:
         """Send the bytes from ``start`` up to the edit, then the edit's replacement, and return the end of the edit."""
@@ -215,6 +231,8 @@ class RequestStream:
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""
+        if self._rests_until_ms and state.is_blocked:
+            state.held_until_ms = self._rests_until_ms
         if position < len(data):
             self._keep(data, position, len(data))
         elif self._data:
@@ -276,6 +294,9 @@ class RequestStream:
         if head is None:
             return None
         account, api_key = state.account, head.api_key
+        if len(account.stale_buckets) >= _MOST_STALE and self.release_stale_buckets(now_ms) >= _MOST_STALE:
+            state.is_blocked = True
+            return None
         if not account.is_counted and api_key not in _BEFORE_LOGIN and not account.count_connection(head.client_id):
             state.is_blocked = True
             state.take_no_more()
@@ -324,19 +345,22 @@ class RequestStream:
         self._state.is_blocked = True
         return True
 
-    def release_stale_buckets(self, now_ms: int) -> None:
+    def release_stale_buckets(self, now_ms: int) -> int:
         """Release the buckets of earlier client-ids and rules, except for those that a pending request needs.
 
-        If they were not released, a client that often changes its client-id would hold more and more buckets.
+        If they were not released, a client that often changes its client-id would hold more and more buckets. If too
+        many are left, the client's next request waits for an answer. Return how many are left.
         """
-        account = self._state.account
-        if account.stale_buckets:
+        state = self._state
+        account, pending = state.account, len(state.in_flight) + len(state.unsent or ())
+        if account.stale_buckets and (pending <= _FEW_PENDING or len(account.stale_buckets) >= _MOST_STALE):
             if self.profile is not None and self.profile.bucket is not None and not account.holds(self.profile.bucket):
                 self.profile = None  # a bucket that is released may be removed, and must not be charged then
-            charged = set(charged_buckets((*self._state.in_flight, *(self._state.unsent or ()))))
+            charged = set(charged_buckets((*state.in_flight, *(state.unsent or ()))))
             for handler in self.handlers:
                 charged.add(handler.charged_bucket)
             account.release_stale(charged, now_ms=now_ms)
+        return len(account.stale_buckets)
 
     # -- the end of a request --
 

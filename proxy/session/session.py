@@ -271,9 +271,13 @@ class Session:
         self.state.unsent = []
 
     def connect_broker(self, *, now_ms: int) -> None:
-        """Note that the broker is connected: charge what is sent now, and start timing the oldest pending request."""
+        """Note that the broker is connected: charge what is sent now, and start timing the oldest pending request.
+
+        Raises ``ProtocolError`` as ``resume`` does.
+        """
         acks_zero.charge_unsent(self.state, now_ms)
         self._turn.restart_service()
+        self.resume(now_ms=now_ms)
 
     def receive_end_from_client(self) -> None:
         """Note that the client will send no more bytes. A partly forwarded request then gets no response."""

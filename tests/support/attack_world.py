@@ -51,6 +51,10 @@ class Client:
         if not self.has_left:
             self._call(lambda now_ms: self.session.receive_from_client(data, now_ms=now_ms))
 
+    def connect(self) -> None:
+        """Note that the broker is connected, after ``session.await_broker``."""
+        self._call(lambda now_ms: self.session.connect_broker(now_ms=now_ms))
+
     def reset(self) -> None:
         """End the connection at once."""
         self.has_left = True

@@ -12,7 +12,7 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
-from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
+from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.profiles import profile_of
 
 
@@ -48,6 +48,9 @@ class ProduceHandler(Handler):
         if bucket is None:
             return None
         turn = state.broker_turn
+        if state.unsent is not None and len(state.unsent) >= MAX_IN_FLIGHT:
+            state.is_blocked = True  # until the broker is connected
+            return None
         if (
             charge is not None
             and turn.refused is not None
