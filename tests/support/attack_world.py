@@ -7,6 +7,7 @@ The sessions are the proxy's own. The broker answers whole requests in order, a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count
@@ -20,7 +21,7 @@ from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Po
 from kafka_quota_proxy.proxy.session.counters import Counters
 from tests.support.frames import FETCH, PRODUCE, fetch_response, other_response, produce_response
 
-_START_MS: Final = 86_400_000
+START_MS: Final = 86_400_000
 _THROTTLE_AT: Final = 8  # in the responses of all APIs but Produce, in which it comes last
 
 
@@ -139,7 +140,7 @@ class World:
         self.context = ConnectionContext(policy, BrokerQuotas(self.config), Counters())
         self.context.quotas.lines.wake = lambda waiter: self.call_at(self.now_ms, waiter.take_turn)
         self.answer_ms = 1
-        self.now_ms = _START_MS
+        self.now_ms = START_MS
         self._events: list[tuple[int, int, Callable[[], object]]] = []
         self._order = count()
         self.clients: dict[Client, None] = {}
@@ -149,10 +150,11 @@ class World:
         for client in self.clients:
             client.session.sweep(now_ms=self.now_ms)
 
-    @property
-    def elapsed_ms(self) -> int:
-        """The time since the start."""
-        return self.now_ms - _START_MS
+    def change_rules(self, *rules: QuotaRule) -> None:
+        """Put other rules in force, as a reload of the file does."""
+        self.config = replace(self.config, quotas=rules)
+        self.context.quotas.rules.update(self.config)
+        self.context.quotas.update(self.config)
 
     def call_at(self, at_ms: int, call: Callable[[], object]) -> None:
         """Call a function at this time."""
