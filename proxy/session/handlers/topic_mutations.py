@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol import metadata_query, topic_mutations
 from kafka_quota_proxy.protocol.api import API_NAMES, ApiKey
-from kafka_quota_proxy.protocol.errors import FrameTooLarge, UnknownVersion
+from kafka_quota_proxy.protocol.errors import FrameTooLarge, ProtocolError, UnknownVersion
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, MutationRequest, Topic, is_mutation
 from kafka_quota_proxy.proxy.quota import mutation
@@ -91,15 +91,16 @@ class TopicMutationHandler(WholeRequestHandler):
         """Decide by the quota on a request that has arrived as a whole, or first ask the cluster about its topics."""
         state = self._state
         size_bytes, api_key, api_version, _, client_id, _ = head
-        frame_end = position + 4 + size_bytes
         bucket = state.account.mutation_bucket(client_id, now_ms)
         if not bucket.is_limited:
             return state.requests.pass_other(head, now_ms)
-        if not is_mutation(api_key, api_version):
-            raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is neither supported nor offered")
-        if size_bytes > MAX_REQUEST_BYTES:
-            raise FrameTooLarge(f"a request of {size_bytes} bytes about topics with a quota is too long to be held")
-        if frame_end > len(data):
+        try:
+            request = _read(data, position, head)
+        except ProtocolError:
+            if not state.account.observes(bucket):
+                raise
+            return state.requests.pass_other(head, now_ms)
+        if request is None:
             return None
         charge = charge_of(state, head, now_ms)
         state.requests.release_stale_buckets(now_ms)
@@ -111,8 +112,8 @@ class TopicMutationHandler(WholeRequestHandler):
             return self.execute(Hold(now_ms + min(debt_ms, _LOOK_AGAIN_MS)), self, position, head, None)
         if not state.broker_turn.has_come(charge, size_bytes, now_ms):
             return None
-        frame = data[position:frame_end]
-        decision = self._decide(frame, head._replace(body=head.body - position), bucket, now_ms)
+        frame = data[position : position + 4 + size_bytes]
+        decision = self._decide(frame, request, head._replace(body=head.body - position), bucket, now_ms)
         passes = isinstance(decision, Forward)
         if passes:
             state.broker_turn.begin(charge, now_ms)
@@ -123,12 +124,13 @@ class TopicMutationHandler(WholeRequestHandler):
         """How many bytes of a request may be held in memory while the rest of the request has not arrived."""
         return MAX_REPLICA_FETCH_BYTES
 
-    def _decide(self, frame: bytes, head: RequestHead, bucket: Bucket, now_ms: int) -> Decision:
+    def _decide(
+        self, frame: bytes, request: MutationRequest, head: RequestHead, bucket: Bucket, now_ms: int
+    ) -> Decision:
         """Decide for which topics of a whole request the limit of ``bucket`` has room.
 
         If the number of partitions of some topics is not known yet, the decision is to ask the broker for it first.
         """
-        request = topic_mutations.read_request(frame)
         learned = self._learned
         if learned is None or learned.correlation_id != head.correlation_id:
             learned = _Learned(head.correlation_id, frozenset(), {})
@@ -170,7 +172,14 @@ class TopicMutationHandler(WholeRequestHandler):
         if self._passed is None:
             return frame
         request, bucket, decision = self._passed
-        response = topic_mutations.read_response(frame, request.api_key, request.api_version)
+        try:
+            response = topic_mutations.read_response(frame, request.api_key, request.api_version)
+        except ProtocolError:
+            if not self._state.account.observes(bucket):
+                raise
+            self.close()  # an observed client gets what the broker sends, and is charged as if it had left
+            self._passed = None
+            return frame
         self._passed = None
         wait_ms = mutation.settle(decision, response.results, bucket, now_ms=now_ms)
         wait_ms = self._throttle(bucket, wait_ms, now_ms)
@@ -217,3 +226,18 @@ class TopicMutationHandler(WholeRequestHandler):
     def _throttle(self, bucket: Bucket, wait_ms: int, now_ms: int) -> int:
         """Mute the client, and return the throttle time for its response in milliseconds."""
         return self._state.account.throttle(bucket, wait_ms, now_ms=now_ms, has_answer=False) if wait_ms > 0 else 0
+
+
+def _read(data: bytes, position: int, head: RequestHead) -> MutationRequest | None:
+    """Return the request that begins at ``position``, or None if more bytes are needed.
+
+    Raises:
+        ProtocolError: If the quota cannot be applied to the request, because it cannot be read or is too long.
+    """
+    size_bytes, api_key, api_version, _, _, _ = head
+    if not is_mutation(api_key, api_version):
+        raise UnknownVersion(f"version {api_version} of {API_NAMES[api_key]} is neither supported nor offered")
+    if size_bytes > MAX_REQUEST_BYTES:
+        raise FrameTooLarge(f"a request of {size_bytes} bytes about topics with a quota is too long to be held")
+    frame = data[position : position + 4 + size_bytes]
+    return None if len(frame) < 4 + size_bytes else topic_mutations.read_request(frame)

@@ -152,6 +152,33 @@ def test_observed_mutation_rate_refuses_nothing() -> None:
     assert bed.wire.bucket("mutation").throttling.observed_time_ms == 14_000
 
 
+_UNREADABLE = {
+    "newer": framed(request_header(CREATE, 99, 1, "etl", is_flexible=True) + bytes(50)),
+    "malformed": framed(request_header(CREATE, 4, 1, "etl", is_flexible=False) + pack(">i", 2**31 - 1)),
+    "long": framed(request_header(CREATE, 4, 1, "etl", is_flexible=False) + bytes(4 * 1024 * 1024 + 1)),
+}
+
+
+@pytest.mark.parametrize("request_", _UNREADABLE.values(), ids=_UNREADABLE.keys())
+def test_observed_requests_that_cannot_be_read_pass_unchanged(request_: bytes) -> None:
+    bed = Bed(replace(TEN, enforcement=Enforcement.OBSERVE))
+
+    assert bed.wire.client(request_) == request_
+    assert bed.wire.broker(other_response(1)) == other_response(1)
+
+    with pytest.raises(ProtocolError):
+        Bed().wire.client(request_)
+
+
+def test_observed_response_that_cannot_be_read_passes_unchanged() -> None:
+    bed = Bed(replace(TEN, enforcement=Enforcement.OBSERVE))
+    bed.wire.client(create(("t", 60)))
+    broken = framed(pack(">i", unpack_from(">i", create(("t", 60)), 8)[0]) + b"\xff" * 20)
+
+    assert bed.wire.broker(broken) == broken
+    assert bed.tokens == 40
+
+
 def test_requests_behind_a_mutation_wait_for_its_response() -> None:
     bed = Bed(one=30)
     question = bed.wire.client(delete("one"), other_request(9))
