@@ -12,15 +12,16 @@ from tests.support.frames import produce_request
 def _throttled_ms(enforcement: Enforcement, shaping: Shaping, connections: int, size_bytes: int) -> int:
     rule = QuotaRule(client_id="etl", producer_byte_rate=100_000.0, enforcement=enforcement)
     world = World(rule, shaping=shaping)
+    world.answer_ms = 20
     for _ in range(connections):
         world.repeating(lambda: produce_request(size_bytes=size_bytes))
-    world.run(120)
+    world.run(60)
     bucket = world.context.quotas.produce.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
     throttling = bucket.throttling
     return throttling.observed_time_ms if enforcement is Enforcement.OBSERVE else throttling.time_ms
 
 
-@pytest.mark.parametrize("size_bytes", [10_000, 100_000])
+@pytest.mark.parametrize("size_bytes", [20_000, 100_000])
 @pytest.mark.parametrize("connections", [1, 4])
 @pytest.mark.parametrize("shaping", Shaping)
 def test_observed_waits_are_those_of_enforcement(shaping: Shaping, connections: int, size_bytes: int) -> None:
@@ -29,4 +30,4 @@ def test_observed_waits_are_those_of_enforcement(shaping: Shaping, connections: 
         for enforcement in (Enforcement.RESPOND, Enforcement.OBSERVE)
     )
 
-    assert observed_ms == pytest.approx(enforced_ms, rel=0.02)
+    assert observed_ms == pytest.approx(enforced_ms, rel=0.03)
