@@ -46,8 +46,6 @@ _NEWS: Final = {"news": "balance"}
 # The name of a proxy has the same form in the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _SHOWN: Final = 100
-# The deepest valid nesting of objects and arrays. Terms have four levels.
-_MOST_LEVELS: Final = 16
 
 _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
@@ -200,10 +198,7 @@ def _entity_name(name: object) -> EntityName:
         return DEFAULT
     if not isinstance(name, str) or not name:
         raise ValueError("a name is text and not empty, or null for the default")
-    try:
-        size_bytes = len(name.encode())
-    except UnicodeEncodeError:
-        raise ValueError("a name holds half of a pair of surrogates") from None
+    size_bytes = len(name.encode())
     if size_bytes > MAX_NAME_BYTES:
         raise ValueError(f"a name has {size_bytes} bytes; at most {MAX_NAME_BYTES} are allowed")
     return name
@@ -288,18 +283,7 @@ def _object(data: bytes) -> dict[str, object]:
     found = parse_json(data)
     if not isinstance(found, dict):
         raise ValueError("is not a JSON object")  # noqa: TRY004 - of the bytes
-    if data.count(b"{") + data.count(b"[") > _MOST_LEVELS and _is_deep(found):
-        raise ValueError("is nested too deep")
     return found
-
-
-def _is_deep(found: object) -> bool:
-    """Whether JSON is nested more than ``_MOST_LEVELS`` deep, so that code that walks it could overflow the stack."""
-    level = [found]
-    for _ in range(_MOST_LEVELS):
-        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
-        level = [one for some in inner for one in some]
-    return bool(level)
 
 
 def _shown(key: bytes | None) -> str:

@@ -1,27 +1,50 @@
-"""Reads JSON strictly: duplicate keys, NaN and infinities are errors."""
+"""Reads JSON strictly: duplicate keys, NaN, infinities, deep nesting and text that UTF-8 cannot hold are errors."""
 
 import json
-from typing import NoReturn
+import re
+from collections.abc import Iterable
+from typing import Final, NoReturn
 
 from kafka_quota_proxy.config.units import shown
 
+# No format of this program has more levels. Code that walks a deep value would overflow the stack.
+_MOST_LEVELS: Final = 16
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_ESCAPED: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
 
 class StrictJsonError(ValueError):
-    """Raised if the bytes are not valid JSON, or contain duplicate keys, NaN or infinities. The message says where."""
+    """Raised if the bytes are not JSON that ``parse_json`` accepts. The message says where."""
 
 
 def parse_json(data: bytes) -> object:
-    """Parse JSON text in UTF-8 and return its value. Raises StrictJsonError if ``data`` is not valid."""
+    """Parse JSON text in UTF-8 and return its value.
+
+    Raises:
+        StrictJsonError: If ``data`` is not valid, has an object with duplicate keys, a number that is not finite, more
+            than ``_MOST_LEVELS`` levels, or text with half of a pair of surrogates, which cannot be encoded.
+    """
     try:
-        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
+        text = data.decode()
+        found: object = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant)
     except StrictJsonError:
         raise
     except UnicodeDecodeError as error:
         raise StrictJsonError(f"byte {error.start} is not UTF-8") from None
     except json.JSONDecodeError as error:
         raise StrictJsonError(f"line {error.lineno} is not JSON: {error.msg}") from None
-    except (ValueError, RecursionError):  # ValueError: a number of more than 4,300 digits
-        raise StrictJsonError("is not JSON that this program accepts") from None
+    except ValueError:
+        raise StrictJsonError("has a number with too many digits") from None
+    except RecursionError:
+        raise StrictJsonError(_TOO_DEEP) from None
+    if text.count("{") + text.count("[") > _MOST_LEVELS and _is_deep(found):
+        raise StrictJsonError(_TOO_DEEP)
+    if _ESCAPED.search(text) and (place := _surrogate_in(found)) is not None:
+        raise StrictJsonError(f"{place or 'the text'} holds half of a pair of surrogates, which UTF-8 cannot encode")
+    return found
+
+
+_TOO_DEEP: Final = f"is nested too deeply; at most {_MOST_LEVELS} levels are allowed"
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -35,3 +58,26 @@ def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 def _no_constant(text: str) -> NoReturn:
     raise StrictJsonError(f"{text} is not a number")
+
+
+def _is_deep(found: object) -> bool:
+    level = [found]
+    for _ in range(_MOST_LEVELS):
+        inner = (each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list))
+        level = [one for some in inner for one in some]
+    return bool(level)
+
+
+def _surrogate_in(found: object, place: str = "") -> str | None:
+    """Return the path of a text with an unpaired surrogate, or None if there is none."""
+    if isinstance(found, str):
+        return place if _SURROGATE.search(found) else None
+    inner: Iterable[tuple[str, object]] = ()
+    if isinstance(found, dict):
+        for key in found:
+            if _SURROGATE.search(key):
+                return f"the key {shown(key)}"
+        inner = ((f"{place}.{key[:60]}" if place else key[:60], value) for key, value in found.items())
+    elif isinstance(found, list):
+        inner = ((f"{place}[{index}]", value) for index, value in enumerate(found))
+    return next((at for key, value in inner if (at := _surrogate_in(value, key)) is not None), None)

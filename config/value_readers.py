@@ -16,7 +16,7 @@ from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import DEFAULT, Address
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.sections import Key, TextWantedError
-from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_rate
+from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_rate, shown
 
 _LEAST_POLL_MS: Final = 200
 # Kafka's Topic.validate.
@@ -165,7 +165,7 @@ def topic_name(value: object) -> str:
     # The name may be a key of a mapping, and keys are always text, so no error about quotes is needed.
     if not isinstance(value, str) or not _TOPIC_NAME.fullmatch(value) or value in (".", ".."):
         raise ValueError(
-            f"{value!r} is not the name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens"
+            f"{shown(value)} is not the name of a topic: 1 to 249 letters, digits, dots, underscores and hyphens"
         )
     return value
 

@@ -25,7 +25,7 @@ from kafka_quota_proxy.proxy.admin.metrics.listeners import Reloads
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
-from kafka_quota_proxy.proxy.admin.requests import JSON, TEXT, Reply
+from kafka_quota_proxy.proxy.admin.requests import JSON, TEXT, RefusedError, Reply, check_site, refusal
 from kafka_quota_proxy.proxy.admin.status.document import StatusReader, encoded
 from kafka_quota_proxy.proxy.admin.status.event_streams import MAX_STREAMS, RETRY_MS, EventStreams
 from kafka_quota_proxy.proxy.admin.status.page import page_files
@@ -156,6 +156,8 @@ class _Application:
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         try:
             reply = self._reply(environ)
+        except RefusedError as refused:
+            reply = refusal(refused)
         except Exception as error:
             report_error(error)
             raise  # wsgiref then answers with status 500
@@ -170,6 +172,8 @@ class _Application:
             return _text("404 Not Found", f"not found; the paths are {' '.join(paths)}\n")
         if path not in _PROBES and not self._is_allowed_host(environ.get("HTTP_HOST", "")):
             return _text("421 Misdirected Request", _MISDIRECTED)
+        if path not in _PROBES:
+            check_site(environ, opens_page=method == "GET" and path != _STREAM)
         if is_testing and self._testing_api is not None:
             return self._testing_api.reply(environ)
         if path == _QUOTAS and method == "POST" and self._quotas_api is not None:

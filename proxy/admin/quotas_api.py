@@ -22,7 +22,7 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.terms import terms_of
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
-from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, read_json, refusal, skip_body
+from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     JsonFormError,
@@ -62,7 +62,10 @@ class _BusyError(RefusedError):
 
 
 class QuotasApi:
-    """Answers requests to ``/quotas``. If ``token_file`` is None, no token is valid, and all changes are refused."""
+    """Answers requests to ``/quotas``, or raises ``RefusedError``.
+
+    If ``token_file`` is None, no token is valid, and all changes are refused.
+    """
 
     def __init__(
         self,
@@ -83,26 +86,18 @@ class QuotasApi:
 
     def get(self, environ: WSGIEnvironment) -> Reply:
         """Answer a GET request with all rules, or with the rules whose entity has all the names in the query."""
-        try:
-            query = _entity_query(environ.get("QUERY_STRING", ""))
-        except RefusedError as refused:
-            return refusal(refused)
-        return Reply("200 OK", self._rules(query), JSON)
+        return Reply("200 OK", self._rules(_entity_query(environ.get("QUERY_STRING", ""))), JSON)
 
     def post(self, environ: WSGIEnvironment) -> Reply:
-        """Answer a POST request, which changes quotas."""
+        """Answer a POST request, which changes quotas. The token is checked before the body is read."""
+        self._check_token(environ)
+        if not self._free.acquire(blocking=False):
+            raise _BusyError
         try:
-            self._check_token(environ)
-            if not self._free.acquire(blocking=False):
-                raise _BusyError
-            try:
-                changes = self._read(environ)
-                return _results(self._change(changes, environ), changes)
-            finally:
-                self._free.release()
-        except RefusedError as refused:
-            skip_body(environ)
-            return refusal(refused)
+            changes = self._read(environ)
+            return _results(self._change(changes, environ), changes)
+        finally:
+            self._free.release()
 
     # -- rules --
 
@@ -155,7 +150,7 @@ class QuotasApi:
         try:
             return read_changes(read_json(environ))
         except JsonFormError as error:
-            raise RefusedError("400 Bad Request", str(error)) from None
+            raise bad_request(str(error)) from None
 
     def _change(self, changes: RequestedChanges, environ: WSGIEnvironment) -> QuotasAltered:
         address = str(environ.get("REMOTE_ADDR", ""))
@@ -223,12 +218,12 @@ def _entity_query(query: str) -> Mapping[str, EntityName]:
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), max_num_fields=len(ENTITY_TYPES))
     except ValueError as error:
-        raise RefusedError("400 Bad Request", f"the query is not valid: {error}") from None
+        raise bad_request(f"the query is not valid: {error}") from None
     for key, value in given:
         kind, name = (value, DEFAULT) if key == "default" else (key, value)
         if kind not in ENTITY_TYPES or kind in found:
             message = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
-            raise RefusedError("400 Bad Request", message)
+            raise bad_request(message)
         found[kind] = name
     return found
 

@@ -20,15 +20,9 @@ from wsgiref.types import WSGIEnvironment
 from kafka_quota_proxy.config.errors import ConfigError, Severity
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, read_json, refusal, skip_body
+from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
 from kafka_quota_proxy.proxy.admin.testing_leaders import move_leader, read_move
-from kafka_quota_proxy.proxy.admin.testing_orders import (
-    bad_request,
-    parsed,
-    read_order,
-    written_order,
-    written_response,
-)
+from kafka_quota_proxy.proxy.admin.testing_orders import read_order, written_order, written_response
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, TooManyOrdersError
 
@@ -54,15 +48,8 @@ class OnDemandApi:
         self._file = self._applied = server.rules.file
 
     def reply(self, environ: WSGIEnvironment) -> Reply:
-        """Answer a request whose path begins with ``PREFIX``."""
-        try:
-            return self._reply(environ, environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"])
-        except RefusedError as refused:
-            skip_body(environ)
-            return refusal(refused)
-
-    def _reply(self, environ: WSGIEnvironment, path: str, method: str) -> Reply:
-        testing = self._testing
+        """Answer a request whose path begins with ``PREFIX``, or raise ``RefusedError``."""
+        path, method, testing = environ.get("PATH_INFO", ""), environ["REQUEST_METHOD"], self._testing
         match method, path:
             case "POST", "/testing/throttles":
                 return self._add(environ)
@@ -80,6 +67,7 @@ class OnDemandApi:
                 client_id = query.get("client_id", [None])[0]
                 return _json(self._on_loop(lambda: [written_response(one) for one in testing.observed.find(client_id)]))
             case "POST", "/testing/reset":
+                read_json(environ, may_be_empty=True)
                 self._on_loop(testing.reset)
                 self._replace_quotas(None)
             case "DELETE", _ if path.startswith(f"{_THROTTLES}/"):
@@ -135,9 +123,8 @@ class OnDemandApi:
             raise RefusedError("504 Gateway Timeout", f"not done within {_DEADLINE_S:g} s") from None
 
 
-def _quotas(body: bytes) -> ProxyConfig:
+def _quotas(rules: object) -> ProxyConfig:
     """Read rules in the form of the section ``quotas`` of the configuration file."""
-    rules = parsed(body)
     if not isinstance(rules, list):
         raise bad_request('send a list of rules such as [{"client-id": "app", "producer_byte_rate": 102400}]')
     # A rule is only read as part of a file, so it is put into one. The listener in it has no part in the result.

@@ -3,8 +3,8 @@
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import AdminClient, ProxyConfig
-from kafka_quota_proxy.proxy.admin.requests import RefusedError
-from kafka_quota_proxy.proxy.admin.testing_orders import bad_request, parsed, read_number
+from kafka_quota_proxy.proxy.admin.requests import RefusedError, bad_request
+from kafka_quota_proxy.proxy.admin.testing_orders import read_number, read_topic
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 _KEYS: Final = ("topic", "partition", "leader")
@@ -19,16 +19,16 @@ class LeaderMove(NamedTuple):
     leader: int | None
 
 
-def read_move(body: bytes) -> LeaderMove:
-    """Read a ``LeaderMove`` in JSON. Raises ``RefusedError`` if it is none."""
-    given = parsed(body)
-    if not isinstance(given, dict) or not isinstance(given.get("topic"), str):
+def read_move(given: object) -> LeaderMove:
+    """Read a ``LeaderMove`` from parsed JSON. Raises ``RefusedError`` if it is none."""
+    topic = read_topic(given) if isinstance(given, dict) else None
+    if not isinstance(given, dict) or topic is None:
         raise bad_request('send an object such as {"topic": "orders", "partition": 0, "leader": 2}')
     for key in given:
         if key not in _KEYS:
             raise bad_request(f"{str(key)[:40]!r} is not a key; the keys are {', '.join(_KEYS)}")
     leader = None if given.get("leader") is None else read_number(given, "leader", 0, _MAX_INT32)
-    return LeaderMove(given["topic"], read_number({"partition": 0} | given, "partition", 0, _MAX_INT32), leader)
+    return LeaderMove(topic, read_number({"partition": 0} | given, "partition", 0, _MAX_INT32), leader)
 
 
 def move_leader(config: ProxyConfig, move: LeaderMove) -> int:

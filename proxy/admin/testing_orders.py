@@ -1,12 +1,12 @@
 """Reads orders of tests from JSON, and writes orders and observed responses as JSON."""
 
-import json
 from collections.abc import Mapping
 from typing import Final
 
+from kafka_quota_proxy.config.value_readers import topic_name
 from kafka_quota_proxy.protocol.api import API_NAMES, ApiKey
 from kafka_quota_proxy.protocol.error_codes import ERROR_CODES
-from kafka_quota_proxy.proxy.admin.requests import RefusedError
+from kafka_quota_proxy.proxy.admin.requests import bad_request
 from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import ThrottledResponse
 from kafka_quota_proxy.proxy.session.testing.orders import (
@@ -27,35 +27,20 @@ _ERROR_NAMES: Final = {code: name for name, code in ERROR_CODES.items()}
 _FETCH: Final = int(ApiKey.FETCH)
 
 
-def read_order(body: bytes) -> tuple[Wanted, Effects, int]:
-    """Read an order in JSON. Return the responses that it is for, its effects on them, and their number.
+def read_order(given: object) -> tuple[Wanted, Effects, int]:
+    """Read an order from parsed JSON. Return the responses that it is for, its effects on them, and their number.
 
     Raises:
         RefusedError: If it is not such an order.
     """
-    given = parsed(body)
     if not isinstance(given, dict):
         raise bad_request('send an object such as {"api": "Produce", "throttle_time_ms": 300, "count": 5}')
     for key in given:
         if key not in _KEYS:
             raise bad_request(f"{str(key)[:40]!r} is not a key; the keys are {', '.join(_KEYS)}")
-    texts = {key: _text(given, key) for key in _TEXTS}
-    wanted = Wanted(api_key=_api_key(given.get("api", _ANY)), **texts)
+    api_key, topic = _api_key(given.get("api", _ANY)), read_topic(given)
+    wanted = Wanted(api_key, user=_text(given, "user"), client_id=_text(given, "client_id"), topic=topic)
     return wanted, _effects(given, wanted.api_key), read_number({"count": 1, **given}, "count", 1, MAX_COUNT)
-
-
-def parsed(body: bytes) -> object:
-    """Return the JSON value in a body. Raises ``RefusedError`` if there is none."""
-    try:
-        value: object = json.loads(body)
-    except ValueError as error:
-        raise bad_request(f"the body is not JSON: {error}") from None
-    return value
-
-
-def bad_request(message: str) -> RefusedError:
-    """Return the error that refuses a request because of its body."""
-    return RefusedError("400 Bad Request", message)
 
 
 def written_order(order: Order) -> dict[str, object]:
@@ -122,6 +107,15 @@ def read_number(given: Mapping[str, object], key: str, least: int, most: int) ->
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise bad_request(f"{key} must be a whole number from {least} to {most}")
     return value
+
+
+def read_topic(given: Mapping[str, object]) -> str | None:
+    """Return the name of the topic in an order, or None. Raises ``RefusedError`` if Kafka allows no such name."""
+    topic = _text(given, "topic")
+    try:
+        return None if topic is None else topic_name(topic)
+    except ValueError as error:
+        raise bad_request(f"topic: {error}") from None
 
 
 def _flag(given: Mapping[str, object], key: str) -> bool:

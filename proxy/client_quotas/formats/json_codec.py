@@ -139,19 +139,22 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
 # -- reading JSON
 
 
-def read_changes(data: bytes) -> RequestedChanges:
-    """Read a request for changes. Raises JsonFormError if its form is wrong or an entity appears twice."""
-    body = _object(_json(data), "(body)")
+def read_changes(given: object) -> RequestedChanges:
+    """Read a request for changes from JSON that ``parse_json`` has parsed.
+
+    Raises JsonFormError if its form is wrong or an entity appears twice.
+    """
+    body = _object(given, "(body)")
     _known(body, ("changes", "dry_run"), "(body)")
     is_dry_run = body.get("dry_run", False)
     if not isinstance(is_dry_run, bool):
         raise JsonFormError("dry_run: must be true or false")
-    given = _list(body.get("changes"), "changes")
-    if len(given) > MAX_CHANGES:
-        raise JsonFormError(f"changes: has {len(given)} elements; at most {MAX_CHANGES} are allowed")
+    changes = _list(body.get("changes"), "changes")
+    if len(changes) > MAX_CHANGES:
+        raise JsonFormError(f"changes: has {len(changes)} elements; at most {MAX_CHANGES} are allowed")
     alterations: dict[Entity, Alteration] = {}
     terms: dict[Entity, TermsChange] = {}
-    for index, one in enumerate(given):
+    for index, one in enumerate(changes):
         at = f"changes[{index}]"
         alteration = _alteration(one, at)
         entity = entity_of(dict(alteration.entity))

@@ -1,7 +1,5 @@
 """Tests requests to move a leader. Leaders of a real Kafka move in the end-to-end tests."""
 
-import json
-
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
@@ -15,6 +13,7 @@ from tests.support.quota_page import LISTENER
     [
         ([], "send an object"),
         ({"partition": 1}, "send an object"),
+        ({"topic": "\ud800"}, "topic: .* is not the name of a topic"),
         ({"topic": "orders", "partition": -1}, "partition must be a whole number from 0"),
         ({"topic": "orders", "leader": "2"}, "leader must be a whole number from 0"),
         ({"topic": "orders", "leader": True}, "leader must be"),
@@ -23,12 +22,12 @@ from tests.support.quota_page import LISTENER
 )
 def test_moves_that_make_no_sense_are_refused(given: object, message: str) -> None:
     with pytest.raises(RefusedError, match=message):
-        read_move(json.dumps(given).encode())
+        read_move(given)
 
 
 def test_move_is_read() -> None:
-    assert read_move(b'{"topic": "orders"}') == LeaderMove("orders", 0, None)
-    assert read_move(b'{"topic": "orders", "partition": 3, "leader": 2}') == LeaderMove("orders", 3, 2)
+    assert read_move({"topic": "orders"}) == LeaderMove("orders", 0, None)
+    assert read_move({"topic": "orders", "partition": 3, "leader": 2}) == LeaderMove("orders", 3, 2)
 
 
 def test_cluster_that_is_away_is_named() -> None:

@@ -1,7 +1,5 @@
 """Tests the orders of tests in JSON."""
 
-import json
-
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
@@ -26,6 +24,8 @@ NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
         ({"throttle_time_ms": 1, "count": 0}, "count must be a whole number from 1"),
         ({"throttle_time_ms": 1, "api": "Produces"}, "api must be"),
         ({"throttle_time_ms": 1, "topic": 7}, "topic must be a text"),
+        ({"throttle_time_ms": 1, "topic": "a b"}, "topic: 'a b' is not the name of a topic"),
+        ({"throttle_time_ms": 1, "topic": ".."}, r"topic: '\.\.' is not"),
         ({"throttle_time_ms": 1, "client-id": "a"}, "'client-id' is not a key"),
         ({"close": 1}, "close must be true or false"),
         ({"empty": True, "api": "Produce"}, "empty is for the records"),
@@ -38,7 +38,7 @@ NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"
 )
 def test_orders_that_cannot_be_kept_are_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(RefusedError, match=message):
-        read_order(json.dumps(given).encode())
+        read_order(given)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_orders_that_cannot_be_kept_are_refused(given: dict[str, object], messag
     ],
 )
 def test_effects_are_read_and_written(given: dict[str, object], effects: Effects) -> None:
-    wanted, read, count = read_order(json.dumps(given).encode())
+    wanted, read, count = read_order(given)
 
     assert (read, count) == (effects, 1)
     written = written_order(Order(7, wanted, read, count))
@@ -70,7 +70,7 @@ def test_effects_are_read_and_written(given: dict[str, object], effects: Effects
 def test_order_is_read() -> None:
     order = {"api": "produce", "throttle_time_ms": 300, "count": 5, "client_id": "app", "user": "u", "topic": "t"}
 
-    wanted, effects, count = read_order(json.dumps(order).encode())
+    wanted, effects, count = read_order(order)
 
     assert wanted == Wanted(api_key=PRODUCE, user="u", client_id="app", topic="t")
     assert (effects, count) == (Effects(300), 5)

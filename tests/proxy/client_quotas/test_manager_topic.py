@@ -151,7 +151,7 @@ async def test_write_with_unknown_outcome_is_not_reported_as_refused(log: TopicL
 async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None = None) -> QuotasAltered:
     changes = {"changes": [{"entity": {"user": "alice"}, "limits": limits or {}, "terms": terms}]}
     client = Client()
-    ticket = one.manager.submit_changes(read_changes(json.dumps(changes).encode()), ADMIN, client)
+    ticket = one.manager.submit_changes(read_changes(changes), ADMIN, client)
     await asyncio.wait_for(client.has_turn.wait(), 20)
     assert ticket is not None
     assert ticket.altered is not None

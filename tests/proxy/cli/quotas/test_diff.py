@@ -1,5 +1,7 @@
 """Tests the differences between two sets of rules, as lines and as changes from one set to the other."""
 
+import json
+
 from hypothesis import given
 
 from kafka_quota_proxy.config.model import DEFAULT
@@ -20,7 +22,7 @@ def test_changes_produce_the_new_rules(old: Rules, wanted: Rules) -> None:
     new = {entity: None for entity in old if entity not in wanted} | wanted
     asked = changes_of(differences(old, new), is_dry_run=False)
 
-    read = read_changes(written_changes(asked))
+    read = read_changes(json.loads(written_changes(asked)))
     rules = dict(old)
     request = AlterRequest(0, 0, read.alterations, False)
     decision = decide(rules, request, is_host=lambda _: True, sources={}, now_ms=0, terms=read.terms)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     JsonFormError,
     read_changes,
@@ -21,8 +22,6 @@ P = "producer_byte_rate"
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"", "(body): line 1 is not JSON: "),
-        (b"\xff", "(body): byte 0 is not UTF-8"),
         (b"[]", "(body): must be an object"),
         (b'{"changes":[],"when":1}', "(body): 'when' is unknown; known: changes, dry_run"),
         (b'{"changes":{}}', "changes: must be a list"),
@@ -38,20 +37,17 @@ P = "producer_byte_rate"
         (b'{"changes":[{"entity":{"user":7},"limits":{}}]}', "changes[0].entity.user: must be text, or null"),
         (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":"1"}}]}', "changes[0].limits: 'x' must be a number"),
         (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":true}}]}', "changes[0].limits: 'x' must be a number"),
-        (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":NaN}}]}', "(body): NaN is not a number"),
-        (b'{"changes":[{"entity":{"user":"a"},"limits":{"x":1,"x":2}}]}', "(body): 'x' is given twice"),
         (
             b'{"changes":[{"entity":{"user":"a"},"limits":{}},{"entity":{"user":"a"},"limits":{}}]}',
             "changes[1].entity: is given twice",
         ),
         (b'{"changes":[{"entity":{"user":"a"},"limits":{},"terms":{"ramp":1}}]}', "changes[0].terms.ramp: must be"),
         (b'{"changes":[{"entity":{"user":"a"},"limits":{},"terms":1}]}', "changes[0].terms: must be a mapping"),
-        (b'{"changes":[' + b"9" * 5_000 + b"]}", "(body): is not JSON that this program accepts"),
     ],
 )
 def test_malformed_change_is_refused_with_its_place(body: bytes, said: str) -> None:
     with pytest.raises(JsonFormError) as caught:
-        read_changes(body)
+        read_changes(parse_json(body))
 
     assert str(caught.value).startswith(said)
 
@@ -59,7 +55,7 @@ def test_malformed_change_is_refused_with_its_place(body: bytes, said: str) -> N
 def test_number_beyond_floats_is_read_as_infinity() -> None:
     body = b'{"changes":[{"entity":{"user":"a"},"limits":{"x":1' + b"0" * 400 + b"}}]}"
 
-    ((alteration,), _, _) = read_changes(body)
+    ((alteration,), _, _) = read_changes(parse_json(body))
 
     assert alteration.ops[0].value == float("inf")
 
@@ -82,13 +78,8 @@ values = st.recursive(
 
 @given(st.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_read_or_refused_with_a_message(data: bytes) -> None:
-    for reads in (read_changes, partial(read_rules, is_file=True), partial(read_rules, is_file=False), read_results):
+    for reads in (partial(read_rules, is_file=True), partial(read_rules, is_file=False), read_results):
         with suppress(JsonFormError):
             reads(data)
-
-
-def test_object_with_many_keys_is_read_in_linear_time() -> None:
-    keys = ",".join(f'"{number}":1' for number in range(100_000))
-
-    with pytest.raises(JsonFormError, match="'99999' is given twice"):
-        read_changes(f'{{{keys},"99999":2}}'.encode())
+    with suppress(JsonFormError, StrictJsonError):
+        read_changes(parse_json(data))
