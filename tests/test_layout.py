@@ -20,7 +20,6 @@ EXCEPTIONS = {
     "config/listener_checks.py": "tests/config/test_load.py",
     "config/errors.py": "tests/config/test_load.py",
     "config/model.py": "tests/config/test_load.py",
-    "config/strict_json.py": "tests/config/test_quota_record.py",
     "config/term_values.py": "tests/config/test_terms.py",
     "config/principals.py": "tests/config/test_load.py",
     "config/security.py": "tests/config/test_load.py",

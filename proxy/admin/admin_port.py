@@ -5,7 +5,9 @@ other request. So a probe waits neither for idle connections nor for clients tha
 
 The event loop serves a connection while it reads the head of a request or answers a probe, for at most
 ``_WAIT_TIMEOUT_S``. It serves at most ``MAX_WAITING`` connections at a time: to make room for a new one, it closes the
-oldest. At most ``max_requests`` threads run at a time, each for at most ``_DEADLINE_S``.
+oldest. At most ``max_requests`` threads run at a time, each for at most ``_DEADLINE_S``. To make room for a new one, it
+cuts off the client that has let its thread wait longest, if its thread waits for it now. So slow clients take no places
+from others.
 """
 
 import asyncio
@@ -18,18 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from socketserver import BaseServer
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, BinaryIO, Final, cast
+from typing import BinaryIO, Final, NamedTuple, cast
 from wsgiref.simple_server import WSGIRequestHandler
 from wsgiref.types import WSGIApplication
 
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Address
+from kafka_quota_proxy.proxy.admin.request_socket import RequestSocket
 from kafka_quota_proxy.proxy.admin.status.event_streams import EventStreams
 from kafka_quota_proxy.proxy.background.isolation import repeated, report
+from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES
 from kafka_quota_proxy.proxy.server.acceptor import cannot_listen
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
 
 log = logging.getLogger(__name__)
 
@@ -42,8 +43,13 @@ MAX_TEST_REQUESTS: Final = 64
 _WAIT_TIMEOUT_S: Final = 5.0
 _SOCKET_TIMEOUT_S: Final = 5.0  # for each single read or write of a thread
 _DEADLINE_S: Final = 30.0
+# A client that lets its thread wait for so long in all gives way to a new one. Others rarely do so over any network.
+_SLOW_S: Final = 0.1
 _MAX_HEAD_BYTES: Final = 16_384
 _READ_BYTES: Final = 16_384
+# The rest of a refused request is taken in up to this size. Otherwise its client might see a reset in place of the
+# response.
+_MAX_REST_BYTES: Final = 8 * MAX_BODY_BYTES
 _BACKLOG: Final = 1_024
 # How many connections are accepted before other callbacks get their turn.
 _BATCH: Final = 64
@@ -65,7 +71,8 @@ class AdminPort:
         location: The path of keys that leads to this address in the configuration file, for error messages.
         application: The WSGI application. It runs on the event loop for probes, and in threads for other requests.
         probes: The paths of the probes, which the application must answer without I/O.
-        max_requests: How many other requests are answered at a time. Further ones are refused.
+        max_requests: How many other requests are answered at a time. A further one takes the place of a slow client's.
+            If there is none, it is refused.
         streams: The streams of events, by path. The application must answer these paths without I/O. If its status is
             200, the stream takes over the connection.
 
@@ -102,7 +109,7 @@ class AdminPort:
         }
         self._site = SimpleNamespace(base_environ=environ, get_app=lambda: application)
         self._waiting: dict[socket.socket, _Waiting] = {}  # in the order of their arrival
-        self._answered: dict[socket.socket, asyncio.TimerHandle] = {}  # connections that threads answer now
+        self._answered: dict[socket.socket, _Answered] = {}  # connections that threads answer now
         self._rest: asyncio.TimerHandle | None = None
 
     @repeated
@@ -118,9 +125,9 @@ class AdminPort:
         self._listener.close()
         for one in list(self._waiting.values()):
             self._drop(one)
-        for connection, timer in self._answered.items():
-            timer.cancel()
-            _cut(connection)
+        for answered in self._answered.values():
+            answered.timer.cancel()
+            _cut(answered.client.connection)
         for streams in self._streams.values():
             streams.close()
 
@@ -140,18 +147,24 @@ class AdminPort:
                 self._rest = self._loop.call_later(_REST_S, self.open)
                 return
             connection.setblocking(False)
-            if len(self._waiting) >= MAX_WAITING:
-                self._drop(next(iter(self._waiting.values())))
-            one = self._waiting[connection] = _Waiting(connection, str(peer[0]))
-            one.timer = self._loop.call_later(_WAIT_TIMEOUT_S, self._drop, one)
-            self._loop.add_reader(connection, self._continue, one)
+            one = _Waiting(connection, str(peer[0]))
+            self._watch(one)
             self._continue(one)  # most requests have arrived by the time their connections are accepted
+
+    def _watch(self, one: "_Waiting") -> None:
+        if len(self._waiting) >= MAX_WAITING:
+            self._drop(next(iter(self._waiting.values())))
+        self._waiting[one.connection] = one
+        one.timer = self._loop.call_later(_WAIT_TIMEOUT_S, self._drop, one)
+        self._loop.add_reader(one.connection, self._continue, one)
 
     def _continue(self, one: "_Waiting") -> None:
         """Read more of a request, or write more of its response, because the socket of the connection is ready."""
         try:
             if one.answer:
                 self._write(one)
+            elif one.left_bytes:
+                self._skip(one)
             else:
                 self._read(one)
         except (BlockingIOError, InterruptedError):
@@ -172,24 +185,43 @@ class AdminPort:
         if any(one.head.find(end, searched) >= 0 for end in _END):
             self._answer(one)
         elif len(one.head) > _MAX_HEAD_BYTES:
+            one.left_bytes = _MAX_REST_BYTES
             self._send(one, _plain(*_TOO_LARGE))
+
+    def _skip(self, one: "_Waiting") -> None:
+        read = one.connection.recv(min(_READ_BYTES, one.left_bytes))
+        one.left_bytes -= len(read)
+        if not read or not one.left_bytes:
+            self._drop(one)
 
     def _answer(self, one: "_Waiting") -> None:
         head = bytes(one.head)
+        one.left_bytes = 0 if head.startswith(b"GET ") else _MAX_REST_BYTES
         method, _, target = head.partition(b"\r")[0].decode("latin-1").partition(" ")
         path = target.partition(" ")[0].partition("?")[0] if method == "GET" else ""
         if path in self._streams:
             self._stream(one, self._streams[path], self._answer_to(one, head))
         elif path in self._probes:
             self._send(one, self._answer_to(one, head))
-        elif len(self._answered) >= self._max_requests:
+        elif self._has_room():
+            self._forget(one)
+            timer = self._loop.call_later(_DEADLINE_S, _cut, one.connection)
+            request = RequestSocket(head, one.connection)
+            answered = self._answered[one.connection] = _Answered(one, request, timer)
+            threading.Thread(target=self._serve, args=(answered,), name="admin", daemon=True).start()
+        else:
             text = f"{self._max_requests} requests are being answered; try again\n"
             self._send(one, _plain("503 Service Unavailable", text))
-        else:
-            self._forget(one)
-            self._answered[one.connection] = self._loop.call_later(_DEADLINE_S, _cut, one.connection)
-            arguments = (one.connection, one.peer, head)
-            threading.Thread(target=self._serve, args=arguments, name="admin", daemon=True).start()
+
+    def _has_room(self) -> bool:
+        """Return whether a thread may be started, after a slow client has been cut off where that is necessary."""
+        if len(self._answered) >= self._max_requests:
+            slowest = max(self._answered.values(), key=lambda one: one.request.waiting_s())
+            if slowest.request.waiting_s() < _SLOW_S:
+                return False
+            self._forget_answered(slowest)
+            _cut(slowest.client.connection)
+        return True
 
     def _answer_to(self, one: "_Waiting", head: bytes) -> bytes:
         answer = io.BytesIO()
@@ -211,7 +243,11 @@ class AdminPort:
 
     def _write(self, one: "_Waiting") -> None:
         one.answer = one.answer[one.connection.send(one.answer) :]
-        if not one.answer:
+        if not one.answer and one.left_bytes:
+            self._loop.remove_writer(one.connection)
+            self._loop.add_reader(one.connection, self._continue, one)
+            one.connection.shutdown(socket.SHUT_WR)
+        elif not one.answer:
             self._drop(one)
 
     def _forget(self, one: "_Waiting") -> None:
@@ -229,58 +265,71 @@ class AdminPort:
         _end(one.connection)
 
     @repeated
-    def _finished(self, connection: socket.socket) -> None:
-        timer = self._answered.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
+    def _finished(self, answered: "_Answered") -> None:
+        client = answered.client
+        if self._forget_answered(answered) and client.left_bytes:
+            client.connection.setblocking(False)
+            self._watch(client)
+        else:
+            client.connection.close()
+
+    def _forget_answered(self, answered: "_Answered") -> bool:
+        answered.timer.cancel()
+        return self._answered.pop(answered.client.connection, None) is not None
 
     # -- in a thread --
 
-    def _serve(self, connection: socket.socket, peer: str, head: bytes) -> None:
+    def _serve(self, answered: "_Answered") -> None:
+        connection, peer = answered.client.connection, answered.client.peer
         try:
             connection.settimeout(_SOCKET_TIMEOUT_S)
-            with io.BufferedReader(_RestOfRequest(head, connection)) as incoming, connection.makefile("wb") as outgoing:
+            with io.BufferedReader(answered.request) as incoming, io.BufferedWriter(answered.request) as outgoing:
                 _Request(self._site, incoming, outgoing, peer).handle()
         except OSError:
             log.debug("admin request from %s failed", peer, exc_info=True)
         except Exception as error:  # noqa: BLE001 - as above
             report(error)
         finally:
-            with suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._finished, connection)
-            _end(connection)
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+            try:
+                self._loop.call_soon_threadsafe(self._finished, answered)
+            except RuntimeError:  # the loop is closed
+                connection.close()
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A connection that the event loop serves. Its request is not complete yet, or its response is not fully sent."""
+    """A connection that the event loop serves. Its request is not complete yet, or its response is not fully sent.
+
+    After the response, at most ``left_bytes`` more bytes of the request are read, and nothing is done with them.
+    """
 
     connection: socket.socket
     peer: str
     head: bytearray = field(default_factory=bytearray)
     answer: bytes = b""
+    left_bytes: int = 0
     timer: asyncio.TimerHandle | None = None
 
 
-class _RestOfRequest(io.RawIOBase):
-    """Reads a request in a thread: first the bytes that the event loop has already received, then the socket."""
+class _Answered(NamedTuple):
+    """A request that a thread answers. ``timer`` cuts it off at the deadline."""
 
-    def __init__(self, head: bytes, connection: socket.socket) -> None:
-        self._head = io.BytesIO(head)
-        self._connection = connection
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: "WriteableBuffer") -> int:
-        return self._head.readinto(buffer) or self._connection.recv_into(buffer)
+    client: "_Waiting"
+    request: RequestSocket
+    timer: asyncio.TimerHandle
 
 
 class _Request(WSGIRequestHandler):
     """Runs the WSGI application for one request. It reads from ``incoming`` and writes the response to ``outgoing``."""
 
     def __init__(
-        self, site: SimpleNamespace, incoming: BinaryIO | io.BufferedReader, outgoing: BinaryIO, peer: str
+        self,
+        site: SimpleNamespace,
+        incoming: BinaryIO | io.BufferedReader,
+        outgoing: BinaryIO | io.BufferedWriter,
+        peer: str,
     ) -> None:
         self.server = cast("BaseServer", site)
         self.client_address = (peer, 0)

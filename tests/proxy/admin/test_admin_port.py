@@ -100,11 +100,9 @@ async def test_probes_are_answered_while_slow_readers_hold_responses(monkeypatch
         before = threading.active_count()
         await asyncio.to_thread(peer.connect, MAX_REQUESTS, b"GET /metrics HTTP/1.0\r\n\r\n")
         await eventually(lambda: threading.active_count() >= before + MAX_REQUESTS)
-        refused = await asyncio.to_thread(ask, admin.port, "/metrics")
         times_s = await probe_times_s(admin.port)
 
         assert sorted(times_s)[len(times_s) // 2] < PROBE_LIMIT_S, times_s
-        assert (refused.status, refused.body) == (503, b"8 requests are being answered; try again\n")
         assert peer.closed() == 0  # the sockets stayed open all the time
 
 

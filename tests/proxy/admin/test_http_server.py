@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -322,9 +323,11 @@ async def test_the_end_of_a_request_makes_room_for_another() -> None:
 
 async def test_a_slow_request_is_cut_off_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafka_quota_proxy.proxy.admin.admin_port._DEADLINE_S", 0.2)
-    async with admin_of(Server(CONFIG)) as admin:
+    async with admin_of(Server(replace(CONFIG, testing=True))) as admin:
         with socket.create_connection(("127.0.0.1", admin.port)) as client:
-            client.sendall(b"POST /quotas HTTP/1.0\r\nContent-Length: 9\r\n\r\n")
+            client.sendall(
+                b"POST /testing/reset HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+            )
             client.settimeout(3)
             assert await asyncio.to_thread(client.recv, 1) == b""
         monkeypatch.undo()
