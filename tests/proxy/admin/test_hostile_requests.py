@@ -39,7 +39,7 @@ def read_all(client: socket.socket) -> bytes:
 
 async def test_streams_of_other_sites_take_no_place_of_the_status_page() -> None:
     async with admin_of(ready_server()) as admin:
-        for foreign in (*FOREIGN, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}):
+        for foreign in (*FOREIGN, {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Dest": "document"}):
             head = "".join(f"{name}: {value}\r\n" for name, value in foreign.items())
             with ExitStack() as stack:
                 request = f"GET {STREAM} HTTP/1.1\r\nHost: 127.0.0.1:{admin.port}\r\n{head}\r\n".encode()
@@ -70,7 +70,7 @@ async def test_requests_of_other_sites_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_link_of_another_site_opens_the_status_page() -> None:
-    followed = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    followed = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "document"}
     async with admin_of(ready_server()) as admin:
         assert (await asyncio.to_thread(ask, admin.port, "/", **followed)).status == 200
         framed = await asyncio.to_thread(ask, admin.port, "/", **(followed | {"Sec_Fetch_Dest": "iframe"}))
