@@ -15,6 +15,7 @@ from typing import Final
 import yaml
 
 from kafka_quota_proxy.config.errors import ConfigError, Fault, InvalidYamlError, Severity
+from kafka_quota_proxy.config.units import shown
 
 try:
     from yaml import CSafeLoader as _Loader  # 6 times as fast as SafeLoader
@@ -39,12 +40,14 @@ _KINDS: Final = {
 }
 # YAML 1.1 also reads 010 as 8, 0x10 as 16 and 1:30 as 90. An operator hardly means these numbers.
 _DECIMAL: Final = re.compile(r"[-+]?(?:0|[1-9][0-9_]*)")
+# Python refuses to read a few more.
+_MANY_DIGITS: Final = 4_000
 _BRACKETED_ADDRESS: Final = re.compile(r"\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]:[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Odd:
-    """The text of a YAML scalar whose type is not used in configuration files, such as a date."""
+    """The text of a YAML scalar whose type is not used in configuration files, such as a date or a huge number."""
 
     text: str
 
@@ -72,6 +75,8 @@ class Document:
         node = self._find(location)[1]
         if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}int" and not _DECIMAL.fullmatch(node.value):
             return "a number in octal, hexadecimal or base 60"
+        if isinstance(node, yaml.ScalarNode) and node.tag == f"{_TAG}int" and len(node.value) > _MANY_DIGITS:
+            return f"a number of {sum(map(str.isdigit, node.value))} digits"
         return _KINDS.get(node.tag, "something else") if node is not None else "nothing"
 
     def _find(self, location: Location) -> tuple[int, yaml.Node | None]:
@@ -179,7 +184,7 @@ class _Walk:
     def _scalar(self, node: yaml.ScalarNode, location: tuple[str | int, ...]) -> object:
         if node.tag == _STR:
             return node.value
-        if node.tag == f"{_TAG}int" and not _DECIMAL.fullmatch(node.value):
+        if node.tag == f"{_TAG}int" and (len(node.value) > _MANY_DIGITS or not _DECIMAL.fullmatch(node.value)):
             return Odd(node.value)
         if node.tag not in _PLAIN_TAGS:
             if not node.tag.startswith(_TAG):
@@ -188,7 +193,7 @@ class _Walk:
         try:
             return self._scalars.construct_object(node)
         except (ValueError, KeyError):  # "!!int abc", "!!bool 7"
-            self._fault(node, location, f"{node.value!r} is not what its tag {node.tag} says; leave the tag out")
+            self._fault(node, location, f"{shown(node.value)} is not what its tag {node.tag} says; leave the tag out")
             return Odd(node.value)
 
     def _fault(self, node: yaml.Node, location: Location, message: str) -> None:

@@ -6,9 +6,16 @@ faults with a file, a line and a key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+# A path may be so long. Values that are longer are shown in part.
+_LONGEST_WORD: Final = 300
+_LONGEST_TEXT: Final = 2_000
+_LONG_WORD: Final = re.compile(rf"(\S{{{_LONGEST_WORD}}})\S+")
 
 
 class Severity(Enum):
@@ -20,7 +27,10 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of the configuration file: an error, or a warning. The message also says how to correct it."""
+    """A fault of the configuration file: an error, or a warning. The message also says how to correct it.
+
+    A very long key or message is shortened, because it shows a value of the file.
+    """
 
     file: str
     line: int  # from 1
@@ -28,9 +38,22 @@ class Fault:
     message: str
     severity: Severity = Severity.ERROR
 
+    def __post_init__(self) -> None:
+        """Shorten the key and the message."""
+        for name in ("key", "message"):
+            object.__setattr__(self, name, _shortened(getattr(self, name)))
+
     def __str__(self) -> str:
         warning = "warning: " if self.severity is Severity.WARNING else ""
         return f"{self.file}:{self.line}: {self.key}: {warning}{self.message}"
+
+
+def _shortened(text: str) -> str:
+    """Return a text whose words, and which itself, are not much longer than what people write."""
+    if len(text) <= _LONGEST_WORD:
+        return text
+    text = _LONG_WORD.sub(r"\1…", text)
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT // 2]} … {text[-_LONGEST_TEXT // 2 :]}"
 
 
 class ConfigError(Exception):

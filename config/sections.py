@@ -16,6 +16,7 @@ from kafka_quota_proxy.config.errors import Fault, TermsError
 # Turns a value from YAML into a value of ``config.model``, or raises ValueError with the remedy.
 Read = Callable[[object], Any]
 _Location = tuple[str | int, ...]
+_LONGEST_SHOWN: Final = 60
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 
 
@@ -200,6 +201,8 @@ class SectionReader:
             return f"has no value; write {error.expected}"
         if not text:
             return f"must be {error.expected}, not {kind}"
+        if len(text) > _LONGEST_SHOWN:
+            text = f"{text[:_LONGEST_SHOWN]}…"
         if not error.quotable:
             return f"must be {error.expected}; YAML reads {text} as {kind}"
         return f'must be {error.expected}; YAML reads {text} as {kind}, so quote it: "{text}"'

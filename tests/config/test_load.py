@@ -755,3 +755,33 @@ def test_listeners_of_one_broker_have_equal_upstream_tls() -> None:
         "f.yaml:3: listeners[1].upstream_tls: the listener in line 2 has another upstream_tls and the same upstream; "
         "give both the same"
     )
+
+
+LONG = 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "said"),
+    [
+        (
+            f"quotas: [{{user: a, producer_byte_rate: {'9' * LONG}}}]",
+            "quotas[0].producer_byte_rate",
+            f"must be bytes per second, such as 10MB or 10MiB; YAML reads {'9' * 60}… as a number of {LONG} digits",
+        ),
+        (f"quotas: [{{user: -{'9' * LONG}, producer_byte_rate: 1MB}}]", "quotas[0].user", "so quote it"),
+        (f"max_buckets: {'9' * LONG}", "max_buckets", "must be a whole number from"),
+        (f"testing: {'9' * LONG}", "testing", "must be true or false"),
+        (f"enforcement: {'x' * LONG}", "enforcement", "must be respond, delay or observe, not 'xxx"),
+        (f"enforcement: {'x y ' * LONG}z", "enforcement", "must be respond, delay or observe, not 'x y"),
+        (f"testing: !!bool {'x' * LONG}", "testing", "is not what its tag"),
+        (f"? {'x' * LONG}\n: 1", "x" * 50, "unknown key"),
+    ],
+    ids=["rate", "name", "whole number", "boolean", "word", "words", "tag", "key"],
+)
+def test_a_huge_value_is_shown_once_and_shortened(text: str, key: str, said: str) -> None:
+    (told, *more) = faults(f"{LISTENERS}{text}\n")
+
+    assert told.startswith(f"f.yaml:2: {key}"), told[:200]
+    assert said in told
+    assert len(told) < 2_500
+    assert len(more) == ("tag" in said)  # a wrong tag has its own line, as for a short value
