@@ -383,7 +383,7 @@ class ClientConnection:
         """Cancel every timer, check and dial that could call this connection later. May be called again."""
         self.transports.leave_relay()
         self.flow_to_broker = self.flow_to_client = None
-        self.listener.connections.pop(self, None)
+        self.listener.remove(self)
         self.time_checks.cancel()
         if self._timer is not None:
             self._timer.cancel()

@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 # A client that sends garbage may repeat it often, and so may a load balancer's health check. So warn once in this
 # time.
 _WARN_EVERY_NS: Final = 10_000_000_000
+# Each connection that is not counted may still hold two file descriptors, which clients might need.
+MAX_OUTLIVED: Final = 500
 
 
 class ListenerState:
@@ -38,7 +40,8 @@ class ListenerState:
         settings: The listener's section of the configuration file. A reload replaces ``settings`` and ``policy``.
         handshake: Returns the protocol of a new TLS connection (``TlsHandshakes.new_protocol``); None for plaintext.
         priorities: The users' levels in the fair call queue; None if the listener does not use the queue.
-        open_count: Counts each connection from the time it is accepted until its transport is closed.
+        open_count: Counts each connection from the time it is accepted until its transport is closed, or ``outlive``.
+        outlived: The open connections that are not counted any more, because their clients have gone.
         broker_count: How many connections to brokers are open.
         relay: Reads the sockets of connections if ``uses_relay`` is set. None where the system has no epoll.
         testing: Throttles responses on demand, for tests. None if the configuration does not allow it.
@@ -61,6 +64,7 @@ class ListenerState:
         self.latency = Latency()
         self.connections: dict[ClientConnection, None] = {}  # in order of arrival
         self.open_count = ConnectionCount()
+        self.outlived: set[ClientConnection] = set()
         self.refused_sockets = RefusedSockets()
         self.closing = ClosingTransports()
         self.orphans = OrphanedConnections(self.closing)
@@ -92,6 +96,21 @@ class ListenerState:
         """
         # A compiled class cannot have asyncio.Protocol as its base. The event loop only calls its methods.
         return cast(asyncio.BaseProtocol, accept()) if self.handshake is None else self.handshake(accept, abandon)
+
+    def outlive(self, connection: "ClientConnection") -> None:
+        """Count a connection no longer, because its client has gone. It stays open for what waits (acks=0).
+
+        If ``MAX_OUTLIVED`` connections are open without being counted, this one stays counted. May be called again.
+        """
+        if len(self.outlived) < MAX_OUTLIVED and connection.counted is not None:
+            self.outlived.add(connection)
+            connection.counted.leave()
+            connection.state.account.leave_count()
+
+    def remove(self, connection: "ClientConnection") -> None:
+        """Forget a connection, because it is closed. May be called again."""
+        self.connections.pop(connection, None)
+        self.outlived.discard(connection)
 
     def may_warn(self, cause: str) -> bool:
         """Return whether to log a warning with this cause now. Each cause is logged at most once in ten seconds."""

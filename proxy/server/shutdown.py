@@ -28,7 +28,7 @@ async def drain_connections(
     for connection in connections:
         connection.release()
     done = 0
-    while any(listener.open_count.total or listener.broker_count for listener in listeners):
+    while any(one.open_count.total or one.outlived or one.broker_count for one in listeners):
         now_ms = monotonic_ns() // 1_000_000
         if now_ms >= schedule.ends_ms or hurry.is_set():
             break

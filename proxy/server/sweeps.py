@@ -177,7 +177,10 @@ def _end_lost_clients(listener: ListenerState) -> None:
         if events & (select.POLLERR | select.POLLHUP | select.POLLNVAL):
             paused[descriptor].abort_client()
         else:
-            paused[descriptor].end_paused_client()
+            connection = paused[descriptor]
+            connection.end_paused_client()
+            if not connection.is_closed and not connection.session.owes_answers:
+                listener.outlive(connection)
 
 
 def _sweep_sessions(listener: ListenerState, now_ms: int, most_resident_bytes: int) -> None:

@@ -174,6 +174,12 @@ class ClientAccount:
         self._counted_as, self._counted_at = identity, open_connections
         return True
 
+    def leave_count(self) -> None:
+        """Undo ``count_connection``, because the client has gone. May be called again."""
+        if self._counted_as is not None and self._counted_at is not None:
+            self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
+            self._counted_as = self._counted_at = None
+
     def log_in(self, principal: str) -> None:
         """Note that the client has logged in as ``principal``, whose buckets are charged from the next request on."""
         self.principal = principal
@@ -293,9 +299,7 @@ class ClientAccount:
 
     def close(self, *, now_ms: int) -> None:
         """Release all buckets, and stop counting the connection. This is the last call."""
-        if self._counted_as is not None and self._counted_at is not None:
-            self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
-            self._counted_as = self._counted_at = None
+        self.leave_count()
         self._set_aside()
         self.release_stale((), now_ms=now_ms)
 

@@ -119,11 +119,14 @@ class Session:
     @property
     def has_answered(self) -> bool:
         """Whether no request waits to be forwarded, or waits for its response."""
-        state = self.state
-        waits = state.is_blocked and not state.is_ending
+        return not (self.owes_answers or (self.state.is_blocked and not self.state.is_ending))
+
+    @property
+    def owes_answers(self) -> bool:
+        """Whether a response is awaited from the broker or from the proxy itself, or is partly forwarded."""
         quotas = self._requests.handlers.made(QuotaRequestHandler)
         is_decided_elsewhere = quotas is not None and quotas.is_pending
-        return not (state.is_response_awaited or waits or self._responses.is_open or is_decided_elsewhere)
+        return self.state.is_response_awaited or self._responses.is_open or is_decided_elsewhere
 
     @property
     def is_owed(self) -> bool:

@@ -14,6 +14,7 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, ProxyConfig, Qu
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
+from kafka_quota_proxy.proxy.server import listener_state, sweeps
 from kafka_quota_proxy.proxy.server import transport_pair as transport_pair_module
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
@@ -594,6 +595,62 @@ async def test_waiting_records_without_an_answer_are_written_though_their_client
         await eventually(lambda: len(broker.in_use[0].requests) == 2)
         await eventually(lambda: not server.listeners[0].connections)
         assert server.listeners[0].counters.abandoned == 0
+
+
+@on_uvloop
+async def test_clients_that_have_gone_take_no_place_of_others_while_their_records_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
+    monkeypatch.setattr(listener_state, "MAX_OUTLIVED", 5)
+    rule = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, connections=7)
+    async with (
+        stub_broker(lambda frame: b"" if frame[4:6] == b"\0\0" else answers(frame)) as broker,
+        running(config_to(broker, rule, max_connections=7, max_connections_per_ip=7)) as server,
+        client_of(server) as first,
+    ):
+        listener = server.listeners[0]
+        await first.send(produce_request(1, acks=0, size_bytes=30_000))  # the line waits for 20 s
+        async with AsyncExitStack() as stack:
+            gone = [await stack.enter_async_context(client_of(server)) for _ in range(6)]
+            for client in gone:
+                await client.send(produce_request(1, acks=0), produce_request(2, acks=0))
+            await eventually(lambda: sum(one.state.is_blocked for one in listener.connections) == 6)
+            assert listener.open_count.total == 7
+            for client in gone:
+                client.writer.close()
+
+            await eventually(lambda: listener.open_count.total == 2)  # one of them is beyond the bound
+            assert len(listener.connections) == 7
+            connections = upstream_of(server, broker.address).quotas.connections
+            assert sum(connections.open_now().values()) == 2
+            async with client_of(server) as another:
+                assert await another.ask(other_request(1))
+            await asyncio.sleep(0.2)
+            assert len(listener.connections) == 7  # their records wait as before
+
+            # Their ends count nothing twice, and make room.
+            for connection in [one for one in listener.connections if one in listener.outlived][:3]:
+                connection.fail()
+            await eventually(lambda: listener.open_count.total == 1)
+            assert len(listener.outlived) == 3
+            assert sum(connections.open_now().values()) == 1
+
+
+@on_uvloop
+async def test_a_client_that_still_awaits_an_answer_keeps_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeps, "_SWEEP_EVERY_S", 0.05)
+    async with (
+        stub_broker(lambda _: b"") as broker,
+        running(config_to(broker, LIMITED)) as server,
+        client_of(server) as client,
+    ):
+        await client.send(produce_request(1), produce_request(2, acks=0, size_bytes=30_000), produce_request(3, acks=0))
+        await eventually(lambda: only_connection(server).state.is_blocked)
+        client.writer.write_eof()
+        await asyncio.sleep(0.3)
+
+        assert server.listeners[0].open_count.total == 1
 
 
 @pytest.mark.parametrize(("with_reset", "cause"), [(False, "client_closed"), (True, "client_lost")])
