@@ -50,7 +50,7 @@ SERVER: Final = (
     Break(
         "A closed connection stays in its listener's set",
         _CONNECTION,
-        "        self.listener.connections.pop(self, None)\n",
+        "        self.listener.remove(self)\n",
         "",
     ),
     Break(

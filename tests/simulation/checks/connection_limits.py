@@ -38,9 +38,9 @@ class ConnectionLimits(BucketCheck):
         self._known: dict[int, _Key] = {}
         self._opened_ms: dict[int, float] = {}
         self._entities: dict[int, Entity] = {}  # for which each connection is counted, also under other rules
-        # Sets of connections of one bucket that are too many, unless one of them has ended without the client knowing.
-        # Each connection that forwards another request has been open all the time.
-        self._too_many: list[tuple[set[int], str]] = []
+        # Sets of connections of one bucket that are too many since this time, unless the proxy has ended one of them
+        # without the client knowing, or its client has gone. Another request of each shows that neither is true.
+        self._too_many: list[tuple[float, set[int], str]] = []
 
     def forget(self) -> None:
         """Forget all connections."""
@@ -114,7 +114,8 @@ class ConnectionLimits(BucketCheck):
         ports = settings.limited_ports
         listener = ports[local]
         ends = (transport.end for transport in self.world.scenario.proxy.process.transports)
-        hosts = [end.remote[0] for end in ends if ports.get(end.local) == listener]
+        # A client that has gone is not counted, although what it sent with acks=0 may still wait.
+        hosts = [end.remote[0] for end in ends if ports.get(end.local) == listener and not end.has_ended]
         for count, most in (
             (len(hosts), settings.max_connections),
             (0 if settings.has_proxy_header else hosts.count(remote[0]), settings.max_connections_per_host),
@@ -125,8 +126,9 @@ class ConnectionLimits(BucketCheck):
     def forwarding(self, exchange: "Exchange") -> None:
         """Judge how many connections of a bucket are open."""
         connection = exchange.connection
-        for waits_for, text in self._too_many:
-            waits_for.discard(connection)
+        for since_ms, waits_for, text in self._too_many:
+            if exchange.sent_ms >= since_ms:
+                waits_for.discard(connection)
             if not waits_for:
                 self.world.fail(self.name, text)
         if connection in self._known or exchange.api_key in _GREETINGS or exchange.is_inter_broker:
@@ -143,9 +145,8 @@ class ConnectionLimits(BucketCheck):
         # One that was there before the rules changed may have been counted then, and waited with its first request.
         is_new = self._opened_ms.get(connection, 0.0) >= self._settled_ms
         if len(found) > limit.rate and is_new:
-            self._too_many.append(
-                (set(found), f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections")
-            )
+            text = f"{exchange} is forwarded, and bucket {tags} has {len(found)} connections"
+            self._too_many.append((self.world.clock.now_ms, set(found), text))
 
     def connection_opened(self, client: str, connection: int, entity: "Entity") -> None:
         """Note when it was opened."""
@@ -159,4 +160,4 @@ class ConnectionLimits(BucketCheck):
         if key is not None:
             self._open.get(key, {}).pop(connection, None)
         if self._too_many:
-            self._too_many = [one for one in self._too_many if connection not in one[0]]
+            self._too_many = [one for one in self._too_many if connection not in one[1]]

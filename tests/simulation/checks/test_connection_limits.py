@@ -21,8 +21,8 @@ def a_world(settings: Settings, **rule: object) -> StandIn:
     return world
 
 
-def serve(world: StandIn) -> None:
-    end = SimpleNamespace(local=PORT, remote=CLIENT)
+def serve(world: StandIn, *, has_ended: bool = False) -> None:
+    end = SimpleNamespace(local=PORT, remote=CLIENT, has_ended=has_ended)
     world.scenario.proxy.process.transports.append(SimpleNamespace(end=end))
     world.ledger.served(PORT, CLIENT)
 
@@ -32,6 +32,7 @@ def test_one_open_connection_too_many_is_found(limit: str) -> None:
     world = a_world(Settings(limited_ports=PORTS, **{limit: 2}))  # type: ignore[arg-type]
     serve(world)
     serve(world)
+    serve(world, has_ended=True)
 
     with pytest.raises(Violation, match="3 are open, 2 may be"):
         serve(world)
