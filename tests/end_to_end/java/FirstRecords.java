@@ -1,3 +1,5 @@
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
@@ -17,27 +19,38 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /**
  * Groups of Kafka's own client, with its defaults, which wait for the first record of an empty topic:
  *
- *   FirstRecords.java BROKER MEMBERS CLIENT_ID,ADDRESS,TOPIC...
+ *   FirstRecords.java BROKER MEMBERS DIRECTORY ROUNDS CLIENT_ID,ADDRESS,TOPIC...
  *
  * Each topic has a partition for each member. When all members of all groups have polled their partitions for two
- * seconds, each partition gets one record. Ends with a line for each group: its client-id, and the ms from the first
- * record's acknowledgement until each member has its record.
+ * seconds, each partition gets one record. A further round begins when the file DIRECTORY/ROUND exists, such as 1 for
+ * the second. After each round there is a line for each group: its client-id, and the ms from the first record's
+ * acknowledgement until each partition's record has arrived.
  */
 public class FirstRecords {
     private static final long PATIENCE_S = 60;
     private static final AtomicReference<Exception> FAILURE = new AtomicReference<>();
     private static volatile boolean isOver;
 
-    private record Group(String clientId, String topic, CountDownLatch assigned, CountDownLatch served) {
+    private static final class Group {
+        final String clientId;
+        final String topic;
+        final CountDownLatch assigned;
+        volatile CountDownLatch served;
+
+        Group(String clientId, String topic, int members) {
+            this.clientId = clientId;
+            this.topic = topic;
+            this.assigned = new CountDownLatch(members);
+        }
     }
 
     public static void main(String[] arguments) throws Exception {
         int members = Integer.parseInt(arguments[1]);
         List<Group> groups = new ArrayList<>();
         List<Thread> threads = new ArrayList<>();
-        for (String word : List.of(arguments).subList(2, arguments.length)) {
+        for (String word : List.of(arguments).subList(4, arguments.length)) {
             String[] parts = word.split(",");
-            var group = new Group(parts[0], parts[2], new CountDownLatch(members), new CountDownLatch(members));
+            var group = new Group(parts[0], parts[2], members);
             groups.add(group);
             for (int member = 0; member < members; member++) {
                 threads.add(new Thread(() -> {
@@ -54,10 +67,27 @@ public class FirstRecords {
             await(group.assigned, group.clientId + " is not assigned its partitions");
         }
         Thread.sleep(2_000);
+        for (int round = 0; round < Integer.parseInt(arguments[3]); round++) {
+            while (round > 0 && !Files.exists(Path.of(arguments[2], String.valueOf(round)))) {
+                Thread.sleep(20);
+            }
+            serve(arguments[0], members, groups);
+        }
+        isOver = true;
+        for (Thread thread : threads) {
+            thread.join();
+        }
+        if (FAILURE.get() != null) {
+            throw FAILURE.get();
+        }
+    }
+
+    private static void serve(String broker, int members, List<Group> groups) throws Exception {
+        groups.forEach(group -> group.served = new CountDownLatch(members));
         long[] took = new long[groups.size()];
         var bytes = new ByteArraySerializer();
         Properties settings = new Properties();
-        settings.put("bootstrap.servers", arguments[0]);
+        settings.put("bootstrap.servers", broker);
         try (var producer = new KafkaProducer<>(settings, bytes, bytes)) {
             List<Thread> watchers = new ArrayList<>();
             for (int number = 0; number < took.length; number++) {
@@ -81,10 +111,6 @@ public class FirstRecords {
             for (Thread watcher : watchers) {
                 watcher.join();
             }
-        }
-        isOver = true;
-        for (Thread thread : threads) {
-            thread.join();
         }
         if (FAILURE.get() != null) {
             throw FAILURE.get();
