@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import statistics
 import struct
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -188,3 +190,22 @@ def test_huge_frame_passes_in_bounded_memory(kafka_4: Kafka, proxy: Proxy) -> No
         client.receive()
 
     assert most - before < 8 * KIB * KIB
+
+
+def test_floods_of_tiny_requests_stop_nobody(kafka_4: Kafka, proxy: Proxy) -> None:
+    topic = create_topic(kafka_4)
+    body = struct.pack(">hhi", -1, 0, 30_000)
+    requests = [request(PRODUCE, 3, 1, client_id, body) for client_id in ("a", "b")]
+    flood = b"".join(requests) * 4_000
+    took_s = []
+    with raw_client(proxy.port(), client_id="bystander") as client, ExitStack() as flooders:
+        assert client.produce(topic, record_batch([b"before"])).error_code == 0
+        for number in range(60):
+            if number % 3 == 0:  # the broker of each is only dialled when its first bytes have been read
+                flooders.enter_context(raw_client(proxy.port())).socket.sendall(flood)
+            began_s = time.monotonic()
+            assert client.produce(topic, record_batch([b"among them"])).error_code == 0
+            took_s.append(time.monotonic() - began_s)
+
+    print(f"{statistics.median(took_s):.3f} s, at most {max(took_s):.3f} s")  # noqa: T201
+    assert max(took_s) <= 0.5
