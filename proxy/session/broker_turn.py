@@ -128,7 +128,8 @@ class BrokerTurn:
         Requests that keep the membership of a group wait for some seconds only, and then pass and are charged.
         """
         turn = self._state.rate_turn
-        if not rate.is_limited or turn.has_come(rate, 1, now_ms):
+        is_calm = rate.line is None and now_ms >= rate.silent_until_ms
+        if not rate.is_limited or (is_calm and rate.has_room(1, now_ms=now_ms)) or turn.has_come(rate, 1, now_ms):
             return True
         if not (kind.keeps_membership and turn.is_waiting):
             return False
@@ -144,7 +145,8 @@ class BrokerTurn:
         rate = charge.buckets.rate
         if rate is not None:
             rate.reserve(1, now_ms=now_ms)
-            self._state.rate_turn.leave()
+            if self._state.rate_turn.place is not None:
+                self._state.rate_turn.leave()
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
         """Return whether the proxy can refuse a request. The caller has checked that no earlier request is pending."""

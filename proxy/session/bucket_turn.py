@@ -34,8 +34,6 @@ class BucketTurn:
         The request will be charged to ``bucket``, and ``amount`` is the expected charge.
         """
         state, line, place = self._state, bucket.line, self.place
-        if line is None and now_ms >= bucket.silent_until_ms and bucket.has_room(amount, now_ms=now_ms):
-            return True
         if state.account.observes(bucket) or now_ms < state.broker_turn.refuses_until_ms:
             if not state.in_flight:
                 state.account.broker_began_ms = now_ms

@@ -150,16 +150,19 @@ class RequestStream:
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
-        is_held = self._begin_turn()
+        is_held = (state.is_blocked or state.responses.begun is not None or state.is_client_full) and self._is_held(
+            now_ms
+        )
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
-        work, in_flight = 0 if now_ms < self._rests_until_ms else _MOST_WORK, state.in_flight
+        work, in_flight = _MOST_WORK, state.in_flight
         try:
             while position < end:
                 if (
                     is_held
                     or (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)
                     or len(in_flight) >= state.in_flight_limit
-                    or work <= 0
+                    or state.delayed_until_ms
+                    or not work
                     or (in_flight and testing is not None and testing.orders)  # one at a time, as at a broker
                 ):
                     state.is_blocked = True
@@ -167,7 +170,6 @@ class RequestStream:
                 if broker_turn.queued is not None:
                     broker_turn.come_bytes = end - position
                 profile = None if is_read else self.profile
-                edit: Edit | None
                 size_bytes: int
                 if (
                     profile is not None
@@ -187,7 +189,7 @@ class RequestStream:
                     context.counters.frames[profile.api_key] += 1
                     work -= 1
                 else:
-                    work -= _NEW_HEAD
+                    work = work - _NEW_HEAD if work > _NEW_HEAD else 0
                     admitted = self._admit(data, position, now_ms)
                     if admitted is None:
                         break
@@ -200,18 +202,18 @@ class RequestStream:
                 elif state.unanswered is not None or broker_turn.is_metered:
                     self._end_request(now_ms)
         finally:
-            self._rests_until_ms = now_ms + 1 if work <= 0 else 0
-            self._end_turn(data, start, position, now_ms)
+            self._end_turn(data, start, position, work, now_ms)
         if position < end and not state.is_blocked:
             self._collect(end - position)
 
-    def _begin_turn(self) -> bool:
-        """Note that no request waits yet. Return whether all have to, for a response that is held back."""
+    def _is_held(self, now_ms: int) -> bool:
+        """Note that no request waits yet. Return whether all have to: for a response, or for other connections."""
         state = self._state
         state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
         begun = state.responses.begun
-        is_delayed = state.delayed_until_ms > 0 or (begun is not None and begun.delay_ms > 0)
-        return is_delayed or state.account.held_mute_ms > 0
+        if now_ms >= self._rests_until_ms:
+            self._rests_until_ms = 0
+        return (begun is not None and begun.delay_ms > 0) or self._rests_until_ms > 0 or state.account.held_mute_ms > 0
 
     def _apply(self, edit: tuple[int, int, bytes], data: bytes, start: int) -> int:
         """Send the bytes from ``start`` up to the edit, then the edit's replacement, and return the end of the edit."""
@@ -222,7 +224,7 @@ class RequestStream:
             self._state.to_broker.append(data[start:begin])
         return until
 
-    def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
+    def _end_turn(self, data: bytes, start: int, position: int, work: int, now_ms: int) -> None:
         """Send the bytes of ``data`` from ``start`` to ``position`` to the broker, and keep those that follow."""
         state = self._state
         if position > start:
@@ -231,17 +233,19 @@ class RequestStream:
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""
-        if self._rests_until_ms and state.is_blocked:
+        if not work and state.is_blocked:
+            self._rests_until_ms = now_ms + 1
+        if self._rests_until_ms:
             state.held_until_ms = self._rests_until_ms
         if position < len(data):
             self._keep(data, position, len(data))
         elif self._data:
             self._data = b""
-        # If the request waits for something else, or the client is muted, requests of others go first.
-        back_ms = state.account.muted_until_ms or now_ms
-        for turn in (state.bucket_turn, state.rate_turn):
-            if turn.place is not None and not turn.is_waiting:
-                turn.step_aside(back_ms=back_ms)
+        if state.bucket_turn.place is not None or state.rate_turn.place is not None:
+            # If the request waits for something else, or the client is muted, requests of others go first.
+            for turn in (state.bucket_turn, state.rate_turn):
+                if not turn.is_waiting:
+                    turn.step_aside(back_ms=state.account.muted_until_ms or now_ms)
 
     def _keep(self, data: bytes, position: int, end: int) -> None:
         """Keep the bytes of ``data`` from ``position`` to ``end``, which are not forwarded yet."""

@@ -127,7 +127,8 @@ class FetchHandler(Handler):
             charge = None if limits is None else self._begin_charge(profile, charge, limits, size_bytes, now_ms)
             if charge is None:
                 return None
-        state.bucket_turn.leave()
+        if state.bucket_turn.place is not None:
+            state.bucket_turn.leave()
         state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, 0, charge))
         return NO_EDIT
 
@@ -171,7 +172,8 @@ class FetchHandler(Handler):
                 return None
         answer_ms = state.context.quotas.answer_time.ms
         bucket.pass_fetch(expected_bytes, room=room, answer_ms=answer_ms, is_certain=self._is_behind, now_ms=now_ms)
-        turn.leave()
+        if turn.place is not None:
+            turn.leave()
         self._forwarded_ms = now_ms
         self._asked_bytes = min(asked_bytes, limits.max_bytes)
         state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, expected_bytes, charge))

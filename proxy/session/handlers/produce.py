@@ -9,7 +9,6 @@ from __future__ import annotations
 from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest, RequestProfile
@@ -48,7 +47,7 @@ class ProduceHandler(Handler):
         if bucket is None:
             return None
         turn = state.broker_turn
-        if state.unsent is not None and len(state.unsent) >= MAX_IN_FLIGHT:
+        if not profile.acks and state.unsent is not None and len(state.unsent) >= MAX_IN_FLIGHT:
             state.is_blocked = True  # until the broker is connected
             return None
         if (
@@ -59,24 +58,27 @@ class ProduceHandler(Handler):
         ):
             return None
         is_limited = bucket.is_limited
-        if is_limited and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
-            self._note_long_wait(profile, bucket, now_ms)
-            return None
+        if is_limited:
+            is_calm = bucket.line is None and now_ms >= bucket.silent_until_ms
+            has_room = is_calm and bucket.has_room(size_bytes, now_ms=now_ms)
+            if not has_room and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
+                self._note_long_wait(profile, bucket, now_ms)
+                return None
         if charge is not None:
             if not turn.has_come(charge, size_bytes, now_ms):
                 return None
             if turn.refused is not None and profile.acks:
                 turn.end_refusals()
-            if charge.buckets is not NO_BUCKETS:
-                state.broker_turn.begin(charge, now_ms)
+            turn.begin(charge, now_ms)
         reserved_bytes = size_bytes
         if is_limited:
-            if now_ms < bucket.doubts_until_ms:
-                reserved_bytes = min(size_bytes, len(data) - position)
+            # After requests that were announced and did not come, only what has arrived is reserved.
+            reserved_bytes = size_bytes if now_ms >= bucket.doubts_until_ms else min(size_bytes, len(data) - position)
             bucket.reserve(reserved_bytes, now_ms=now_ms)
         else:
             bucket.in_flight += size_bytes
-        state.bucket_turn.leave()
+        if state.bucket_turn.place is not None:
+            state.bucket_turn.leave()
         pending = PendingRequest(profile, correlation_id, size_bytes, reserved_bytes, charge)
         if profile.acks:
             state.in_flight.append(pending)
