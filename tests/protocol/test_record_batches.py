@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecordsBuilder
 
-from kafka_quota_proxy.protocol.record_batches import end_of_whole_batches, first_batch_size
+from kafka_quota_proxy.protocol.record_batches import end_of_whole_batches, first_batch_size, size_and_next_offset
 from tests.support.cases import each_case
 
 
@@ -38,6 +38,24 @@ def test_only_whole_batches_are_taken(magic: int, sizes: list[int], cut_at: int,
     assert whole == max(edge for edge in edges if edge <= end)
     assert end_of_whole_batches(data[:end], begin, end) == whole
     assert end_of_whole_batches(memoryview(data), begin, end) == whole
+
+
+@pytest.mark.parametrize("magic", [0, 1, 2])
+def test_size_and_next_offset_include_a_batch_that_is_cut(magic: int) -> None:
+    builder = MemoryRecordsBuilder(magic=magic, compression_type=0, batch_size=1_000_000)
+    for _ in range(3):
+        builder.append(key=None, value=bytes(20), timestamp=1_700_000_000_000 if magic else None)
+    builder.close()
+    first = bytes(builder.buffer())  # one batch of three records, or three messages
+    second = pack(">q", 70) + batch_bytes(magic, 50)[8:]
+    data = b"?" * 5 + first + second + second
+
+    assert size_and_next_offset(data, 5, 5 + len(first)) == (len(first), 3)
+    assert size_and_next_offset(data, 5, 5 + len(first) + 26) == (len(first), 3)
+    assert size_and_next_offset(data, 5, 5 + len(first) + 27) == (len(first + second), 71)
+    assert size_and_next_offset(memoryview(data), 5, len(data)) == (len(first + second + second), 71)
+    assert size_and_next_offset(data, 5, 31) == (0, 0)
+    assert size_and_next_offset(pack(">qi", 0, 13) + bytes(60), 0, 72) == (0, 0)
 
 
 def test_batches_of_all_magics_may_be_mixed() -> None:

@@ -32,6 +32,7 @@ class Move:
         cluster: The view of the cluster. By default it has the topics of ``logs``, and the leader.
         throttle: The throttle of a server. By default it is a new one with the rules of ``replication``.
         leader: The proxy's throttle of this leader. By default it is that of ``throttle`` for ``UPSTREAM``.
+        round_trip_ms: The time from a follower's response to its next request, and from this request to its response.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Move:
         *,
         throttle: Throttle | None = None,
         leader: ThrottledLeader | None = None,
+        round_trip_ms: int = ROUND_TRIP_MS,
     ) -> None:
         self.throttle = throttle or Throttle(replication, KafkaSettings())
         if throttle is None or cluster is not None:
@@ -53,6 +55,7 @@ class Move:
             self.leader.logs[place].append(size_bytes, count)
             self.leader.logs[place].is_in_sync = not count  # records that are written later are in sync at once
         self.now_ms = START_MS
+        self.round_trip_ms = round_trip_ms
         self._ways: list[_Way] = []
         self._plans: list[tuple[int, Callable[[], None]]] = []
 
@@ -142,7 +145,7 @@ class _Way:
         self._wire = self._connect()
         self._waits_at_leader = self._response = None
         self._is_idle = True
-        self.due_ms = self._move.now_ms + ROUND_TRIP_MS
+        self.due_ms = self._move.now_ms + self._move.round_trip_ms
 
     def look(self) -> None:
         """Answer the fetch that waits at the leader, if there is data for it now."""
@@ -158,7 +161,7 @@ class _Way:
         if to_client:
             self._follower.take(to_client, now_ms=move.now_ms)
             self._is_idle = True
-            self.due_ms = move.now_ms + ROUND_TRIP_MS
+            self.due_ms = move.now_ms + move.round_trip_ms
         elif to_broker:
             self._ask(to_broker, has_waited=False)
         else:
@@ -170,7 +173,7 @@ class _Way:
         self._response = move.leader.answer(request, has_waited=has_waited)
         if self._response is not None:
             self._waits_at_leader = None
-            self.due_ms = move.now_ms + ROUND_TRIP_MS
+            self.due_ms = move.now_ms + move.round_trip_ms
         elif self._waits_at_leader is None:
             self._waits_at_leader = request
             self.due_ms = move.now_ms + max(move.leader.wait_ms(request), 1)

@@ -148,9 +148,9 @@ def topic_id(topic: str) -> bytes:
 
 
 def batches(*sizes_bytes: int) -> bytes:
-    """Return record batches of these sizes with one offset each. Only their offset, length and magic byte are valid."""
+    """Return record batches of these sizes, one offset each. Only the fields up to ``lastOffsetDelta`` are valid."""
     return b"".join(
-        (pack(">qi", offset, size) + bytes(4) + b"\2").ljust(12 + size, bytes([offset & 0xFF]))
+        (pack(">qi", offset, size) + bytes(4) + b"\2" + bytes(4 + 2 + 4)).ljust(12 + size, bytes([offset & 0xFF]))
         for offset, size in enumerate(whole - 12 for whole in sizes_bytes)
     )
 

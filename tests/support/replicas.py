@@ -28,7 +28,8 @@ _BATCH: Final = Struct(">qi")
 
 def batch_of(base_offset: int, size_bytes: int) -> bytes:
     """Return the batch at an offset. Batches are made when they are read, because whole logs would fill the memory."""
-    data = _BATCH.pack(base_offset, size_bytes - _BATCH.size) + bytes(4) + b"\2"
+    # The partition leader epoch, the magic byte, the CRC, the attributes, and the offset delta of the last record.
+    data = _BATCH.pack(base_offset, size_bytes - _BATCH.size) + bytes(4) + b"\2" + bytes(4 + 2 + 4)
     return data.ljust(size_bytes, bytes([base_offset & 0xFF]))
 
 

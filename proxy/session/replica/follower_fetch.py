@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import UnexpectedResponse
-from kafka_quota_proxy.protocol.fetch import FIRST_TOPIC_ID
+from kafka_quota_proxy.protocol.fetch import FIRST_MAX_BYTES, FIRST_TOPIC_ID
 from kafka_quota_proxy.protocol.replica_fetch.request import ReplicaFetch, RequestPartition, read_request, write_request
 from kafka_quota_proxy.protocol.replica_fetch.response import (
     ReplicaResponse,
@@ -155,6 +155,8 @@ class Follower:
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = fetch.session_id or self._left_session, 0
         max_bytes = min(fetch.max_bytes, most_bytes)
+        if api_version >= FIRST_MAX_BYTES:
+            passed.max_bytes = max_bytes
         frame = write_request(data, fetch, chosen, max_wait_ms=wait_ms, max_bytes=max_bytes, session_id=session_id)
         return Forward(frame, is_answer_read=is_trimmed)
 
@@ -178,6 +180,7 @@ class Follower:
             return data[position : position + frame_bytes]
         self._turn += 1
         trimming = Trimming(passed, self.seen, data, turn=self._turn, now_ms=now_ms)
+        trimming.spare_bytes = passed.max_bytes - sum(one.records_end - one.records for one in response.partitions)
         if passed.is_of_session:
             if self._session is not None:
                 self._session.count(response.partitions, trimming)
@@ -259,8 +262,7 @@ class Follower:
             if seen is None or seen.leader_epoch != one.leader_epoch:
                 shares[key] = min(one.max_bytes, FIRST_LOOK_BYTES)
             else:
-                if seen.brought_bytes or seen.fetch_offset != one.fetch_offset:
-                    seen.arrive_at(one.fetch_offset)
+                seen.fetch_offset = one.fetch_offset
                 if one.fetch_offset < seen.high_watermark:
                     shares[key] = None
                     lagging.append(_Candidate(seen.turn, key, one, seen, charges))

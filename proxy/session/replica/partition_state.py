@@ -19,7 +19,6 @@ class PartitionState:
         bytes_in_rate: How many bytes per second are written to the partition.
         bytes_per_offset: The mean size of a record in bytes, or 0 while it is unknown.
         fetch_offset: The offset at which the last fetch began.
-        brought_bytes: The size of the records in the last response, in bytes.
         turn: The number of the last response that contained records of the partition while it lagged. Later responses
             have higher numbers.
         requested_bytes: The ``max_bytes`` of the partition in the last fetch.
@@ -28,7 +27,6 @@ class PartitionState:
 
     __slots__ = (
         "_since",
-        "brought_bytes",
         "bytes_in_rate",
         "bytes_per_offset",
         "fetch_offset",
@@ -46,7 +44,6 @@ class PartitionState:
         self.bytes_in_rate = 0.0
         self.bytes_per_offset = 0.0
         self.fetch_offset = 0
-        self.brought_bytes = 0
         self.turn = 0
         self.requested_bytes = 0
         self.least_bytes = 0
@@ -72,13 +69,10 @@ class PartitionState:
         self.last_stable_offset = partition.last_stable_offset
         self.log_start_offset = partition.log_start_offset
 
-    def arrive_at(self, fetch_offset: int) -> None:
-        """Set the offset at which the next fetch begins, and compute the mean size of the records fetched before it."""
-        offsets = fetch_offset - self.fetch_offset
-        if self.brought_bytes and offsets > 0:
-            self.bytes_per_offset = self.brought_bytes / offsets
-        self.brought_bytes = 0
-        self.fetch_offset = fetch_offset
+    def measure(self, size_bytes: int, next_offset: int) -> None:
+        """Compute the mean size of the records from ``fetch_offset`` to ``next_offset``, which take ``size_bytes``."""
+        if next_offset > self.fetch_offset:
+            self.bytes_per_offset = size_bytes / (next_offset - self.fetch_offset)
 
     def lag_bytes(self, most: int) -> int:
         """Return about how many bytes the follower lacks, but at most ``most``.

@@ -36,6 +36,7 @@ class PassedFetch:
             ``FetchSession``.
         charges: The quotas that are charged for the records of each throttled partition.
         granted: How many bytes of each quota's room are set aside for the response.
+        max_bytes: The ``max_bytes`` of the forwarded fetch.
     """
 
     correlation_id: int
@@ -44,18 +45,21 @@ class PassedFetch:
     is_of_session: bool = False
     charges: dict[Key, tuple[Charge, ...]] = field(default_factory=dict)
     granted: dict[ReplicationQuota, int] = field(default_factory=dict)
+    max_bytes: int = UNLIMITED_BYTES
 
 
 class Trimming:
     """Builds the partition entries of one trimmed Fetch response for a follower, and counts the bytes to charge.
 
-    ``has_lagging`` becomes True if any throttled partition of the fetch lags.
+    ``has_lagging`` becomes True if any throttled partition of the fetch lags. ``spare_bytes`` is how many bytes of
+    records the leader could have added to the response.
     """
 
     def __init__(
         self, fetch: PassedFetch, states: dict[Key, PartitionState], data: bytes, *, turn: int, now_ms: int
     ) -> None:
         self.has_lagging = False
+        self.spare_bytes = UNLIMITED_BYTES
         self._fetch = fetch
         self._states = states
         self._data = data
@@ -75,25 +79,29 @@ class Trimming:
         state = self._states.get(key)
         if state is None:
             state = self._states[key] = PartitionState(one, request.leader_epoch, self._now_ms)
-            state.requested_bytes = FIRST_LOOK_BYTES
-            state.arrive_at(request.fetch_offset)
+            state.requested_bytes = min(request.max_bytes, FIRST_LOOK_BYTES)
+            state.fetch_offset = request.fetch_offset
         else:
             state.see(one, request.leader_epoch, self._now_ms)
         is_lagging = request.fetch_offset < one.high_watermark
         self.has_lagging |= is_lagging
         if one.records == one.records_end:
-            if is_lagging:  # perhaps no batch fitted: a leader exceeds max_bytes only for the first partition
+            if is_lagging and state.requested_bytes <= self.spare_bytes:
+                # Perhaps no batch fitted. A leader exceeds max_bytes only for the first partition.
                 state.least_bytes = min(max(2 * state.requested_bytes, _LEAST_MORE_BYTES), UNLIMITED_BYTES)
+            elif is_lagging and not state.least_bytes:
+                del self._states[key]  # The response had no room for the first look, so there is another.
             return self.whole(one)
+        state.measure(*record_batches.size_and_next_offset(self._data, one.records, one.records_end))
         end = self._end(one, charges) if is_lagging else one.records_end
         entry = Entry(one.topic, truncate_partition(self._data, one, end, self._fetch.api_version))
         size_bytes = end - one.records
         if size_bytes:
-            state.brought_bytes = size_bytes
             self._count(entry, size_bytes, charges, is_lagging=is_lagging)
-        if is_lagging and size_bytes:
+        if is_lagging:
             state.least_bytes = record_batches.first_batch_size(self._data, one.records, one.records_end)
-            state.turn = self._turn
+            if size_bytes:
+                state.turn = self._turn
         return entry
 
     def left_out(self, key: Key) -> Entry:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import Replication, ReplicationPath
 from kafka_quota_proxy.config.throttled_replicas import parse
+from kafka_quota_proxy.proxy.session.replica.response_trimming import FIRST_LOOK_BYTES
 from tests.support.move import Move, delivered
 from tests.support.replica_frames import Place
 from tests.support.replicas import SESSION_NOT_FOUND, Delivery, Follower
@@ -44,6 +45,23 @@ def test_a_move_has_the_rate_of_its_limit(version: int, rate: int, batch_bytes: 
     measured = delivered(follower, START_MS + 5_000, START_MS + 25_000) / 20
     assert measured == pytest.approx(rate, rel=0.02)
     assert follower.requests < 15 * 25, "nothing spins"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "size_bytes", "batches"),
+    [(400, 15_000, 1), (400, 1_000, 15), (40, 15_000, 40), (2_000, 3_000, 1), (1_000, 15_000, 1)],
+)
+def test_small_partitions_catch_up_at_the_rate_over_a_slow_link(partitions: int, size_bytes: int, batches: int) -> None:
+    """The records of 1,000 × 15 kB do not fit into the first response, so some partitions are seen without records."""
+    logs: dict[Place, tuple[int, int]] = {("moving", number): (size_bytes, batches) for number in range(partitions)}
+    total_bytes = partitions * size_bytes * batches
+    move = Move(17, logs, limited(2_000_000), round_trip_ms=20)
+    follower = move.add(Follower(3, 17, logs))
+    move.run(int(1.1 * total_bytes / 2_000))
+    assert delivered(follower, START_MS, move.now_ms) == total_bytes
+    took_ms = max(one.at_ms for one in follower.deliveries) - START_MS
+    assert total_bytes / took_ms == pytest.approx(2_000, rel=0.1)
+    assert move.leader.read_bytes <= 1.03 * total_bytes + partitions * FIRST_LOOK_BYTES, "each is looked at once"
 
 
 @pytest.mark.parametrize("version", VERSIONS)

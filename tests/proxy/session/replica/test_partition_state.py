@@ -12,30 +12,28 @@ def told(high_watermark: int) -> ResponsePartition:
 
 def test_lag_is_the_last_high_watermark_minus_the_last_fetch_offset() -> None:
     seen = PartitionState(told(100), 4, NOW_MS)
-    seen.arrive_at(60)
+    seen.fetch_offset = 60
     assert seen.lag == 40
     seen.see(told(150), 4, NOW_MS)
     assert seen.lag == 90
-    seen.arrive_at(151)
+    seen.fetch_offset = 151
     assert seen.lag == 0
 
 
 def test_missing_bytes_are_estimated_from_the_first_records() -> None:
     seen = PartitionState(told(1_000), 4, NOW_MS)
-    seen.arrive_at(100)
+    seen.fetch_offset = 100
     assert seen.lag_bytes(70_000) == 70_000, "nobody knows"
-    seen.brought_bytes = 5_000
-    seen.arrive_at(150)  # a hundred bytes for each offset
+    seen.measure(5_000, 150)  # a hundred bytes for each offset
     assert seen.lag_bytes(70_000) == 70_000
-    assert seen.lag_bytes(1_000_000) == 85_001
-    seen.arrive_at(150)
-    assert seen.lag_bytes(1_000_000) == 85_001, "what brought nothing says nothing"
+    assert seen.lag_bytes(1_000_000) == 90_001
+    seen.measure(0, 0)
+    assert seen.lag_bytes(1_000_000) == 90_001, "records that cannot be read say nothing"
 
 
 def test_write_rate_is_measured_over_five_seconds() -> None:
     seen = PartitionState(told(1_000), 4, NOW_MS)
-    seen.brought_bytes = 1_000
-    seen.arrive_at(10)
+    seen.measure(1_000, 10)
     seen.see(told(1_400), 4, NOW_MS + 4_999)
     assert seen.bytes_in_rate == 0
     seen.see(told(1_500), 4, NOW_MS + 5_000)

@@ -56,7 +56,7 @@ def test_granted_records_end_at_a_whole_batch_and_are_charged() -> None:
     assert leader.total == 500 + 10 + replica_response.charged_bytes((), VERSION) + 4 + 2 + len(KEY[0])
     for each in (leader, follower):
         assert each.room_at_ms(now_ms=NOW_MS) == NOW_MS + 500, "paid with what came, not with what was granted"
-    assert (one.seen[KEY].turn, one.seen[KEY].brought_bytes, one.seen[KEY].least_bytes) == (7, 500, 300)
+    assert (one.seen[KEY].turn, one.seen[KEY].least_bytes) == (7, 300)
     assert one.trimming.has_lagging
 
 
@@ -71,7 +71,7 @@ def test_without_room_no_records_are_sent_or_charged() -> None:
     one = One(batches(60), Charge(quota(None), False, False), Charge(exceeded, False, False))
     assert one.flows() == 0
     assert exceeded.total == 0
-    assert one.seen[KEY].brought_bytes == 0
+    assert (one.seen[KEY].turn, one.seen[KEY].least_bytes) == (0, 60), "but their size is noted"
 
 
 @pytest.mark.parametrize(("counts_all", "total"), [(True, 131), (False, 0)])
@@ -103,6 +103,14 @@ def test_lagging_partition_without_records_asks_for_more_next_time() -> None:
         seen.requested_bytes = asked
         assert one.flows() == 0
         assert seen.least_bytes == wanted
+
+
+def test_partition_without_records_in_a_full_response_is_looked_at_again() -> None:
+    one = One(b"", Charge(quota(1_000), False, True))
+    one.trimming.spare_bytes = 65_535
+    assert one.flows() == 0
+    assert not one.seen, "another first look asks for 65,536 bytes"
+    assert one.trimming.has_lagging
 
 
 def test_restored_entry_has_its_last_values() -> None:
