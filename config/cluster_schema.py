@@ -15,7 +15,7 @@ from kafka_quota_proxy.config.sections import Key, ListOf, MappingOf, Section, T
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import parse as parse_replicas
-from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_size, shown
+from kafka_quota_proxy.config.units import parse_duration_ms, parse_number, parse_rate, parse_size, shown
 
 # The name of a proxy is part of file names and of every record of the usage log.
 _PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
@@ -24,6 +24,8 @@ _CHANGE_RATE: Final = read.quantity(
     partial(parse_number, kind="a rate of changes", example="100"),
     "entities per second, such as 100, or null for no limit",
 )
+# As in Kafka, a rate of 0 stops the throttled replicas.
+_REPLICATION_RATE: Final = read.quantity(partial(parse_rate, allows_0=True), "bytes per second, such as 10MiB")
 _INTERVAL: Final = read.quantity(
     parse_duration_ms,
     "a duration, such as 1s",
@@ -129,7 +131,7 @@ _PATH: Final = Section(
         "follower": Key(read.node_id),
         "leader_rack": _RACK,
         "follower_rack": _RACK,
-        "rate": Key(read.byte_rate, missing="write bytes per second, such as 10MiB"),
+        "rate": Key(_REPLICATION_RATE, missing="write bytes per second, such as 10MiB"),
     },
     has_source=True,
 )
@@ -137,8 +139,8 @@ _PATH: Final = Section(
 REPLICATION: Final = Section(
     _replication,
     {
-        "leader.replication.throttled.rate": Key(read.byte_rate, "leader_rate"),
-        "follower.replication.throttled.rate": Key(read.byte_rate, "follower_rate"),
+        "leader.replication.throttled.rate": Key(_REPLICATION_RATE, "leader_rate"),
+        "follower.replication.throttled.rate": Key(_REPLICATION_RATE, "follower_rate"),
         "throttled.replicas": Key(_REPLICAS, "both_replicas"),
         "leader.replication.throttled.replicas": Key(_REPLICAS, "leader_replicas"),
         "follower.replication.throttled.replicas": Key(_REPLICAS, "follower_replicas"),

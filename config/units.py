@@ -49,15 +49,15 @@ def parse_size(value: str | float) -> int:
     return _whole(_amount(value, _BYTES_PER_UNIT, kind="a size", help_text=_SIZE_HELP), value, unit="bytes")
 
 
-def parse_rate(value: str | float) -> float:
+def parse_rate(value: str | float, *, allows_0: bool = False) -> float:
     """Return a byte rate such as ``10MiB/s`` in bytes per second. The ``/s`` is optional.
 
-    Raises UnitError if ``value`` is not a rate above 0 and at most the largest int64.
+    Raises UnitError if ``value`` is not a rate above 0, or of 0 if ``allows_0``, and at most the largest int64.
     """
     text = value.removesuffix("/s").rstrip() if isinstance(value, str) else value
     rate = _amount(text, _BYTES_PER_UNIT, kind="a byte rate", help_text=_SIZE_HELP)
     # A rate below the smallest float becomes 0.
-    if not float(rate):
+    if not (float(rate) or allows_0):
         raise UnitError("a byte rate must be above 0: a rate of 0 would stop clients for ever; remove it for no limit")
     # The comparison is between floats. "No limit" as a float is a little above the int64, and must be valid as well.
     if float(rate) > float(UNLIMITED):

@@ -106,6 +106,14 @@ def test_a_rate_without_lists_is_for_every_replica_that_lags() -> None:
     assert replication(RATE) == Replication(leader_rate=52_428_800.0)
 
 
+def test_a_rate_of_0_is_valid_as_in_kafka() -> None:
+    found = replication(
+        "leader.replication.throttled.rate: 0, follower.replication.throttled.rate: 0B, paths: [{follower: 4, rate: 0}]"
+    )
+
+    assert (found.leader_rate, found.follower_rate, found.paths[0].rate) == (0.0, 0.0, 0.0)
+
+
 def test_one_list_is_for_both_sides() -> None:
     found = replication(f'{RATE}, throttled.replicas: {{orders: "*", payments: "0:1,1:2"}}')
 
@@ -188,7 +196,7 @@ def test_a_name_that_no_file_can_have_is_a_fault(tmp_path: Path) -> None:
         (f"{RATE}, throttled_replicas: {{}}", "throttled_replicas: unknown key; did you mean throttled.replicas?"),
         (f"{RATE}, leases: 1m", "leases: unknown key; did you mean lease?"),
         ("leader.replication.throttled.rate: 5MX", "'MX' is not a unit of byte rate"),
-        ("leader.replication.throttled.rate: 0", "must be above 0"),
+        ("leader.replication.throttled.rate: -1", "a byte rate cannot be negative"),
         ("leader.replication.throttled.rate: null", "has no value"),
         (f"{RATE}, poll_interval: 2", "has no unit"),
         (f"{RATE}, poll_interval: 100ms", "must be from 200ms"),
