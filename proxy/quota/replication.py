@@ -3,7 +3,8 @@
 A fetch is forwarded while two measures allow it:
 
 * Kafka's measure is the ``SimpleRate`` of all charged bytes, which must not be above the limit (``isQuotaExceeded``).
-  After a quiet time, this measure alone would allow ten seconds' worth of bytes at once.
+  After a quiet time, this measure alone would allow ten seconds' worth of bytes at once. After a change to a lower
+  limit it would allow nothing for up to ten seconds. So the ``SimpleRate`` of what is owed since the change is enough.
 * A token bucket must have tokens left. Tokens are taken only for the bytes of replicas that lag. An idle token bucket
   saves up a quarter of a second's worth of bytes, so that late fetches do not keep the rate below the limit.
 
@@ -50,7 +51,9 @@ class ReplicationQuota:
 
     __slots__ = (
         "_at_ms",
+        "_changed_at_ms",
         "_line",
+        "_measures",
         "_reserved",
         "_tokens",
         "absorbed_by",
@@ -65,6 +68,8 @@ class ReplicationQuota:
         self.limit = limit
         self.absorbed_by: ReplicationQuota | None = None
         self.rate = SimpleRate(samples=samples, window_ms=window_ms)
+        self._measures = [self.rate]  # a second one counts since the limit changed, until ``rate`` knows no other limit
+        self._changed_at_ms = now_ms
         self.total = 0
         self.records = 0
         self.logged = NO_USAGE
@@ -81,11 +86,20 @@ class ReplicationQuota:
     def change(self, limit: float | None, *, now_ms: int) -> None:
         """Change the limit.
 
+        What is above the old limit is still owed, and is paid at the new limit. What the old limit allowed is not owed.
+
         Remove all followers from the line in which they wait to fetch. Their places are kept for times that depend on
         the old limit.
         """
         self._refill(now_ms)
-        self.limit = limit
+        if limit != self.limit:
+            owed_bytes = 0 if self.limit is None else ceil(-self._unused(self.limit, now_ms))
+            since_change = SimpleRate(samples=self.rate.samples, window_ms=self.rate.sample_ms)
+            if owed_bytes > 0:
+                since_change.record(owed_bytes, now_ms=now_ms)
+            self._measures = [self.rate, since_change]
+            self._changed_at_ms = now_ms
+            self.limit = limit
         self._add(0)
         self._line.clear()  # Each place is kept for a time that depends on the old limit. It may be very long.
 
@@ -94,6 +108,8 @@ class ReplicationQuota:
 
         Fetches that are still in flight under ``other`` settle their reservations there, but record their bytes here.
         """
+        if len(self._measures) > 1:
+            self._measures[1].absorb(other._measures[-1], now_ms=now_ms)  # noqa: SLF001 - same class
         self.rate.absorb(other.rate, now_ms=now_ms)
         self.total += other.total
         self.records += other.records
@@ -110,7 +126,8 @@ class ReplicationQuota:
             return
         self.total += size_bytes
         self.records += 1
-        self.rate.record(size_bytes, now_ms=now_ms)
+        for one in self._measures:
+            one.record(size_bytes, now_ms=now_ms)
 
     def room(self, *, now_ms: int) -> float:
         """Return how many bytes the response to a fetch may contain now.
@@ -121,8 +138,7 @@ class ReplicationQuota:
         if limit is None:
             return inf
         self._refill(now_ms)
-        window_s = self.rate.window_ms(now_ms=now_ms) / 1_000
-        unused = min(self._tokens, limit * window_s - self.rate.total - self._reserved)
+        unused = min(self._tokens, self._unused(limit, now_ms) - self._reserved)
         # Less than a byte is a rounding error.
         return max(unused, 0.0) + limit * _STEP_S if unused > -1 else 0.0
 
@@ -138,7 +154,9 @@ class ReplicationQuota:
             return _FAR_MS
         self._refill(now_ms)
         paid_ms = now_ms + ceil(min(-self._tokens / limit * 1_000, _FAR_MS))
-        return max(paid_ms, self.rate.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms), now_ms)
+        measures = self._current_measures(now_ms)
+        not_above_ms = min(one.not_above_at_ms(limit, more=self._reserved, now_ms=now_ms) for one in measures)
+        return max(paid_ms, not_above_ms, now_ms)
 
     def wait(self, waiter: object, ticket: int, *, now_ms: int) -> int:
         """Give ``waiter`` a place in the line unless it has one, and return the time when its turn is expected.
@@ -186,6 +204,17 @@ class ReplicationQuota:
 
     def _place(self, waiter: object, ticket: int) -> int:
         return self._line[waiter][0] if waiter in self._line else ticket
+
+    def _unused(self, limit: float, now_ms: int) -> float:
+        """Return how many more bytes a measure allows. The result is negative if the rate is above the limit."""
+        measures = self._current_measures(now_ms)
+        return max(limit * one.window_ms(now_ms=now_ms) / 1_000 - one.total for one in measures)
+
+    def _current_measures(self, now_ms: int) -> list[SimpleRate]:
+        rate = self.rate
+        if len(self._measures) > 1 and now_ms - self._changed_at_ms > (rate.samples + 1) * rate.sample_ms:
+            self._measures = [rate]
+        return self._measures
 
     def _refill(self, now_ms: int) -> None:
         limit = self.limit

@@ -158,6 +158,37 @@ def test_debt_is_paid_at_the_new_limit() -> None:
     assert one.room(now_ms=NOW_MS + 1) == 100, "what passed without a limit is not owed"
 
 
+def test_what_a_higher_limit_allowed_is_not_owed_under_a_lower_one() -> None:
+    one = quota(1_000_000)
+    for second in range(10):
+        one.record(1_000_000, now_ms=NOW_MS + second * 1_000)
+    one.change(1_000, now_ms=NOW_MS + 10_000)
+    assert one.room(now_ms=NOW_MS + 10_000) == 350
+    assert one.rate.peek(now_ms=NOW_MS + 10_000) == 1_000_000, "metrics show what Kafka measures"
+
+
+def test_bytes_above_the_old_limit_are_owed_under_the_new_one() -> None:
+    """Replicas in sync are charged, but take no tokens."""
+    one = quota(1_000)
+    one.record(6_000, now_ms=NOW_MS)  # 5,000 bytes above the limit
+    one.change(500, now_ms=NOW_MS)
+    one.change(500, now_ms=NOW_MS + 5_000)  # a reload that changes nothing forgives nothing
+    assert one.room_at_ms(now_ms=NOW_MS + 5_000) == NOW_MS + 10_000
+    assert one.room(now_ms=NOW_MS + 9_998) == 0
+    assert one.room(now_ms=NOW_MS + 10_000) > 0
+    one.record(1_000, now_ms=NOW_MS + 10_000)
+    assert one.room(now_ms=NOW_MS + 10_000) == 0, "and counts again"
+
+
+def test_quota_that_is_taken_over_after_a_change_adds_what_it_owes() -> None:
+    one, other = quota(1_000), quota(1_000)
+    for each in (one, other):
+        each.record(3_000, now_ms=NOW_MS)
+        each.change(500, now_ms=NOW_MS)
+    one.absorb(other, now_ms=NOW_MS)
+    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 2 * 4_000
+
+
 def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
     one = quota(1_000)
     one.settle(0, 1_000)

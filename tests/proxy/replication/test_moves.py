@@ -118,6 +118,40 @@ def test_a_rate_that_changes_takes_effect_within_a_second(version: int) -> None:
     assert delivered(follower, START_MS + 11_000, START_MS + 31_000) / 20 == pytest.approx(1_000_000, rel=0.03)
 
 
+@pytest.mark.parametrize("rates", [(5_000_000, 500_000), (None, 500_000)], ids=["lower", "first"])
+def test_a_lower_rate_holds_at_once_and_without_a_pause(rates: tuple[int | None, int]) -> None:
+    """Kafka compares all that its windows hold with the new rate, so that nothing flows for nine seconds."""
+    before, after = rates
+    logs: dict[Place, tuple[int, int]] = {MOVING: (10_000, 1_000_000)}
+    move = Move(17, logs, listed(before) if before else Replication(follower_rate=1e12, leader_replicas=TO_TOPIC))
+    follower = move.add(Follower(3, 17, logs, max_bytes=1_000_000))
+    move.run(10_000)
+    move.change(listed(after))
+    began_ms = move.now_ms
+    move.run(10_000)
+    first_ms = min(one.at_ms for one in follower.deliveries if one.at_ms > began_ms + 100)
+    assert first_ms <= began_ms + 2_500, "one response of up to 1 MB is paid at the new rate"
+    assert delivered(follower, began_ms + 2_500, move.now_ms) / 7.5 == pytest.approx(after, rel=0.05)
+
+
+def test_rate_of_0_stops_lagging_partitions_until_it_is_raised() -> None:
+    logs = {MOVING: (10_000, 3_000), BUSY: (1_000, 0)}
+    move = Move(17, logs, listed(0))
+    follower = move.add(Follower(3, 17, logs))
+    move.every(100, 20_000, lambda: move.leader.logs[BUSY].append(1_000))
+    move.run(10_000)
+    assert follower.offsets[MOVING] == 0
+    assert follower.offsets[BUSY] >= 98
+    move.change(listed(1_000_000))
+    move.run(5_000)
+    assert delivered(follower, START_MS, move.now_ms) == pytest.approx(5_000_000, rel=0.05)
+    move.change(listed(0))
+    move.run(3_000)
+    offset = follower.offsets[MOVING]
+    move.run(3_000)
+    assert follower.offsets[MOVING] == offset
+
+
 @pytest.mark.parametrize(("rate", "per_second"), [(1_000, 4), (10_000, 3.5)])
 def test_very_slow_nothing_spins(rate: int, per_second: float) -> None:
     logs = {("moving", number): (16_000, 100) for number in range(10)} | {BUSY: (100, 0)}
