@@ -4,6 +4,7 @@
     response  reads responses, and writes them with all, some or none of the records of a partition
     topics    reads and writes the arrays of topics and partitions in requests and responses
 
-All functions expect whole frames, of versions 0 to 18. A topic or a partition may be listed twice. A partition that has
-been read is kept as a range of bytes in its frame, so its unchanged fields are copied as they are.
+All functions expect whole frames, of versions 0 to 18. A topic or a partition may be listed twice. A partition of a
+request is kept as its encoded bytes, and a partition of a response as a range of bytes in its frame, so their unchanged
+fields are copied as they are.
 """

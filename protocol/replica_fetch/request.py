@@ -21,7 +21,6 @@ from kafka_quota_proxy.protocol.fetch import (
     FIRST_SESSION,
     UNLIMITED_BYTES,
     read_replica_state,
-    skip_forgotten_topics,
 )
 from kafka_quota_proxy.protocol.field_writer import framed, written_count
 from kafka_quota_proxy.protocol.primitives import Buffer, read_int32, skip, skip_compact_string, skip_string, skip_tags
@@ -50,7 +49,7 @@ _PARTITION_FIELDS: Final = (
 
 
 class RequestPartition(NamedTuple):
-    """A partition in a follower's Fetch request. Its entry is the data from ``begin`` to ``end``.
+    """A partition in a follower's Fetch request. ``entry`` is its encoded form.
 
     Up to v12 ``topic`` is a name in UTF-8. From v13 on it is the 16 bytes of a topic id. ``leader_epoch`` is -1 before
     v9. ``max_bytes`` is the field ``partition_max_bytes``.
@@ -61,8 +60,7 @@ class RequestPartition(NamedTuple):
     leader_epoch: int
     fetch_offset: int
     max_bytes: int
-    begin: int
-    end: int
+    entry: bytes
 
 
 class ReplicaFetch(NamedTuple):
@@ -70,7 +68,8 @@ class ReplicaFetch(NamedTuple):
 
     If the version lacks a field, ``session_epoch`` is -1, ``session_id`` is 0 and ``max_bytes`` is ``UNLIMITED_BYTES``.
     ``replica_id`` is below 0 if a consumer sent the request. ``topic_tags`` contains the tags of each topic that has
-    any. The rack id and the tags of the request begin at ``tail_at``.
+    any. ``forgotten`` contains the topics and numbers of partitions to remove from the fetch session. The rack id and
+    the tags of the request begin at ``tail_at``.
     """
 
     replica_id: int
@@ -81,6 +80,7 @@ class ReplicaFetch(NamedTuple):
     session_epoch: int
     partitions: Sequence[RequestPartition]
     topic_tags: Mapping[bytes, bytes]
+    forgotten: Sequence[tuple[bytes, int]]
     api_version: int
     position: int
     body: int
@@ -103,11 +103,14 @@ def read_request(data: bytes, position: int, body: int, api_version: int) -> Rep
         session_id, session_epoch = _TWO_INT32.unpack_from(frame, topics_at - 8)
     partitions: list[RequestPartition] = []
     topic_tags, at = read_topics(frame, topics_at, api_version, partial(_read_partitions, partitions))
-    tail_at = skip_forgotten_topics(frame, at, api_version) if api_version >= FIRST_SESSION else at
+    forgotten: list[tuple[bytes, int]] = []
+    tail_at = at
+    if api_version >= FIRST_SESSION:
+        _, tail_at = read_topics(frame, at, api_version, partial(_read_forgotten, forgotten))
     replica_id = _read_tail(frame, tail_at, body, api_version)
     return ReplicaFetch(
-        replica_id, max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, partitions, topic_tags, api_version,
-        position, body, tail_at, end,
+        replica_id, max_wait_ms, min_bytes, max_bytes, session_id, session_epoch, partitions, topic_tags, forgotten,
+        api_version, position, body, tail_at, end,
     )  # fmt: skip
 
 
@@ -139,26 +142,23 @@ def write_request(
     return framed(
         data[request.position + 4 : request.body],
         bytes(front),
-        *written_topics(_entries(data, chosen, api_version), api_version, request.topic_tags),
+        *written_topics(_entries(chosen, api_version), api_version, request.topic_tags),
         forgotten,
         data[request.tail_at : request.end],
     )
 
 
-def _entries(
-    data: bytes, chosen: Sequence[tuple[RequestPartition, int]], api_version: int
-) -> list[tuple[bytes, tuple[bytes, ...]]]:
+def _entries(chosen: Sequence[tuple[RequestPartition, int]], api_version: int) -> list[tuple[bytes, tuple[bytes, ...]]]:
     """Return the topic and the entry of each partition, with its new ``partition_max_bytes``, as parts to be joined."""
     limit_offset = _PARTITION_FIELDS[api_version].size - 4
     pack = _INT32.pack
     entries = []
     for partition, limit in chosen:
-        begin, end = partition.begin, partition.end
+        entry = partition.entry
         if limit == partition.max_bytes:
-            parts: tuple[bytes, ...] = (data[begin:end],)
+            parts: tuple[bytes, ...] = (entry,)
         else:
-            limit_at = begin + limit_offset
-            parts = (data[begin:limit_at], pack(limit), data[limit_at + 4 : end])
+            parts = (entry[:limit_offset], pack(limit), entry[limit_offset + 4 :])
         entries.append((partition.topic, parts))
     return entries
 
@@ -198,9 +198,19 @@ def _read_partitions(partitions: list[RequestPartition], frame: Buffer, at: int,
         if is_flexible:
             # Followers write no tags here.
             end = end + 1 if end < frame_end and frame[end] == 0 else skip_tags(frame, end)
-        partitions.append(RequestPartition(topic, partition, leader_epoch, fetch_offset, max_bytes, at, end))
+        partitions.append(
+            RequestPartition(topic, partition, leader_epoch, fetch_offset, max_bytes, bytes(frame[at:end]))
+        )
         at = end
     return at
+
+
+def _read_forgotten(forgotten: list[tuple[bytes, int]], frame: Buffer, at: int, api_version: int, topic: bytes) -> int:
+    """Append the partitions of a topic to ``forgotten``, and return the offset of their end."""
+    count, at = read_count(frame, at, api_version)
+    end = skip(frame, at, 4 * count)
+    forgotten += [(topic, partition) for (partition,) in _INT32.iter_unpack(frame[at:end])]
+    return end
 
 
 def _read_tail(frame: Buffer, at: int, body: int, api_version: int) -> int:

@@ -143,23 +143,31 @@ def empty_partition(
 
 
 def write_response(
-    data: bytes, position: int, response: ReplicaResponse, entries: Sequence[Entry], api_version: int
+    data: bytes,
+    position: int,
+    response: ReplicaResponse,
+    entries: Sequence[Entry],
+    api_version: int,
+    *,
+    session_id: int = 0,
 ) -> bytes:
-    """Return a leader's response as a whole frame, with only the partitions in ``entries`` and without a session."""
+    """Return a leader's response as a whole frame, with only the partitions in ``entries`` and another session id."""
     front = data[position + 4 : response.topics_at]
     if api_version >= FIRST_SESSION:
-        front = front[:-4] + bytes(4)
+        front = front[:-4] + _INT32.pack(session_id)
     topics = written_topics(entries, api_version, response.topic_tags)
     return framed(front, *topics, data[response.tail_at : response.end])
 
 
-def make_response(correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0) -> bytes:
-    """Return a Fetch response that the proxy itself sends to a follower, with throttle time 0 and session id 0.
+def make_response(
+    correlation_id: int, entries: Sequence[Entry], api_version: int, *, error_code: int = 0, session_id: int = 0
+) -> bytes:
+    """Return a Fetch response that the proxy itself sends to a follower, with throttle time 0.
 
-    ``entries`` contains the encoded partitions. Versions below 7 have no field for ``error_code``.
+    ``entries`` contains the encoded partitions. Versions below 7 have no fields for ``error_code`` and ``session_id``.
     """
     header = _INT32.pack(correlation_id) + (NO_TAGS if api_version >= FIRST_FLEXIBLE else b"")
-    return framed(header, *_written_body(entries, api_version, error_code))
+    return framed(header, *_written_body(entries, api_version, error_code, session_id))
 
 
 def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
@@ -167,7 +175,7 @@ def charged_bytes(entries: Sequence[Entry], api_version: int) -> int:
 
     Source: ``KafkaApis.sizeOfThrottledPartitions``, ``FetchResponse.sizeOf`` in Apache Kafka.
     """
-    return 4 + sum(map(len, _written_body(entries, api_version, 0)))
+    return 4 + sum(map(len, _written_body(entries, api_version)))
 
 
 def _read_partitions(
@@ -229,13 +237,13 @@ def _read_old_partitions(
     return at
 
 
-def _written_body(entries: Sequence[Entry], api_version: int, error_code: int) -> list[Buffer]:
+def _written_body(entries: Sequence[Entry], api_version: int, error_code: int = 0, session_id: int = 0) -> list[Buffer]:
     """Return the body of a response from the proxy itself, as parts to be joined."""
     written: list[Buffer] = []
     if api_version >= FIRST_THROTTLE:
         written.append(bytes(4))
     if api_version >= FIRST_SESSION:
-        written.append(_ERROR_AND_SESSION.pack(error_code, 0))
+        written.append(_ERROR_AND_SESSION.pack(error_code, session_id))
     written += written_topics(entries, api_version, {})
     if api_version >= FIRST_FLEXIBLE:
         written.append(NO_TAGS)

@@ -41,6 +41,7 @@ class Request(NamedTuple):
     session_id: int
     session_epoch: int
     parts: dict[Place, Part]
+    forgotten: tuple[Place, ...] = ()
 
 
 class Entry(NamedTuple):
@@ -193,11 +194,21 @@ def write_request(version: int, request: Request) -> bytes:
             out.tags()
         out.tags()
     if version >= FIRST_SESSION:
-        out.count(0)
+        _write_forgotten(out, request.forgotten)
     if version >= _FIRST_RACK:
         out.string("")
     out.tags(b"\1\1\x0d" + pack(">iq", request.replica_id, 9) + b"\0" if version >= _FIRST_REPLICA_STATE else b"\0")
     return out.frame()
+
+
+def _write_forgotten(out: Writer, forgotten: Iterable[Place]) -> None:
+    groups = by_topic(forgotten)
+    out.count(len(groups))
+    for topic, places in groups:
+        out.topic(topic)
+        out.count(len(places))
+        out.ints(f"{len(places)}i", *(number for _, number in places))
+        out.tags()
 
 
 def read_request(frame: bytes, version: int) -> Request:
@@ -222,7 +233,7 @@ def read_request(frame: bytes, version: int) -> Request:
             data.tags()
         data.tags()
     if version >= FIRST_SESSION:
-        assert data.count() == 0, "a follower here forgets nothing"
+        assert data.count() == 0, "a leader has no session, so it is told of nothing to forget"
     if version >= _FIRST_RACK:
         data.bytes_of(data.uvarint() - 1 if data.is_flexible else data.ints("h")[0])
     tags = data.tags()

@@ -176,7 +176,15 @@ class Follower:
         self._rotates = rotates
         self._session_id, self._epoch = 0, 0
         self._told: dict[Place, int] = {}  # the fetch offsets that the session has
+        self._forgotten: list[Place] = []
         self._correlation_id = 0
+        self.partitions_in_last_request = self.partitions_in_last_response = 0
+
+    def forget(self, place: Place) -> None:
+        """Fetch a partition no more."""
+        del self.offsets[place]
+        if self._told.pop(place, None) is not None:
+            self._forgotten.append(place)
 
     def next_request(self) -> bytes:
         """Return the next Fetch request. It has all partitions, or those with a change since the last request."""
@@ -187,11 +195,21 @@ class Follower:
             places = {place: offset for place, offset in places.items() if self._told.get(place) != offset}
         self._told.update(places)
         epoch = self._epoch if self.version >= FIRST_SESSION else -1
+        forgotten = tuple(self._forgotten) if epoch > 0 else ()
+        self._forgotten.clear()
+        self.partitions_in_last_request = len(places)
         parts = {place: Part(offset, self.partition_max_bytes, 3) for place, offset in places.items()}
         return write_request(
             self.version,
             Request(
-                self._correlation_id, self.node_id, self.max_wait_ms, self.max_bytes, self._session_id, epoch, parts
+                self._correlation_id,
+                self.node_id,
+                self.max_wait_ms,
+                self.max_bytes,
+                self._session_id,
+                epoch,
+                parts,
+                forgotten,
             ),
         )
 
@@ -215,7 +233,9 @@ class Follower:
         if self.version >= FIRST_SESSION:
             self._session_id = response.session_id
             self._epoch = self._epoch + 1 if self._session_id else 0
+        self.partitions_in_last_response = len(response.entries)
         for place, entry in response.entries.items():
+            assert place in self.offsets, "only what is fetched is answered"
             self._append(place, entry, now_ms)
 
     def _append(self, place: Place, entry: Entry, now_ms: int) -> None:

@@ -11,8 +11,9 @@ These are the rules of KIP-73, adapted to a proxy:
   without records.
 * The records of a lagging partition are cut after a whole batch, because a follower throws an incomplete batch away.
 * An incremental fetch (KIP-227) does not contain all partitions that it fetches. So when a throttle becomes active,
-  incremental fetches are refused, and full fetches are forwarded without a session. When no partition has lagged for a
-  while, the follower may have a session again, because full fetches of thousands of partitions are expensive.
+  incremental fetches are refused, and full fetches are forwarded without a session. While a partition lags, the
+  follower has a session with the proxy instead, because full fetches of thousands of partitions are expensive. When no
+  partition has lagged for a while, the follower may have a session with the leader again.
 
 Source: ``ReplicaManager.readFromLog`` and ``shouldLeaderThrottle``, ``FetchSessionHandler``, ``AbstractFetcherThread``
 in Apache Kafka.
@@ -36,6 +37,7 @@ from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge, Leader, Limits
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Answered, Decision, Forward, Hold
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
+from kafka_quota_proxy.proxy.session.replica.fetched_partitions import FetchedPartitions
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
 from kafka_quota_proxy.proxy.session.replica.response_trimming import (
     FIRST_LOOK_BYTES,
@@ -61,6 +63,7 @@ _MAX_PARTITIONS: Final = 100_000
 # A follower may have a session again after no partition has lagged for this long.
 _QUIET_MS: Final = 3_000
 _FAR_MS: Final = 1 << 62
+_MAX_INT32: Final = 2**31 - 1
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -77,6 +80,7 @@ class Follower:
     _held_since_ms: int = 0  # the time from which on a fetch is held; 0 if no fetch is held
     _left_session: int = 0  # the id of a session that the leader still has and the follower has given up
     _session: FetchSession | None = None  # the session of leader and follower, in which no partition lags
+    _fetched: FetchedPartitions | None = None  # the partitions of the last fetch, or of the follower's session
     _quiet_since_ms: int | None = None  # the time from which on no partition has lagged; None if it is unknown
     _turn: int = 0
     _is_released: bool = False
@@ -84,9 +88,11 @@ class Follower:
     seen: dict[Key, PartitionState] = field(default_factory=dict)
     api_key: int = int(ApiKey.FETCH)
     _ticket: int = field(init=False)
+    _session_id: int = field(init=False)  # the id of each session of the follower with the proxy, never 0
 
     def __post_init__(self) -> None:
         self._ticket = self._leader.throttle.next_ticket()
+        self._session_id = self._ticket % _MAX_INT32 + 1
 
     @property
     def limits(self) -> Limits | None:
@@ -132,28 +138,35 @@ class Follower:
             return Forward(b"", is_answer_read=False)
         if self._may_have_session(fetch, now_ms):
             return self._keep_session(fetch, correlation_id, api_version)
-        if fetch.session_epoch > 0:
-            self._left_session = fetch.session_id
+        leaders_session = fetch.session_id if fetch.session_id != self._session_id else 0
+        fetched = self._fetched = self._partitions_of(fetch, now_ms)
+        if fetched is None:
+            self._left_session = leaders_session
             return Answered(make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
-        # If a fetch contains a partition twice, the last entry counts, as at a leader.
-        passed = PassedFetch(correlation_id, api_version, {(one.topic, one.partition): one for one in fetch.partitions})
-        chosen, most_bytes, room_at_ms = self._choose(passed, now_ms)
-        if not chosen and passed.partitions:
+        if self._limits is not None:
+            fetched.sort(self.seen, self._limits, is_id=self.has_ids)
+        passed = PassedFetch(correlation_id, api_version, fetched.partitions, fetched.charges)
+        chosen, most_bytes, room_at_ms = self._choose(fetched, passed.granted, now_ms)
+        if not chosen and fetched.partitions:
             since_ms = self._held_since_ms or now_ms
             until_ms = since_ms + min(max(fetch.max_wait_ms, _MIN_HELD_MS), _MAX_HELD_MS)
             if now_ms < until_ms:
                 self._held_since_ms = since_ms
                 return Hold(min(until_ms, max(room_at_ms, now_ms + 1)))
             self._held_since_ms = 0
-            return Answered(make_response(correlation_id, self._put_back(passed), api_version))
+            left_out = () if fetched.next_epoch else fetched.partitions
+            entries = [empty_entry(key, self.seen[key], api_version) for key in left_out]
+            session_id = fetched.end_fetch(has_lagging=True)
+            return Answered(make_response(correlation_id, entries, api_version, session_id=session_id))
         self._held_since_ms = 0
         is_trimmed = bool(passed.charges)
         if is_trimmed:
             self._passed = passed
         else:
+            self._fetched = None
             self._note(now_ms, has_lagging=False)
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
-        session_id, self._left_session = fetch.session_id or self._left_session, 0
+        session_id, self._left_session = leaders_session or self._left_session, 0
         max_bytes = min(fetch.max_bytes, most_bytes)
         if api_version >= FIRST_MAX_BYTES:
             passed.max_bytes = max_bytes
@@ -169,13 +182,14 @@ class Follower:
         Raises:
             ProtocolError: If the leader's response cannot be read, or answers no fetch.
         """
-        passed = self._passed
+        passed, fetched = self._passed, self._fetched
         if passed is None or self._limits is None:
             raise UnexpectedResponse("a Fetch response does not answer a follower's fetch")
         version = passed.api_version
         response = read_response(data, position, frame_bytes, version)
         self._passed = None  # after `read_response`, so that `close` gives back the reservation if that raises an error
         if response.error_code:
+            self._fetched = None
             settle(passed.granted, {})
             return data[position : position + frame_bytes]
         self._turn += 1
@@ -186,8 +200,12 @@ class Follower:
                 self._session.count(response.partitions, trimming)
             frame = data[position : position + frame_bytes]
         else:
-            entries = self._entries(passed, response, trimming)
-            frame = write_response(data, position, response, entries, version)
+            if fetched is not None and fetched.next_epoch:
+                entries = self._session_entries(fetched, response, trimming)
+            else:
+                entries = self._entries(passed, response, trimming)
+            session_id = fetched.end_fetch(has_lagging=trimming.has_lagging) if fetched is not None else 0
+            frame = write_response(data, position, response, entries, version, session_id=session_id)
         trimming.charge()
         self._note(now_ms, has_lagging=trimming.has_lagging)
         return frame
@@ -205,8 +223,40 @@ class Follower:
         entries += map(trimming.whole, found.values())
         return entries
 
+    def _session_entries(
+        self, fetched: FetchedPartitions, response: ReplicaResponse, trimming: Trimming
+    ) -> list[Entry]:
+        """Return the entries of a response in the follower's session: those of the leader's response."""
+        trimming.has_lagging = bool(fetched.lagging)
+        entries: list[Entry] = []
+        for one in response.partitions:
+            key = (one.topic, one.partition)
+            request = fetched.partitions.get(key)
+            if request is None:
+                entries.append(trimming.whole(one))
+            else:
+                entries.append(trimming.entry(key, request, one))
+                fetched.answered(key)
+        return entries
+
+    def _partitions_of(self, fetch: ReplicaFetch, now_ms: int) -> FetchedPartitions | None:
+        """Return the partitions of a full fetch, or of the follower's session. Returns None if the session is over."""
+        if fetch.session_epoch <= 0:
+            fetched = FetchedPartitions(0 if fetch.session_epoch else self._session_id)
+            fetched.update(fetch)
+            return fetched
+        session = self._fetched
+        if session is None or not session.is_continued_by(fetch) or self._is_quiet(now_ms):
+            return None
+        session.update(fetch)
+        return session if len(session.partitions) <= _MAX_PARTITIONS else None
+
+    def _is_quiet(self, now_ms: int) -> bool:
+        """Return whether no throttled partition has lagged for a while."""
+        return self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= _QUIET_MS
+
     def _may_have_session(self, fetch: ReplicaFetch, now_ms: int) -> bool:
-        """Return whether a fetch may belong to a fetch session, and is therefore forwarded unchanged.
+        """Return whether a fetch may belong to a session with the leader, and is therefore forwarded unchanged.
 
         It may if no throttled partition has lagged for a while.
         """
@@ -216,12 +266,11 @@ class Follower:
                 return True
             self._quiet_since_ms = self._session = None
             return False
-        return (
-            fetch.session_epoch == 0 and self._quiet_since_ms is not None and now_ms - self._quiet_since_ms >= _QUIET_MS
-        )
+        return fetch.session_epoch == 0 and self._is_quiet(now_ms)
 
     def _keep_session(self, fetch: ReplicaFetch, correlation_id: int, api_version: int) -> Forward:
         session = self._session = self._session or FetchSession()
+        self._fetched = None
         self.seen.clear()
         if self._limits is not None:
             session.update(fetch, self._limits, is_id=self.has_ids)
@@ -250,38 +299,18 @@ class Follower:
             self._passed = None
         self._leave()
 
-    def _choose(self, passed: PassedFetch, now_ms: int) -> "_Choice":
+    def _choose(self, fetched: FetchedPartitions, granted: dict[ReplicationQuota, int], now_ms: int) -> "_Choice":
         """Return which partitions to fetch from the leader now, and how many bytes of each."""
-        # The bytes to fetch of each partition that is not fetched as requested. None leaves the partition out.
-        shares: dict[Key, int | None] = {}
-        lagging: list[_Candidate] = []
-        self._find_charges(passed)
-        for key, charges in passed.charges.items():
-            one = passed.partitions[key]
-            seen = self.seen.get(key)
-            if seen is None or seen.leader_epoch != one.leader_epoch:
-                shares[key] = min(one.max_bytes, FIRST_LOOK_BYTES)
-            else:
-                seen.fetch_offset = one.fetch_offset
-                if one.fetch_offset < seen.high_watermark:
-                    shares[key] = None
-                    lagging.append(_Candidate(seen.turn, key, one, seen, charges))
-        room_at_ms = self._grant(lagging, shares, passed.granted, now_ms) if lagging else _FAR_MS
-        chosen = [
-            (one, share)
-            for key, one in passed.partitions.items()
-            if (share := shares.get(key, one.max_bytes)) is not None
-        ]
-        is_all_narrowed = len(shares) == len(passed.partitions)
-        most_bytes = max(sum(share for _, share in chosen), 1) if is_all_narrowed else _MAX_ANSWER_BYTES
+        partitions = fetched.partitions
+        shares = {key: min(partitions[key].max_bytes, FIRST_LOOK_BYTES) for key in fetched.unknown}
+        room_at_ms = self._grant(fetched, shares, granted, now_ms) if fetched.lagging else _FAR_MS
+        most_bytes = _MAX_ANSWER_BYTES if fetched.passing else max(sum(shares.values()), 1)
+        chosen = [(partitions[key], partitions[key].max_bytes) for key in fetched.passing]
+        chosen += [(partitions[key], share) for key, share in shares.items()]
         return _Choice(chosen, min(most_bytes, _MAX_ANSWER_BYTES), room_at_ms)
 
     def _grant(
-        self,
-        lagging: "list[_Candidate]",
-        shares: dict[Key, int | None],
-        granted: dict[ReplicationQuota, int],
-        now_ms: int,
+        self, fetched: FetchedPartitions, shares: dict[Key, int], granted: dict[ReplicationQuota, int], now_ms: int
     ) -> int:
         """Divide the room of the quotas among lagging partitions, and reserve it.
 
@@ -291,8 +320,7 @@ class Follower:
         Returns:
             The time at which there may be room for the partitions that are left out now.
         """
-        lagging.sort(key=_turn_of)  # first the partition that has got no records for the longest time
-        rooms = {charge.quota: 0.0 for each in lagging for charge in each.charges}
+        rooms = {charge.quota: 0.0 for charges in fetched.lagging for charge in charges}
         turns_ms: dict[ReplicationQuota, int] = {}  # when to try again, for quotas without room for this follower now
         for quota in rooms:
             if not quota.ahead(self, self._ticket, now_ms=now_ms):
@@ -302,17 +330,24 @@ class Follower:
             else:
                 turns_ms[quota] = quota.wait(self, self._ticket, now_ms=now_ms)
         left_out: set[tuple[Charge, ...]] = set()
-        for each in lagging:
-            room = min(rooms[charge.quota] for charge in each.charges)
+        candidates: list[_Candidate] = []
+        for charges, states in fetched.lagging.items():
+            if min([rooms[charge.quota] for charge in charges]) > 0:
+                candidates += [_Candidate(state.turn, key, state, charges) for key, state in states.items()]
+            else:
+                left_out.add(charges)
+        candidates.sort(key=_turn_of)  # first the partition that has got no records for the longest time
+        for each in candidates:
+            room = min([rooms[charge.quota] for charge in each.charges])
             # A share into which no batch fits is wasted. But the first partition gets one batch, however large.
-            if room <= 0 or (granted and room < each.seen.least_bytes):
+            if room <= 0 or (granted and room < each.state.least_bytes):
                 left_out.add(each.charges)
                 continue
             # A quota that only measures has infinite room. If max_bytes is below 0, the leader refuses the fetch.
-            most = shares[each.key] = each.seen.requested_bytes = int(
-                min(each.partition.max_bytes, max(room, each.seen.least_bytes, 1))
+            most = shares[each.key] = each.state.requested_bytes = int(
+                min(fetched.partitions[each.key].max_bytes, max(room, each.state.least_bytes, 1))
             )
-            expected = max(each.seen.lag_bytes(most), 0)
+            expected = max(each.state.lag_bytes(most), 0)
             for charge in each.charges:
                 rooms[charge.quota] -= expected
                 granted[charge.quota] = granted.get(charge.quota, 0) + expected
@@ -335,17 +370,7 @@ class Follower:
         """Forget all partitions and the fetch session, and wait for room in no quota any more."""
         self._leave()
         self.seen.clear()
-        self._quiet_since_ms = self._session = None
-
-    def _put_back(self, passed: PassedFetch) -> list[Entry]:
-        return [empty_entry(key, self.seen[key], passed.api_version) for key in passed.partitions]
-
-    def _find_charges(self, passed: PassedFetch) -> None:
-        """Find the quotas that a fetch's throttled partitions are charged to, and forget all other partitions."""
-        if self._limits is not None:
-            self._limits.find(passed.partitions, passed.charges, is_id=self.has_ids)
-        for key in self.seen.keys() - passed.charges.keys():
-            del self.seen[key]
+        self._quiet_since_ms = self._session = self._fetched = None
 
 
 class _Choice(NamedTuple):
@@ -357,8 +382,7 @@ class _Choice(NamedTuple):
 class _Candidate(NamedTuple):
     turn: int
     key: Key
-    partition: RequestPartition
-    seen: PartitionState
+    state: PartitionState
     charges: tuple[Charge, ...]
 
 

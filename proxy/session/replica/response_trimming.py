@@ -31,7 +31,7 @@ class PassedFetch:
     Attributes:
         correlation_id: The correlation id of the fetch.
         api_version: The version of the Fetch API.
-        partitions: The partitions of the follower's request, including those that were left out.
+        partitions: The partitions that the follower fetches, including those that were left out.
         is_of_session: Whether the response is forwarded unchanged and only counted, because the fetch belongs to a
             ``FetchSession``.
         charges: The quotas that are charged for the records of each throttled partition.
@@ -42,8 +42,8 @@ class PassedFetch:
     correlation_id: int
     api_version: int
     partitions: dict[Key, RequestPartition]
-    is_of_session: bool = False
     charges: dict[Key, tuple[Charge, ...]] = field(default_factory=dict)
+    is_of_session: bool = False
     granted: dict[ReplicationQuota, int] = field(default_factory=dict)
     max_bytes: int = UNLIMITED_BYTES
 

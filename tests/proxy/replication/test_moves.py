@@ -1,8 +1,12 @@
 """Tests replicas that catch up through the proxy: their rate, the order of records, and other replicas."""
 
+import sys
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from types import FrameType
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -21,6 +25,7 @@ VERSIONS = (3, 11, 17)
 MOVING = ("moving", 0)
 BUSY = ("busy", 0)
 TO_TOPIC = {"moving": parse("*")}
+TraceFunction = Callable[[FrameType, str, Any], Any]
 
 
 def limited(rate: float, **more: object) -> Replication:
@@ -81,6 +86,41 @@ def test_in_sync_partitions_are_not_delayed_by_lagging_ones(version: int) -> Non
     assert len(came) == len(appended)
     assert max(after - before for before, after in zip(appended, came, strict=True)) <= 10
     assert delivered(follower, START_MS + 5_000, START_MS + 20_000) / 15 == pytest.approx(300_000, rel=0.07)
+
+
+def test_thousands_of_waiting_partitions_make_no_work() -> None:
+    """A busy partition in sync is fetched again at once. Its fetches name only what has changed."""
+    lines: list[int] = []
+    for waiting in (100, 2_000):
+        logs = {("moving", number): (16_000, 9) for number in range(waiting)} | {BUSY: (1_000, 0)}
+        move = Move(17, logs, listed(1_000))
+        follower = move.add(Follower(3, 17, logs))
+        move.run(2_000)
+        move.every(50, 10_000, lambda move=move: move.leader.logs[BUSY].append(1_000))  # type: ignore[misc]
+        requests, offset = follower.requests, follower.offsets[BUSY]
+        lines.append(lines_run_in("/proxy/session/replica/", lambda move=move: move.run(1_000)))  # type: ignore[misc]
+        assert follower.offsets[BUSY] - offset >= 18
+        assert 18 <= follower.requests - requests <= 30
+        assert follower.partitions_in_last_request == 1
+        assert follower.partitions_in_last_response == 1
+    assert lines[1] <= 1.1 * lines[0]
+
+
+def test_waiting_partitions_of_a_session_are_forgotten_and_added() -> None:
+    logs = {("moving", number): (10_000, 100) for number in range(4)} | {BUSY: (1_000, 0)}
+    move = Move(17, logs, listed(100_000))
+    follower = move.add(Follower(3, 17, logs))
+    move.run(3_000)
+    forgotten: Place = ("moving", 2)
+    before = follower.offsets[forgotten]
+    follower.forget(forgotten)
+    move.run(3_000)
+    assert max(one.at_ms for one in follower.deliveries if one.place == forgotten) <= START_MS + 3_100
+    follower.offsets[forgotten] = before
+    move.run(40_000)
+    assert follower.offsets == {**dict.fromkeys(logs, 100), BUSY: 0}
+    assert follower.errors == [SESSION_NOT_FOUND], "when nothing lags any more, the leader gets the session"
+    assert len(move.leader.sessions) == 1
 
 
 def test_move_ends_with_all_partitions_in_sync() -> None:
@@ -229,7 +269,7 @@ def test_sessions_are_left_while_a_limit_holds_and_taken_up_afterwards(version: 
     move.change(None)
     move.run(5_000)
     assert (move.leader.built, len(move.leader.sessions)) == (2, 1)
-    assert follower.errors == [SESSION_NOT_FOUND]
+    assert follower.errors == [SESSION_NOT_FOUND] * 2, "the leader does not know the session with the proxy"
     assert follower.offsets[MOVING] == 60
 
 
@@ -244,6 +284,26 @@ def test_leader_reads_few_bytes_in_vain(rate: int, share: float) -> None:
     move.run(20_000)
     sent = sum(one.size_bytes for one in follower.deliveries)
     assert move.leader.read_bytes - sent < share * sent
+
+
+def lines_run_in(part_of_path: str, action: Callable[[], None]) -> int:
+    """Run ``action``, and return how many lines of the modules whose path contains ``part_of_path`` it has executed."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> TraceFunction | None:
+        nonlocal lines
+        if part_of_path not in frame.f_code.co_filename:
+            return None
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    finally:
+        sys.settrace(before)
+    return lines
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ _ACCOUNT: Final = "proxy/session/client_account.py"
 _FETCH: Final = "proxy/session/handlers/fetch.py"
 _PRODUCE: Final = "proxy/session/handlers/produce.py"
 _FOLLOWER: Final = "proxy/session/replica/follower_fetch.py"
+_PARTITIONS: Final = "proxy/session/replica/fetched_partitions.py"
 _TRIMMING: Final = "proxy/session/replica/response_trimming.py"
 
 SESSION: Final = (
@@ -223,9 +224,9 @@ SESSION: Final = (
     # -- replicas --
     Break(
         "A partition in sync waits for the quota of those that lag",
-        _FOLLOWER,
-        "                if one.fetch_offset < seen.high_watermark:\n",
-        "                if one.fetch_offset <= seen.high_watermark:\n",
+        _PARTITIONS,
+        "            if one.fetch_offset < state.high_watermark:\n",
+        "            if one.fetch_offset <= state.high_watermark:\n",
     ),
     Break(
         "A follower's fetch without room is held for a minute",

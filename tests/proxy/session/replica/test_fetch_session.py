@@ -30,8 +30,8 @@ def limits_of(replication: Replication) -> Limits:
 
 
 def fetch(epoch: int, *topics: bytes) -> ReplicaFetch:
-    partitions = [RequestPartition(topic, 0, 4, 10, 1_000, 0, 0) for topic in topics]
-    return ReplicaFetch(3, 500, 1, 10_000, 7, epoch, partitions, {}, 11, 0, 0, 0, 0)
+    partitions = [RequestPartition(topic, 0, 4, 10, 1_000, b"") for topic in topics]
+    return ReplicaFetch(3, 500, 1, 10_000, 7, epoch, partitions, {}, (), 11, 0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("version", [11, 17])

@@ -86,9 +86,11 @@ class Hands:
         max_wait_ms: int = 500,
         max_bytes: int = 10 * MiB,
         session: tuple[int, int] = (0, -1),
+        forgotten: tuple[Place, ...] = (),
     ) -> Decision:
         """Let the follower fetch. Return the proxy's decision. A number in ``parts`` is a fetch offset."""
-        return self.decide(self.frame(parts, max_wait_ms=max_wait_ms, max_bytes=max_bytes, session=session))
+        frame = self.frame(parts, max_wait_ms=max_wait_ms, max_bytes=max_bytes, session=session, forgotten=forgotten)
+        return self.decide(frame)
 
     def frame(
         self,
@@ -97,9 +99,10 @@ class Hands:
         max_wait_ms: int = 500,
         max_bytes: int = 10 * MiB,
         session: tuple[int, int] = (0, -1),
+        forgotten: tuple[Place, ...] = (),
     ) -> bytes:
         whole = {place: Part(part, MiB, 4) if isinstance(part, int) else part for place, part in parts.items()}
-        return write_request(self.version, Request(9, FOLLOWER, max_wait_ms, max_bytes, *session, whole))
+        return write_request(self.version, Request(9, FOLLOWER, max_wait_ms, max_bytes, *session, whole, forgotten))
 
     def asked(self, parts: Mapping[Place, Part | int], **more: object) -> Request:
         """Let the follower fetch. Return the request that the leader gets."""
@@ -384,9 +387,74 @@ def test_an_incremental_fetch_is_refused_and_its_session_closed_by_the_first_ful
         assert (answer.error_code, answer.session_id, answer.entries) == (SESSION_NOT_FOUND, 0, {})
     asked = hands.asked({P0: 1}, session=(0, 0))
     assert (asked.session_id, asked.session_epoch) == (77, -1)
-    assert hands.reply({P0: lagging()}, session_id=5).session_id == 0
+    assert hands.reply({P0: lagging()}, session_id=5).session_id not in (0, 5), "it begins one with the proxy"
     asked = hands.asked({P0: 1}, session=(0, 0))
     assert (asked.session_id, asked.session_epoch) == (0, -1), "once"
+
+
+@pytest.mark.parametrize("version", [7, 11, 12, 17])
+def test_fetch_of_a_session_with_the_proxy_names_only_what_has_changed(version: int) -> None:
+    hands = Hands(listed(1_000), version)
+    hands.asked({P0: 1, P1: 1, BUSY: 1}, session=(0, 0))
+    session_id = hands.reply({P0: lagging(), P1: lagging(), BUSY: lagging()}).session_id
+    assert session_id
+    hands.use_up(1_000_000)
+    asked = hands.asked({BUSY: 2}, session=(session_id, 1))
+    assert (asked.session_id, asked.session_epoch) == (0, -1), "the leader has no session"
+    assert asked.parts == {BUSY: Part(2, MiB, 4 if version >= 9 else -1)}
+    answer = hands.reply({BUSY: lagging(batches(60))})
+    assert (answer.session_id, list(answer.entries)) == (session_id, [BUSY])
+    parts = hands.asked({P0: 1_000}, session=(session_id, 2)).parts
+    assert list(parts.items()) == [(BUSY, asked.parts[BUSY]), (P0, Part(1_000, MiB, 4 if version >= 9 else -1))]
+    hands.reply({})
+    held = {"session": (session_id, 3), "forgotten": (BUSY, P0)}
+    assert isinstance(hands.ask({}, **held), Hold)  # type: ignore[arg-type]
+    hands.now_ms += 500
+    answer = hands.told({}, **held)
+    assert (answer.session_id, answer.error_code, answer.entries) == (session_id, 0, {})
+
+
+@pytest.mark.parametrize(("other", "epoch"), [(0, 2), (1, 1)])
+def test_fetch_of_another_session_or_epoch_is_refused(other: int, epoch: int) -> None:
+    hands = Hands(limited(1_000))
+    hands.asked({P0: 1}, session=(0, 0))
+    session_id = hands.reply({P0: lagging()}).session_id
+    answer = hands.told({}, session=(session_id + other, epoch))
+    assert (answer.error_code, answer.session_id) == (SESSION_NOT_FOUND, 0)
+    assert hands.told({}, session=(session_id, 1)).error_code == SESSION_NOT_FOUND, "it is over"
+
+
+def test_session_with_the_proxy_ends_when_nothing_has_lagged_for_a_while() -> None:
+    hands = Hands(limited(1_000_000))
+    hands.asked({P0: 1}, session=(0, 0))
+    session_id = hands.reply({P0: lagging()}).session_id
+    hands.asked({P0: 1_000}, session=(session_id, 1))
+    assert hands.reply({P0: lagging()}).session_id == session_id
+    hands.now_ms += 3_000
+    assert hands.told({}, session=(session_id, 2)).error_code == SESSION_NOT_FOUND
+    assert hands.ask({P0: 1_000}, session=(0, 0)) == Forward(b"", is_answer_read=True)
+
+
+def test_error_of_the_whole_response_ends_the_session_with_the_proxy() -> None:
+    hands = Hands(limited(1_000_000))
+    hands.asked({P0: 1}, session=(0, 0))
+    session_id = hands.reply({P0: lagging()}).session_id
+    hands.asked({P0: 1_000}, session=(session_id, 1))
+    hands.reply({}, error_code=100)
+    asked = hands.asked({P0: 1_000}, session=(session_id, 0))
+    assert asked.session_id == 0, "the leader is not asked to close it"
+
+
+def test_session_that_is_not_throttled_any_more_ends() -> None:
+    hands = Hands(listed(1_000))
+    hands.asked({P0: 1, BUSY: 1}, session=(0, 0))
+    session_id = hands.reply({P0: lagging(), BUSY: lagging()}).session_id
+    hands.throttle.update(listed(1_000, "other"), now_ms=hands.now_ms)
+    decision = hands.ask({}, session=(session_id, 1))
+    assert isinstance(decision, Forward)
+    assert not decision.is_answer_read, "the leader's response has no session"
+    assert list(read_request(decision.frame, 17).parts) == [P0, BUSY]
+    assert hands.told({}, session=(session_id, 2)).error_code == SESSION_NOT_FOUND
 
 
 def test_a_session_that_was_left_is_not_closed_by_another_limit() -> None:

@@ -32,7 +32,7 @@ class One:
         self.data = b"f" * 10 + records + b"t" * 5
         end = 10 + len(records)
         self.partition = ResponsePartition(KEY[0], KEY[1], 0, high_watermark, -1, 0, 0, 6, 10, end, end)
-        request = RequestPartition(KEY[0], KEY[1], 4, 50, 1_000_000, 0, 0)
+        request = RequestPartition(KEY[0], KEY[1], 4, 50, 1_000_000, b"")
         self.asked = PassedFetch(1, version, {KEY: request})
         self.asked.charges[KEY] = charges
         self.seen: dict[Key, PartitionState] = {}
