@@ -6,6 +6,7 @@ have these properties:
 
 * they raise nothing but a ``ProtocolError``;
 * a response has exactly the partitions of its fetch, in order, even if some were left out of the request to the leader;
+* a response in a session has only partitions of the session;
 * a blocked follower is released by a response, or within half a second;
 * reserved bytes are returned exactly once, and a closed connection is in no queue;
 * the memory for buffered bytes is bounded.
@@ -74,7 +75,10 @@ class _Way:
         self.is_sound = True  # no frame is damaged yet
         self.has_failed = False
         self.waits: deque[bytes] = deque()  # requests that the leader has not answered
-        self.asked: dict[int, list[Place]] = {}  # the expected partitions, by correlation id
+        # By correlation id: the partitions of a fetch, its session epoch, and the partitions of its session.
+        self.asked: dict[int, tuple[list[Place], int, set[Place]]] = {}
+        self.session = (0, 0)  # the id and the next epoch of the last session that the follower was given
+        self.session_places: set[Place] = set()
         self.number = 0
         self.frames = 0
 
@@ -124,11 +128,16 @@ class _Way:
 
     def _check(self, frame: bytes) -> None:
         number = int.from_bytes(frame[4:8])
-        places = self.asked.pop(number, None)
-        if places is None:
+        asked = self.asked.pop(number, None)
+        if asked is None:
             return
+        places, epoch, session_places = asked
         response = read_response(frame, self.version)
-        assert response.error_code or list(response.entries) == places, "what was asked for, in its order"
+        self.session = (response.session_id, max(epoch, 0) % (2**31 - 1) + 1)
+        if epoch > 0:
+            assert response.entries.keys() <= session_places, "what belongs to the session"
+        else:
+            assert response.error_code or list(response.entries) == places, "what was asked for, in its order"
 
     def _check_rest(self) -> None:
         if self.has_failed:
@@ -213,6 +222,8 @@ class _Play:
         version = self._version if choice < 250 else source.below(_LATEST_VERSION + 1)
         way.is_sound &= version == self._version
         session = _SESSIONS[max(choice % 16 - 8, 0)] if version >= FIRST_SESSION else (0, -1)
+        if choice & 16 and way.session[0] and version >= FIRST_SESSION:
+            session = way.session
         places = dict.fromkeys((_TOPICS[source.below(2)], source.below(5)) for _ in range(1 + source.below(6)))
         parts = {
             place: Part(
@@ -223,14 +234,19 @@ class _Play:
         replica_id = _REPLICAS[max(source.below(32) - 24, 0)]
         wait_ms = _WAITS_MS[max(source.below(24) - 17, 0)]
         way.number += 1
-        request = Request(way.number, replica_id, wait_ms, _SIZES[max(choice // 16 - 8, 0)], *session, parts)
-        if replica_id >= 0 and version == self._version:
-            way.asked[way.number] = list(parts)
+        forgotten = tuple(
+            place for place in sorted(way.session_places - places.keys()) if session[1] > 0 and choice & 32
+        )
+        session_places = (way.session_places if session[1] > 0 else set()) - {*forgotten} | places.keys()
+        max_bytes = _SIZES[max(choice // 16 - 8, 0)]
+        request = Request(way.number, replica_id, wait_ms, max_bytes, *session, parts, forgotten)
+        if replica_id >= 0 and version == self._version and way.reads_client:
+            way.asked[way.number] = (list(parts), session[1], session_places)
+            way.session_places = session_places
         self._send(way, write_request(version, request), is_damaged=is_damaged)
 
     def _send(self, way: _Way, frame: bytes, *, is_damaged: bool) -> None:
         if not way.reads_client:
-            way.asked.pop(way.number, None)
             return
         if is_damaged:
             frame = damaged(frame, self._source)

@@ -3,7 +3,7 @@
 Nothing is shared with the code of the proxy that reads these frames.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from struct import calcsize, pack, unpack_from
 from typing import Final, NamedTuple
@@ -232,15 +232,21 @@ def read_request(frame: bytes, version: int) -> Request:
             parts[topic, number] = Part(fetch_offset, data.ints("i")[0], epoch)
             data.tags()
         data.tags()
-    if version >= FIRST_SESSION:
-        assert data.count() == 0, "a leader has no session, so it is told of nothing to forget"
+    forgotten = tuple(_read_forgotten(data)) if version >= FIRST_SESSION else ()
     if version >= _FIRST_RACK:
         data.bytes_of(data.uvarint() - 1 if data.is_flexible else data.ints("h")[0])
     tags = data.tags()
     if version >= _FIRST_REPLICA_STATE:
         replica_id = unpack_from(">i", tags[1])[0]
     assert data.at == len(frame)
-    return Request(correlation_id, replica_id, max_wait_ms, max_bytes, session_id, session_epoch, parts)
+    return Request(correlation_id, replica_id, max_wait_ms, max_bytes, session_id, session_epoch, parts, forgotten)
+
+
+def _read_forgotten(data: Reader) -> Iterator[Place]:
+    for _ in range(data.count()):
+        topic = data.topic()
+        yield from [(topic, data.ints("i")[0]) for _ in range(data.count())]
+        data.tags()
 
 
 def write_response(version: int, response: Response) -> bytes:

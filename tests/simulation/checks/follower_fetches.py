@@ -2,7 +2,8 @@
 
 The leader is asked for each partition that is in sync, or that no limit is for. Only what lags may be left out, may be
 asked for in smaller pieces, and may lose the batches at the end of its records. An answer without a leader comes after
-half a second at most. A fetch of a session passes as it is, and while something lags there is no session.
+half a second at most. A fetch of a session with the leader passes as it is. While something lags there is none, but the
+follower may have one with the proxy, in which an answer contains only what the leader was asked for.
 """
 
 from typing import TYPE_CHECKING, ClassVar, Final, NoReturn
@@ -33,7 +34,7 @@ _SESSION_NOT_FOUND: Final = 70
 class _Link:
     """One follower's connection: what the last responses said of each partition, and the fetch in hand."""
 
-    __slots__ = ("forwarded", "got", "has_lag", "open", "since_ms", "told", "unfit")
+    __slots__ = ("forwarded", "got", "has_lag", "most_bytes", "open", "since_ms", "told", "unfit")
 
     def __init__(self) -> None:
         self.told: dict[Key, FetchedPartition] = {}
@@ -41,6 +42,7 @@ class _Link:
         self.open: Exchange | None = None
         self.forwarded: Exchange | None = None  # the last one that the leader got
         self.got: dict[Key, FetchPartition] = {}  # what the leader was asked for, without a session
+        self.most_bytes = 0  # what it was asked for in all
         self.unfit: dict[Key, FetchPartition] = {}  # what it was asked for and had no batch that fits
         self.since_ms: float | None = None  # from when on the fetch in hand has waited for nothing
 
@@ -57,14 +59,15 @@ class FollowerFetches(FollowerCheck):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Forget what was known of a connection."""
+        super().connection_closed(client, connection, by_client=by_client)
         self._links.pop(connection, None)
 
     # -- requests --
 
     def sent(self, exchange: "Exchange") -> None:
         """It waits."""
+        super().sent(exchange)
         if is_of_follower(exchange):
-            self._follow_settings()
             link = self._links.setdefault(exchange.connection, _Link())
             link.open = exchange
             link.since_ms = None
@@ -74,11 +77,12 @@ class FollowerFetches(FollowerCheck):
         link = self._links.get(exchange.connection)
         if link is None or not exchange.is_inter_broker:
             return
-        asked, parts = asked_of(exchange.request)
-        got, got_parts = (asked, parts) if frame == exchange.request else asked_of(frame)
+        parts = self._fetched[exchange.connection]
+        got, got_parts = asked_of(frame)
         if got.session_epoch != _NO_SESSION:
             self._sessions[exchange.correlation_id] = None
         link.forwarded = exchange
+        link.most_bytes = got.max_bytes
         link.got = got_parts if got.session_epoch == _NO_SESSION else {}
         if not self._is_known(exchange):
             link.has_lag = False  # the last response belongs to the limits of before
@@ -89,8 +93,6 @@ class FollowerFetches(FollowerCheck):
             if self._limits.is_on and link.has_lag:
                 self._fail(exchange, "belongs to a session, and something lagged in the last response")
             return
-        if asked.session_epoch > 0:
-            self._fail(exchange, "belongs to a session for the follower, and not for the leader")
         if got_parts.keys() - parts.keys():
             self._fail(exchange, f"asks for {got_parts.keys() - parts.keys()}, and the follower has not")
         for key, part in parts.items():
@@ -143,9 +145,10 @@ class FollowerFetches(FollowerCheck):
                 self._judge_parts(exchange, link, answered, after)
                 self._note_unfit(link, answered)
         link.told.update(after)
+        is_of_proxy = not is_of_session and asked_of(exchange.request)[0].session_epoch > 0
         link.has_lag = is_known and any(
             self._is_measured(exchange, key) and one.high_watermark > exchange.detail.get(key, one.high_watermark)
-            for key, one in after.items()
+            for key, one in (link.told if is_of_proxy else after).items()
             if not one.error_code
         )
 
@@ -153,24 +156,23 @@ class FollowerFetches(FollowerCheck):
         """The proxy itself has answered: no session, or nothing that has room."""
         if exchange.forwarded_first_ms >= 0:
             self._fail(exchange, "was forwarded, and answered without its leader")
-        asked, parts = asked_of(exchange.request)
+        asked, _ = asked_of(exchange.request)
         if error:
             if error != _SESSION_NOT_FOUND or asked.session_epoch <= 0 or not self._limits.is_on:
                 self._fail(exchange, f"is answered with error {error}")
             return
-        for key, part in parts.items():
+        for key, part in self._fetched[exchange.connection].items():
             if not self._may_be_left_out(exchange, link, key, part.offset):
                 self._fail(exchange, f"is answered without its leader, and {key} is in sync or not throttled")
-            self._judge_empty(exchange, link, key, after.get(key))
+            self._judge_left_out(exchange, link, key, after.get(key))
 
     def _judge_parts(
         self, exchange: "Exchange", link: _Link, before: dict[Key, FetchedPartition], after: dict[Key, FetchedPartition]
     ) -> None:
-        _, parts = asked_of(exchange.request)
-        for key, part in parts.items():
+        for key, part in self._fetched[exchange.connection].items():
             theirs, ours = before.get(key), after.get(key)
             if theirs is None:
-                self._judge_empty(exchange, link, key, ours)
+                self._judge_left_out(exchange, link, key, ours)
                 continue
             if ours is None or ours._replace(records=theirs.records) != theirs:
                 self._fail(exchange, f"has {theirs!r:.200} of {key} by its leader, and {ours!r:.200} by the proxy")
@@ -184,17 +186,22 @@ class FollowerFetches(FollowerCheck):
 
     @staticmethod
     def _note_unfit(link: _Link, answered: dict[Key, FetchedPartition]) -> None:
-        """Note the partitions that lag, and of which the leader had no batch that fits."""
+        """Note the partitions that lag, and of which the leader had no batch that fits into a response with room."""
+        left_bytes = link.most_bytes - sum(len(one.records or b"") for one in answered.values())
         for key, got in link.got.items():
             one = answered.get(key)
             is_unfit = one is not None and not one.records and not one.error_code and got.offset < one.high_watermark
-            if is_unfit and got.max_bytes < _LARGEST_BYTES:
+            if is_unfit and got.max_bytes < _LARGEST_BYTES and got.max_bytes <= left_bytes:
                 link.unfit[key] = got
             else:
                 link.unfit.pop(key, None)
 
-    def _judge_empty(self, exchange: "Exchange", link: _Link, key: Key, ours: FetchedPartition | None) -> None:
-        """What was left out has an entry that says nothing new."""
+    def _judge_left_out(self, exchange: "Exchange", link: _Link, key: Key, ours: FetchedPartition | None) -> None:
+        """What was left out has an entry that says nothing new, and in a session none."""
+        if asked_of(exchange.request)[0].session_epoch > 0:
+            if ours is not None:
+                self._fail(exchange, f"has {ours!r:.200} for {key}, which was left out of a session")
+            return
         if ours is None:
             self._fail(exchange, f"has no entry for {key}")
         told = link.told.get(key)

@@ -77,6 +77,25 @@ class FollowerCheck(Check):
         self._since_ms = 0.0  # from when on these limits are in force
         self._names: dict[bytes, str] = {}  # of topics, by their ids
         self._is_stopping = False
+        self._fetched: dict[int, dict[Key, FetchPartition]] = {}  # what each connection fetches
+
+    def sent(self, exchange: "Exchange") -> None:
+        """A fetch of a session names only what has changed."""
+        if not is_of_follower(exchange):
+            return
+        self._follow_settings()
+        request, parts = asked_of(exchange.request)
+        fetched = self._fetched.setdefault(exchange.connection, {})
+        if request.session_epoch <= 0:
+            fetched.clear()
+        for topic, numbers in request.forgotten:
+            for index in numbers:
+                fetched.pop((topic, index), None)
+        fetched.update(parts)
+
+    def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
+        """Forget what was known of a connection."""
+        self._fetched.pop(connection, None)
 
     def _follow_settings(self) -> None:
         section = self.world.settings.replication

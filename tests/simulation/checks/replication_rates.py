@@ -89,11 +89,6 @@ class ReplicationRates(FollowerCheck):
 
     # -- what passes --
 
-    def sent(self, exchange: "Exchange") -> None:
-        """See whether the limits are others."""
-        if exchange.is_inter_broker:
-            self._follow_settings()
-
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Note a session. A fetch of a session is charged, and passes as a whole."""
         if exchange.is_inter_broker and self._limits.is_on and asked_of(frame)[0].session_epoch >= 0:

@@ -109,6 +109,7 @@ class ReplicationRoom(FollowerCheck):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """What its last fetch brings counts if the proxy gets it before it hears that the follower has gone."""
+        super().connection_closed(client, connection, by_client=by_client)
         self._told.pop(connection, None)
         exchange = self._at_leader.pop(connection, None)
         if exchange is not None:
@@ -128,16 +129,13 @@ class ReplicationRoom(FollowerCheck):
             if response is not None and (end is None or end.received_bytes >= exchange.response_at + len(response)):
                 self._owe(exchange)
 
-    def sent(self, exchange: "Exchange") -> None:
-        """See whether the limits are others."""
-        if exchange.is_inter_broker:
-            self._follow_settings()
-
     def received(self, exchange: "Exchange") -> None:
         """Remember what the follower was told."""
         if is_of_follower(exchange) and exchange.response is not None:
-            told = self._told.setdefault(exchange.connection, {})
-            told.update(told_by(exchange.response, exchange.api_version)[1])
+            error, answered = told_by(exchange.response, exchange.api_version)
+            if exchange.forwarded_first_ms < 0 and asked_of(exchange.request)[0].session_epoch > 0 and not error:
+                self._judge(exchange, exchange.passed_ms, ())  # only the response says that the session goes on
+            self._told.setdefault(exchange.connection, {}).update(answered)
 
     # -- the verdict --
 
@@ -160,7 +158,7 @@ class ReplicationRoom(FollowerCheck):
         told = self._told.get(exchange.connection, {})
         lagging = {
             key: list(self._buckets(exchange, key))
-            for key, part in asked_of(exchange.request)[1].items()
+            for key, part in self._fetched.get(exchange.connection, {}).items()
             if key in told and part.offset < told[key].high_watermark
         }
         if lagging.keys() & set(forwarded):

@@ -132,6 +132,20 @@ def test_a_session_while_something_lags_is_found() -> None:
         world.forward(exchange)
 
 
+@pytest.mark.parametrize("is_told", [False, True])
+def test_in_a_session_with_the_proxy_what_was_left_out_has_no_entry(is_told: bool) -> None:
+    world = a_world(FollowerFetches)
+    pass_on(world, (9, 9), (BATCH, BATCH))
+    exchange = send(world, epoch=1)
+    world.wait(100)
+    empty = fetch_response.response(exchange.correlation_id, VERSION, [])
+    if is_told:
+        with pytest.raises(Violation, match="left out of a session"):
+            world.give(exchange, answer(exchange, (9, 9), (b"", b"")))
+    else:
+        world.give(exchange, empty)
+
+
 def test_bytes_into_which_no_batch_fits_are_asked_for_once() -> None:
     world = a_world(FollowerFetches)
     pass_on(world, (9, 9), (BATCH, BATCH))
