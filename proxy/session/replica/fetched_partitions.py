@@ -14,6 +14,9 @@ from kafka_quota_proxy.proxy.replication.throttle import Charge, Limits
 from kafka_quota_proxy.proxy.session.replica.partition_state import Key, PartitionState
 
 _LAST_EPOCH: Final = 2**31 - 1
+# How long the state of a partition is kept that is not fetched. A follower of Kafka does not fetch throttled partitions
+# for up to ten seconds if its own throttle is exceeded.
+_REMEMBERED_MS: Final = 30_000
 
 
 class FetchedPartitions:
@@ -32,6 +35,7 @@ class FetchedPartitions:
     """
 
     __slots__ = (
+        "_forgotten",
         "_limits",
         "_session_id",
         "_unsorted",
@@ -53,16 +57,19 @@ class FetchedPartitions:
         self.next_epoch = 0
         self._limits: Limits | None = None
         self._unsorted: dict[Key, None] = {}
+        self._forgotten: dict[Key, int] = {}  # when each partition left the session, the earliest first
 
-    def update(self, fetch: ReplicaFetch) -> None:
+    def update(self, fetch: ReplicaFetch, *, now_ms: int) -> None:
         """Add, change and remove the partitions that a fetch names. To do so twice changes nothing more."""
         for key in fetch.forgotten:
-            self.partitions.pop(key, None)
-            self._unsorted[key] = None
+            if self.partitions.pop(key, None) is not None:
+                self._unsorted[key] = None
+                self._forgotten[key] = now_ms
         for one in fetch.partitions:
             # If a fetch contains a partition twice, the last entry counts, as at a leader.
             key = (one.topic, one.partition)
             self.partitions.pop(key, None)
+            self._forgotten.pop(key, None)
             self.partitions[key] = one
             self._unsorted[key] = None
 
@@ -86,8 +93,11 @@ class FetchedPartitions:
         """Note that the state of a partition has changed, because a response contained the partition."""
         self._unsorted[key] = None
 
-    def sort(self, states: dict[Key, PartitionState], limits: Limits, *, is_id: bool) -> None:
-        """Sort all partitions that have changed, and remove the states of those that are not throttled or fetched."""
+    def sort(self, states: dict[Key, PartitionState], limits: Limits, *, is_id: bool, now_ms: int) -> None:
+        """Sort all partitions that have changed, and remove the states of those that are not throttled or fetched.
+
+        The states of partitions that have left the session are kept for a while.
+        """
         if limits is not self._limits:
             self._limits = limits
             self._unsorted = dict.fromkeys(self.partitions)
@@ -101,6 +111,9 @@ class FetchedPartitions:
         for key in self._unsorted:
             self._sort_one(key, states)
         self._unsorted.clear()
+        while self._forgotten and now_ms - self._forgotten[key := next(iter(self._forgotten))] > _REMEMBERED_MS:
+            del self._forgotten[key]
+            states.pop(key, None)
 
     def _sort_one(self, key: Key, states: dict[Key, PartitionState]) -> None:
         charges = self.charges.get(key, ())
@@ -112,7 +125,6 @@ class FetchedPartitions:
         one, state = self.partitions.get(key), states.get(key)
         if one is None:
             self.charges.pop(key, None)
-            states.pop(key, None)
         elif not charges:
             self.passing[key] = None
         elif state is None or state.leader_epoch != one.leader_epoch:

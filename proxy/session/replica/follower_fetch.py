@@ -144,7 +144,7 @@ class Follower:
             self._left_session = leaders_session
             return Answered(make_response(correlation_id, (), api_version, error_code=FETCH_SESSION_ID_NOT_FOUND))
         if self._limits is not None:
-            fetched.sort(self.seen, self._limits, is_id=self.has_ids)
+            fetched.sort(self.seen, self._limits, is_id=self.has_ids, now_ms=now_ms)
         passed = PassedFetch(correlation_id, api_version, fetched.partitions, fetched.charges)
         chosen, most_bytes, room_at_ms = self._choose(fetched, passed.granted, now_ms)
         if not chosen and fetched.partitions:
@@ -159,11 +159,10 @@ class Follower:
             session_id = fetched.end_fetch(has_lagging=True)
             return Answered(make_response(correlation_id, entries, api_version, session_id=session_id))
         self._held_since_ms = 0
-        is_trimmed = bool(passed.charges)
+        is_trimmed = bool(passed.charges or fetched.next_epoch)
         if is_trimmed:
             self._passed = passed
         else:
-            self._fetched = None
             self._note(now_ms, has_lagging=False)
         wait_ms = min(fetch.max_wait_ms, max(room_at_ms - now_ms, _MIN_HELD_MS))
         session_id, self._left_session = leaders_session or self._left_session, 0
@@ -243,12 +242,12 @@ class Follower:
         """Return the partitions of a full fetch, or of the follower's session. Returns None if the session is over."""
         if fetch.session_epoch <= 0:
             fetched = FetchedPartitions(0 if fetch.session_epoch else self._session_id)
-            fetched.update(fetch)
+            fetched.update(fetch, now_ms=now_ms)
             return fetched
         session = self._fetched
         if session is None or not session.is_continued_by(fetch) or self._is_quiet(now_ms):
             return None
-        session.update(fetch)
+        session.update(fetch, now_ms=now_ms)
         return session if len(session.partitions) <= _MAX_PARTITIONS else None
 
     def _is_quiet(self, now_ms: int) -> bool:

@@ -42,9 +42,9 @@ class One:
         self.fetched = FetchedPartitions(SESSION)
         self.take(fetch(*KEYS))
 
-    def take(self, request: ReplicaFetch) -> None:
-        self.fetched.update(request)
-        self.fetched.sort(self.states, self.limits, is_id=False)
+    def take(self, request: ReplicaFetch, *, after_ms: int = 0) -> None:
+        self.fetched.update(request, now_ms=NOW_MS + after_ms)
+        self.fetched.sort(self.states, self.limits, is_id=False, now_ms=NOW_MS + after_ms)
 
     @property
     def lagging(self) -> list[Key]:
@@ -85,9 +85,12 @@ def test_forgotten_partition_is_in_no_part_of_the_session() -> None:
         {},
         {},
     )
-    assert one.states == {}
-    one.take(fetch(LAGGING))
-    assert list(fetched.unknown) == [LAGGING]
+    one.take(fetch(LAGGING), after_ms=30_000)
+    assert one.lagging == [LAGGING], "a follower that exceeds Kafka's own throttle comes back, and needs no first look"
+    one.take(fetch(), after_ms=30_001)
+    assert one.states.keys() == {LAGGING}
+    one.take(fetch(IN_SYNC), after_ms=30_002)
+    assert IN_SYNC in fetched.unknown
 
 
 def test_other_limits_sort_all_partitions_again() -> None:
