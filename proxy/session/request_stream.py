@@ -150,9 +150,8 @@ class RequestStream:
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
-        is_held = (state.is_blocked or state.responses.begun is not None or state.is_client_full) and self._is_held(
-            now_ms
-        )
+        may_wait = state.is_blocked or state.responses.begun is not None or state.is_client_full
+        is_held = may_wait and self._is_held(now_ms)
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
         work, in_flight = _MOST_WORK, state.in_flight
         try:
