@@ -4,12 +4,16 @@ A slot is the permission to have a request at the broker. A broker works on one 
 only the oldest unanswered request of a connection is queued. Later requests use the same slot as long as no other
 connection waits for a slot. Otherwise the connection queues again when its oldest request has been answered.
 
+A request asks for a slot when it has arrived as a whole, or ``ASKS_FROM_BYTES`` of it. Before a login it gets no slot
+where clients log in: the broker answers it with the end of the connection.
+
 A request gives its slot back before it is answered in these cases, because the broker then probably just waits:
 
 * JoinGroup and SyncGroup give the slot back at once, because the broker waits for the other members of the group.
 * A fetch gives the slot back after ``POLL_GRACE_US``. If the fetch took longer and its response had hardly any data,
   the connection's next fetches are forwarded without a slot. This ends when a fetch is answered sooner or returns data.
-* A request that arrives in parts gives the slot back after ``UPLOAD_GRACE_US``.
+* A request that arrives in parts gives the slot back after ``UPLOAD_GRACE_US``, and pays for the time until then. It
+  counts again when it is whole.
 
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
 """
@@ -32,8 +36,12 @@ POLL_GRACE_US: Final = 20_000
 # request's bytes for each partition (v11: 42 bytes for 28, v4: 30 for 16), plus a session and tags.
 _EMPTY_PER_BYTE: Final = 2
 _EMPTY_BYTES: Final = 1_024
-# How long the rest of a request may take to arrive.
-UPLOAD_GRACE_US: Final = 1_000_000
+# A longer request asks for its slot before it is whole. It is as much as is read at once.
+ASKS_FROM_BYTES: Final = 256 * 1024
+# For how long a request keeps its slot while its rest arrives.
+UPLOAD_GRACE_US: Final = 20_000
+# What a Produce takes, if the broker has answered none.
+_LEAST_USUAL_US: Final = 1_000
 
 # Returns the identity that pays for a request, from the client's principal (``ANONYMOUS`` without a login), client-id
 # and host.
@@ -62,10 +70,11 @@ class ListenerQueue:
     """Holds the parts of the fair call queue that all connections of one listener to one broker share.
 
     ``wake`` is a function of the server. It is called when waiting connections have received slots, and when the
-    soonest deadline in ``timeouts`` has changed.
+    soonest deadline in ``timeouts`` has changed. ``has_logins`` says whether the broker makes these clients log in. It
+    is known from the first login on.
     """
 
-    __slots__ = ("cost", "dispatcher", "identity", "scheduler", "stats", "timeouts", "wake")
+    __slots__ = ("cost", "dispatcher", "has_logins", "identity", "scheduler", "stats", "timeouts", "wake")
 
     def __init__(
         self,
@@ -85,14 +94,14 @@ class ListenerQueue:
         self.stats = stats
         self.wake = wake
         self.timeouts = timeouts
+        self.has_logins = False
 
     def is_awaited(self, *, is_control: bool) -> bool:
         """Return whether any connection waits for a slot.
 
         Control requests, such as heartbeats, have slots of their own. ``is_control`` says which slots are meant.
         """
-        queue = self.dispatcher.control_queue if is_control else self.dispatcher.queue
-        return len(queue) > 0
+        return (self.dispatcher.control_waiting if is_control else len(self.dispatcher.queue)) > 0
 
     def watch(self, connection: "QueuedConnection", at_us: int) -> None:
         """Take the slot of ``connection`` back at ``at_us``, if the connection still has it at that time."""
@@ -103,25 +112,38 @@ class ListenerQueue:
 class QueuedConnection:
     """One connection's place in the fair call queue, which is used for one request after another."""
 
-    __slots__ = ("_api_key", "_awaits_data", "_refusal", "_sample", "is_watched", "line", "ticket")
+    __slots__ = (
+        "_api_key", "_awaits_data", "_is_upload", "_refusal", "_sample", "_upload_us", "is_watched", "line", "ticket",
+    )  # fmt: skip
 
     def __init__(self, line: ListenerQueue, owner: object) -> None:
         self.line = line
         self._api_key = 0  # of the oldest unanswered request
         self._awaits_data = False  # whether the last fetch waited for data
         self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
+        self._is_upload = False  # whether the rest of a request is arriving that had the slot, or still has it
+        self._upload_us = 0  # since when such a request has the slot; 0 if it has none
         self.is_watched = False  # whether the slot has a deadline
         # It is 1 if the slot has served one request that measures the broker's speed. Otherwise there is no sample.
         self._sample = 0
         self.ticket = Ticket(owner)
 
     def ask(
-        self, kind: RequestKind, identity: str, size_bytes: int, *, is_alone: bool, may_refuse: bool, now_us: int
+        self,
+        kind: RequestKind,
+        identity: str,
+        size_bytes: int,
+        *,
+        is_alone: bool,
+        may_refuse: bool,
+        now_us: int,
+        is_known: bool = True,
     ) -> Turn:
         """Decide whether a request may be forwarded now, has to wait, or is refused.
 
         If the request has to wait, its connection is woken when its turn comes. ``is_alone`` says that the connection
-        has no unanswered request. ``may_refuse`` says that the proxy can refuse the request.
+        has no unanswered request. ``may_refuse`` says that the proxy can refuse the request. ``is_known`` says that the
+        client has logged in, or need not.
         """
         ticket, line = self.ticket, self.line
         state = ticket.state
@@ -135,7 +157,7 @@ class QueuedConnection:
         else:
             self._api_key = kind.api_key
             if state is _IDLE:
-                if kind.is_free or (self._awaits_data and kind.waits_for_data):
+                if kind.is_free or not is_known or (self._awaits_data and kind.waits_for_data):
                     line.stats.pass_by(kind.api_key)
                 elif (turn := self._begin(kind, identity, may_refuse, now_us)) is not _PASSES:
                     return turn
@@ -185,10 +207,14 @@ class QueuedConnection:
         if the connection ``is_watched``.
         """
         self._api_key = kind.api_key
+        if is_whole and self._is_upload:
+            self._end_upload(now_us)
+            self.line.dispatcher.recall(self.ticket)
         if self.ticket.state is not _RUNNING:
             return
         if not is_whole:
             self._sample += 1  # no sample: the time in which a request arrives says nothing about the broker
+            self._is_upload, self._upload_us = True, now_us
             self._watch(now_us + UPLOAD_GRACE_US)
         elif kind.is_gathering:
             self.park(now_us)
@@ -198,7 +224,13 @@ class QueuedConnection:
             self._unwatch()
 
     def answered(
-        self, kind: RequestKind, identity: str, service: ServiceTime, request_bytes: int, response_bytes: int
+        self,
+        kind: RequestKind,
+        identity: str,
+        service: ServiceTime,
+        request_bytes: int,
+        response_bytes: int,
+        now_us: int,
     ) -> None:
         """Charge the cost of a request to ``identity``, and count the request. Call this when its response begins."""
         line, ticket = self.line, self.ticket
@@ -216,6 +248,8 @@ class QueuedConnection:
             self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
         # Other requests count with all of their time, not only with the work: an overloaded broker is slow with each.
         taken_us = service.worked_ns // 1_000 if kind.waits_for_data or kind.is_gathering else elapsed_us
+        if elapsed_us and (kind.is_produce or (kind.is_control and not kind.is_gathering)):
+            (line.dispatcher.control if kind.is_control else line.dispatcher.normal).usual_time.note(elapsed_us, now_us)
         level = ticket.level
         line.scheduler.charge(identity, cost)
         line.scheduler.add_response_time(level, queue_us + taken_us)
@@ -241,6 +275,7 @@ class QueuedConnection:
         if self.ticket.state is _RUNNING:
             line = self.line
             line.stats.park(self._api_key)
+            self._pay_upload(now_us)
             if line.dispatcher.park(self.ticket, now_us):
                 line.wake()
 
@@ -252,6 +287,7 @@ class QueuedConnection:
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()
+                self._end_upload(now_us)
                 self.park(now_us)
             else:
                 self.leave(now_us)
@@ -260,6 +296,7 @@ class QueuedConnection:
         """Give the slot back after all requests that were sent with it have been answered."""
         if self.is_watched:
             self._unwatch()
+            self._end_upload(now_us)
         line = self.line
         if line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1):
             line.wake()
@@ -273,9 +310,26 @@ class QueuedConnection:
         """Leave the queue, and give back the slot if there is one."""
         if self.is_watched:
             self._unwatch()
+            self._end_upload(now_us)
         line = self.line
         if line.dispatcher.leave(self.ticket, now_us):
             line.wake()
+
+    def _end_upload(self, now_us: int) -> None:
+        self._pay_upload(now_us)
+        self._is_upload = False
+
+    def _pay_upload(self, now_us: int) -> None:
+        """Charge the time for which a request had the slot while its rest arrived."""
+        since_us, self._upload_us = self._upload_us, 0
+        if since_us:
+            line, held_us = self.line, max(0, now_us - since_us)
+            if line.cost.flat is None:
+                cost = line.cost.on_completion(CompletedRequest(self._api_key, 0, held_us, held_us, 0))
+            else:  # as many requests as would have had the slot meanwhile
+                usual_us = max(_LEAST_USUAL_US, line.dispatcher.normal.usual_time.mean_us(now_us))
+                cost = line.cost.flat * int(held_us / usual_us)
+            line.scheduler.charge(self.ticket.identity, cost)
 
     def _watch(self, at_us: int) -> None:
         self.is_watched = True

@@ -6,13 +6,14 @@ the state of a ticket:
 
     ask ──┬─> RUN ───────────────────┬─> done
           ├─> WAIT ──> granted() ────┤
-          └─> a refusal              └─> park ──> done
+          └─> a refusal              └─> park ──> done, or recall ──> done
 
 A freed slot goes to the first waiting ticket at once. ``granted`` returns the tickets that received a slot after
 waiting, so that the caller can wake their connections.
 
 Control requests are heartbeats, offset commits and the like. They have a queue and slots of their own, so that they do
-not wait behind other requests. In their queue, users take turns.
+not wait behind other requests. In their queue, users take turns, and no user gets more than three quarters of the
+slots. So a heartbeat of one user does not wait for the offset commits of another.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ from enum import Enum, auto
 from typing import Final
 
 from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Overflow, QueueOptions, WithinLevel
-from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, Limit
+from kafka_quota_proxy.proxy.fair_queue.concurrency import Limit, VegasLimit
+from kafka_quota_proxy.proxy.fair_queue.user_bound import UserBound
+from kafka_quota_proxy.proxy.fair_queue.usual_time import UsualTime
 
 # The control lane needs no bound: each connection has one ticket, so the number of connections is the bound.
 _NO_BOUND: Final = 2**31 - 1
@@ -89,43 +92,45 @@ class DispatcherOptions:
         queue: The settings of the queue for all requests that are not control requests.
         is_backoff_enabled: Whether a request that finds no room in the queue is refused. Otherwise it waits.
         disconnects_when_slow: Whether a refusal because of slow responses also closes the connection, as in Hadoop.
-        control_slots: How many control requests may be at the broker at a time.
     """
 
     queue: QueueOptions = field(default_factory=QueueOptions)
     is_backoff_enabled: bool = False
     disconnects_when_slow: bool = True
-    control_slots: int = 64
 
 
 class Lane:
     """A queue of tickets with its own slots.
 
-    ``limit`` says how many slots there are, and ``in_flight`` how many are in use.
+    ``limit`` says how many slots there are, and ``in_flight`` how many are in use. ``usual_time`` is the time that the
+    broker takes: in the lane of control requests for each, in the other for a Produce.
     """
 
-    __slots__ = ("in_flight", "limit", "queue")
+    __slots__ = ("in_flight", "limit", "queue", "usual_time")
 
     def __init__(self, queue: CallQueue[Ticket], limit: Limit) -> None:
         self.queue = queue
         self.limit = limit
         self.in_flight = 0
+        self.usual_time = UsualTime()
 
 
 class Dispatcher:
     """Gives the slots of one broker to tickets.
 
-    ``normal`` is the lane of all requests that are not control requests.
+    ``control`` is the lane of control requests, whose limit is ``control_limit``. ``normal`` is the lane of all other
+    requests, whose limit is ``limit``.
     """
 
-    __slots__ = ("_control", "_granted", "is_refusing", "normal", "options", "refused")
+    __slots__ = ("_granted", "_users", "control", "is_refusing", "normal", "options", "refused")
 
-    def __init__(self, options: DispatcherOptions, limit: Limit) -> None:
+    def __init__(self, options: DispatcherOptions, limit: Limit, control_limit: Limit | None = None) -> None:
         self.options = options
         self.is_refusing = options.is_backoff_enabled
         self.normal = Lane(CallQueue(options.queue), limit)
         control = QueueOptions(levels=1, capacity=_NO_BOUND, within_level=WithinLevel.ROUND_ROBIN)
-        self._control = Lane(CallQueue(control), FixedLimit(options.control_slots))
+        self.control = Lane(CallQueue(control), control_limit or VegasLimit(minimum=4, maximum=500))
+        self._users: UserBound[Ticket] = UserBound()  # of the control lane
         self._granted: dict[Ticket, None] = {}
         self.refused = dict.fromkeys(_REFUSALS.values(), 0)
 
@@ -135,9 +140,9 @@ class Dispatcher:
         return self.normal.queue
 
     @property
-    def control_queue(self) -> CallQueue[Ticket]:
-        """The queue of control requests, such as heartbeats and offset commits. Callers must not change it."""
-        return self._control.queue
+    def control_waiting(self) -> int:
+        """How many control requests, such as heartbeats and offset commits, wait for a slot."""
+        return len(self.control.queue) + self._users.waiting
 
     @property
     def in_flight(self) -> int:
@@ -147,12 +152,17 @@ class Dispatcher:
     @property
     def control_in_flight(self) -> int:
         """How many control requests, such as heartbeats and offset commits, hold a slot at the broker now."""
-        return self._control.in_flight
+        return self.control.in_flight
 
     @property
     def limit(self) -> int:
         """How many requests may hold a slot at the broker at a time, not counting control requests."""
         return self.normal.limit.limit
+
+    @property
+    def control_limit(self) -> int:
+        """How many control requests may hold a slot at the broker at a time."""
+        return self.control.limit.limit
 
     def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
         """Ask for a slot for an idle ticket.
@@ -168,10 +178,13 @@ class Dispatcher:
         if ticket.state is not _IDLE:
             raise ValueError(f"a ticket in state {ticket.state.name} cannot enter the queue")
         ticket.arrived_us = now_us
-        lane = self._control if ticket.is_control else self.normal
+        lane = self.control if ticket.is_control else self.normal
         is_refusing = self.is_refusing and may_refuse and not ticket.is_control
         if is_refusing and is_slow:
             return self._refuse(self._overflow_when_slow())
+        if ticket.is_control and not self._users.enter(ticket, self._share()):
+            ticket.state = _WAITING
+            return _WAIT
         if lane.in_flight < lane.limit.limit:
             # A waiting ticket would have got this slot already, so no ticket waits.
             lane.in_flight += 1
@@ -195,12 +208,12 @@ class Dispatcher:
         """
         if ticket.state is not _RUNNING:
             return self.leave(ticket, now_us)
-        lane = self._control if ticket.is_control else self.normal
+        lane = self.control if ticket.is_control else self.normal
         if is_sample and lane.limit.learns:
             rtt_us = now_us - ticket.started_us
             lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000)
         ticket.state = _IDLE
-        if lane.queue.size or self._granted:
+        if ticket.is_control or lane.queue.size or self._granted:
             return self._free(lane, ticket, now_us)
         lane.in_flight -= 1
         return False
@@ -213,7 +226,15 @@ class Dispatcher:
         if ticket.state is not _RUNNING:
             return bool(self._granted)
         ticket.state = State.PARKED
-        return self._free(self._lane(ticket), ticket, now_us)
+        return self._free(self.lane(ticket), ticket, now_us)
+
+    def recall(self, ticket: Ticket) -> None:
+        """Count a parked ticket as one with a slot again, even beyond the limit, because its broker works on it now."""
+        if ticket.state is State.PARKED:
+            ticket.state = _RUNNING
+            self.lane(ticket).in_flight += 1
+            if ticket.is_control:
+                self._users.force(ticket)
 
     def leave(self, ticket: Ticket, now_us: int) -> bool:
         """Drop the request of a ticket (a connection's place in the queue), whether it waits or holds a slot.
@@ -224,9 +245,12 @@ class Dispatcher:
         """
         state, ticket.state = ticket.state, _IDLE
         if state is _RUNNING:
-            return self._free(self._lane(ticket), ticket, now_us)
-        if state is _WAITING:
-            self._lane(ticket).queue.remove(ticket)
+            return self._free(self.lane(ticket), ticket, now_us)
+        if state is _WAITING and not (ticket.is_control and self._users.discard(ticket)):
+            self.lane(ticket).queue.remove(ticket)
+            if ticket.is_control:
+                self._admit_next(ticket)
+                self._fill(self.control, now_us)
         return bool(self._granted)
 
     def granted(self) -> list[Ticket]:
@@ -237,8 +261,10 @@ class Dispatcher:
         self._granted.clear()
         return granted
 
-    def update(self, options: DispatcherOptions, limit: Limit, now_us: int) -> None:
-        """Apply new settings, and a new limit on how many requests may be at the broker at a time.
+    def update(
+        self, options: DispatcherOptions, limit: Limit, now_us: int, *, control_limit: Limit | None = None
+    ) -> None:
+        """Apply new settings, and new limits on how many requests may be at the broker at a time.
 
         Waiting requests stay queued, except those that the new limit allows to be at the broker now.
         """
@@ -249,12 +275,24 @@ class Dispatcher:
         self.options = options
         self.is_refusing = options.is_backoff_enabled
         self.normal.limit = limit
-        self._control.limit = FixedLimit(options.control_slots)
+        if control_limit is not None:
+            self.control.limit = control_limit
         self._fill(self.normal, now_us)
-        self._fill(self._control, now_us)
+        self._fill(self.control, now_us)
 
-    def _lane(self, ticket: Ticket) -> Lane:
-        return self._control if ticket.is_control else self.normal
+    def _share(self) -> int:
+        """Return how many places of the control lane a user may have."""
+        slots = self.control.limit.limit
+        return slots - slots // 4
+
+    def _admit_next(self, ticket: Ticket) -> None:
+        """Let tickets into the control lane in the place of ``ticket``, which has left it, if its user has others."""
+        for entered in self._users.leave(ticket.identity, self._share()):
+            self.control.queue.put(entered)
+
+    def lane(self, ticket: Ticket) -> Lane:
+        """Return the queue of a ticket, with its slots."""
+        return self.control if ticket.is_control else self.normal
 
     def _overflow_when_slow(self) -> Overflow:
         if not self.options.disconnects_when_slow:
@@ -270,6 +308,8 @@ class Dispatcher:
         lane.in_flight -= 1
         if self._granted:
             self._granted.pop(ticket, None)
+        if ticket.is_control:
+            self._admit_next(ticket)
         if lane.queue.size:
             self._fill(lane, now_us)
         return bool(self._granted)

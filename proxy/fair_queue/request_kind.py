@@ -107,6 +107,7 @@ class RequestKind:
         api_key: The API key of the request.
         has_answer: Whether the broker sends a response. A Produce with acks=0 has none.
         may_wait: Whether the broker may wait before it answers, for any reason (see the function ``may_wait``).
+        is_produce: Whether the request is a Produce.
         is_poll: Whether the request is a Fetch or ShareFetch.
         waits_for_data: Whether the broker may wait for data before it answers.
         is_gathering: Whether the broker waits for the other members of a group before it answers.
@@ -120,6 +121,7 @@ class RequestKind:
     api_key: int
     has_answer: bool
     may_wait: bool
+    is_produce: bool
     is_poll: bool
     waits_for_data: bool
     is_gathering: bool
@@ -142,6 +144,7 @@ def request_kind(
         api_key=api_key,
         has_answer=api_key != ApiKey.PRODUCE or acks != 0,
         may_wait=may_wait(api_key, acks=acks, is_patient=is_patient, wants_data=wants_data),
+        is_produce=api_key == ApiKey.PRODUCE,
         is_poll=is_poll,
         waits_for_data=waits_for_data,
         is_gathering=is_gathering,

@@ -15,7 +15,14 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
-from kafka_quota_proxy.proxy.fair_queue.settings import cost, decay_options, dispatcher_options, identities, limit
+from kafka_quota_proxy.proxy.fair_queue.settings import (
+    control_limit,
+    cost,
+    decay_options,
+    dispatcher_options,
+    identities,
+    limit,
+)
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 
 
@@ -50,8 +57,8 @@ class BrokerQueue:
 
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
-        self._limit = limit(settings)
-        self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit)
+        self._limit, self._control_limit = limit(settings), control_limit(settings)
+        self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit, self._control_limit)
         self._timeouts = SlotTimeouts()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
@@ -65,9 +72,11 @@ class BrokerQueue:
         settings = priorities.settings
         if settings != self._settings:
             if _slots(settings) != _slots(self._settings):
-                self._limit = limit(settings)  # otherwise keep the limit that was measured
+                # Otherwise keep the limits that were measured.
+                self._limit, self._control_limit = limit(settings), control_limit(settings)
             self._settings = settings
-            self.dispatcher.update(dispatcher_options(settings), self._limit, monotonic_ns() // 1_000)
+            options, now_us = dispatcher_options(settings), monotonic_ns() // 1_000
+            self.dispatcher.update(options, self._limit, now_us, control_limit=self._control_limit)
             self.wake()
         if before is None:
             return ListenerQueue(

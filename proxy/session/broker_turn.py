@@ -8,7 +8,12 @@ from typing import Final
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.protocol.producer_sequences import ProducerBatch, read_producer_batches
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue, QueuedConnection, Turn
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    ASKS_FROM_BYTES,
+    ListenerQueue,
+    QueuedConnection,
+    Turn,
+)
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import bounded
@@ -86,7 +91,8 @@ class BrokerTurn:
         """Return whether a request may be forwarded now. If not, it is refused (``is_refused``) or has to wait.
 
         While the client does not read its responses, the proxy does not read the broker's responses either. New
-        requests then wait, because the broker's time for them could not be measured.
+        requests then wait, because the broker's time for them could not be measured. A request that is not whole is
+        read on, and asks for a slot only when ``ASKS_FROM_BYTES`` of it have come: its client may never send the rest.
         """
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
@@ -96,6 +102,9 @@ class BrokerTurn:
             may = self._rate_allows(buckets.rate, kind, now_ms)
         if may and queued is not None and identity is not None:
             is_whole = 4 + size_bytes <= self.come_bytes
+            if not is_whole and self.come_bytes < ASKS_FROM_BYTES:
+                state.is_blocked = self.is_refused = False
+                return False
             is_behind = now_ms < self.refuses_until_ms
             refuses = is_behind or queued.line.dispatcher.is_refusing
             can_refuse = refuses and is_alone and self._can_refuse(kind, size_bytes)
@@ -107,7 +116,11 @@ class BrokerTurn:
             else:
                 may_refuse = can_refuse and is_whole
                 now_us = state.now_ns // 1_000
-                turn = queued.ask(kind, identity, size_bytes, is_alone=is_alone, may_refuse=may_refuse, now_us=now_us)
+                is_known = not queued.line.has_logins or self._is_logged_in
+                turn = queued.ask(
+                    kind, identity, size_bytes,
+                    is_alone=is_alone, may_refuse=may_refuse, now_us=now_us, is_known=is_known,
+                )  # fmt: skip
             may = turn is Turn.PASSES
             self.is_refused = turn is Turn.REFUSED
             if may:
@@ -147,6 +160,11 @@ class BrokerTurn:
             rate.reserve(1, now_ms=now_ms)
             if self._state.rate_turn.place is not None:
                 self._state.rate_turn.leave()
+
+    @property
+    def _is_logged_in(self) -> bool:
+        login = self._state.requests.login
+        return login is not None and login.login.principal is not None
 
     def _can_refuse(self, kind: RequestKind, size_bytes: int) -> bool:
         """Return whether the proxy can refuse a request. The caller has checked that no earlier request is pending."""
@@ -276,9 +294,12 @@ class BrokerTurn:
         queued = self.queued
         is_last = not state.in_flight
         if queued is not None and charge.identity is not None:
-            queued.answered(charge.kind, charge.identity, service, pending.size_bytes, response_bytes)
+            line, now_us = queued.line, state.now_ns // 1_000
+            queued.answered(charge.kind, charge.identity, service, pending.size_bytes, response_bytes, now_us)
+            if line.has_logins and not charge.kind.is_free and not self._is_logged_in:
+                line.has_logins = False  # the broker has worked for a client without a login
             if is_last and state.unanswered is None:
-                queued.end(state.now_ns // 1_000)
+                queued.end(now_us)
             else:
                 self.move_up()
         if not is_last:

@@ -39,7 +39,7 @@ def slots_in_use(queue: BrokerQueue | None) -> Iterator[str]:
         "slots": dispatcher.in_flight,
         "control slots": dispatcher.control_in_flight,
         "waiting requests": len(dispatcher.queue),
-        "waiting control requests": len(dispatcher.control_queue),
+        "waiting control requests": dispatcher.control_waiting,
         "deadlines": len(queue._timeouts),
     }
     yield from (f"fair call queue: {number} {name}" for name, number in counts.items() if number)

@@ -71,7 +71,7 @@ def _of_brokers(brokers: Sequence[tuple[str, Dispatcher]]) -> Iterator[Family]:
     for name, dispatcher in brokers:
         queue = dispatcher.queue
         sizes += _by_level(name, queue.sizes)
-        sizes.append((labels(broker=name, level=_CONTROL), len(dispatcher.control_queue)))
+        sizes.append((labels(broker=name, level=_CONTROL), dispatcher.control_waiting))
         capacities += _by_level(name, queue.capacities)
         overflows += _by_level(name, tuple(queue.overflowed))
     yield _QUEUE.gauge("size", "Requests that wait, by level; control requests have a queue of their own.", sizes)
@@ -90,7 +90,7 @@ def _of_brokers(brokers: Sequence[tuple[str, Dispatcher]]) -> Iterator[Family]:
     yield _QUEUE.gauge(
         "max_in_flight",
         "How many slots there are.",
-        [row for name, one in brokers for row in _by_pool(name, one.limit, one.options.control_slots)],
+        [row for name, one in brokers for row in _by_pool(name, one.limit, one.control_limit)],
     )
 
 

@@ -152,6 +152,8 @@ class LoginHandler(Handler):
             state.context.counters.login(login.mechanism, verdict.value)
         if verdict in (Verdict.ACCEPTED, Verdict.UNKNOWN) and login.principal is not None:
             state.account.log_in(login.principal)
+            if state.context.queue is not None:
+                state.context.queue.has_logins = True
 
     def close(self) -> None:
         """Count a login as failed if the broker has not answered the client's last token."""

@@ -24,9 +24,11 @@ class RecordingLimit(FixedLimit):
         self.observed.append((rtt_us, in_flight, now_ms))
 
 
-def dispatcher_of(slots: int = 1, *, queue: dict[str, Any] | None = None, **options: object) -> Dispatcher:
-    shape = QueueOptions(**(queue or {}))
-    return Dispatcher(DispatcherOptions(queue=shape, **options), FixedLimit(slots))  # type: ignore[arg-type]
+def dispatcher_of(
+    slots: int = 1, *, control_slots: int = 64, queue: dict[str, Any] | None = None, **options: object
+) -> Dispatcher:
+    shape = DispatcherOptions(queue=QueueOptions(**(queue or {})), **options)  # type: ignore[arg-type]
+    return Dispatcher(shape, FixedLimit(slots), FixedLimit(control_slots))
 
 
 def waiting(dispatcher: Dispatcher, *tickets: Ticket) -> None:
@@ -154,7 +156,7 @@ def test_control_requests_do_not_wait_behind_others() -> None:
 
     later = Ticket(None, identity="b", is_control=True)
     waiting(dispatcher, later)
-    assert (dispatcher.control_in_flight, len(dispatcher.control_queue)) == (1, 1)
+    assert (dispatcher.control_in_flight, dispatcher.control_waiting) == (1, 1)
     dispatcher.done(heartbeat, 1)
     assert dispatcher.granted() == [later]
 
@@ -180,7 +182,36 @@ def test_a_control_request_waits_and_is_never_refused() -> None:
 
     assert {dispatcher.ask(ticket, 0, is_slow=True) for ticket in tickets} == {Answer.WAIT}
     dispatcher.leave(tickets[7], 1)
-    assert len(dispatcher.control_queue) == 4_999
+    assert dispatcher.control_waiting == 4_999
+
+
+def test_a_user_gets_three_quarters_of_the_control_slots() -> None:
+    dispatcher = dispatcher_of(1, control_slots=8)
+    flood = [Ticket(n, identity="flood", is_control=True) for n in range(100)]
+    for ticket in flood:
+        dispatcher.ask(ticket, 0)
+    others = [ran(dispatcher, identity=name, is_control=True) for name in "ab"]
+    assert (dispatcher.control_in_flight, dispatcher.control_waiting) == (8, 94)
+
+    last = Ticket(None, identity="c", is_control=True)
+    waiting(dispatcher, last)
+    dispatcher.leave(flood[6], 1)
+    dispatcher.park(flood[0], 1)
+    assert dispatcher.granted() == [last]
+    dispatcher.done(others[0], 2)
+    assert dispatcher.granted() == [flood[7]]
+    dispatcher.done(others[1], 3)
+    assert dispatcher.granted() == []
+
+
+def test_the_control_limit_learns() -> None:
+    limit = RecordingLimit(9)
+    dispatcher = Dispatcher(DispatcherOptions(), FixedLimit(1), limit)
+    heartbeat = ran(dispatcher, is_control=True)
+
+    dispatcher.done(heartbeat, 5_000)
+
+    assert limit.observed == [(5_000, 1, 5)]
 
 
 # -- refusals --
@@ -218,10 +249,10 @@ def test_added_slots_are_filled_at_once() -> None:
     dispatcher = dispatcher_of(1, control_slots=1)
     ran(dispatcher)
     ran(dispatcher, is_control=True)
-    tickets = [Ticket(None, is_control=n % 2 == 0) for n in range(6)]
+    tickets = [Ticket(None, is_control=n % 2 == 0, identity=str(n)) for n in range(6)]
     waiting(dispatcher, *tickets)
 
-    dispatcher.update(DispatcherOptions(control_slots=3), FixedLimit(3), 9)
+    dispatcher.update(DispatcherOptions(), FixedLimit(3), 9, control_limit=FixedLimit(3))
 
     assert set(dispatcher.granted()) == set(tickets[:4])
     assert {ticket.started_us for ticket in tickets[:4]} == {9}
@@ -298,7 +329,7 @@ class DispatcherMachine(RuleBasedStateMachine):
 
     @rule(
         slots=st.integers(1, 4),
-        control_slots=st.integers(1, 3),
+        control_slots=st.integers(1, 6),
         levels=st.integers(1, 5),
         capacity=st.integers(5, 12),
         within_level=st.sampled_from(WithinLevel),
@@ -307,8 +338,8 @@ class DispatcherMachine(RuleBasedStateMachine):
     )
     def update(self, slots: int, control_slots: int, is_backoff_enabled: bool, **queue: object) -> None:
         shape = QueueOptions(**queue)  # type: ignore[arg-type]
-        options = DispatcherOptions(queue=shape, is_backoff_enabled=is_backoff_enabled, control_slots=control_slots)
-        self.dispatcher.update(options, FixedLimit(slots), self.now_us)
+        options = DispatcherOptions(queue=shape, is_backoff_enabled=is_backoff_enabled)
+        self.dispatcher.update(options, FixedLimit(slots), self.now_us, control_limit=FixedLimit(control_slots))
 
     @rule(passed_us=st.integers(1, 10_000))
     def wait(self, passed_us: int) -> None:
@@ -318,8 +349,15 @@ class DispatcherMachine(RuleBasedStateMachine):
     def no_slot_is_idle_while_something_waits(self) -> None:
         if len(self.dispatcher.queue):
             assert self.dispatcher.in_flight >= self.dispatcher.limit
-        if len(self.dispatcher.control_queue):
-            assert self.dispatcher.control_in_flight >= self.dispatcher.options.control_slots
+        if len(self.dispatcher.control.queue):
+            assert self.dispatcher.control_in_flight >= self.dispatcher.control_limit
+
+    @invariant()
+    def who_waits_for_its_own_user_is_not_forgotten(self) -> None:
+        users = self.dispatcher._users
+        assert set(users._outside) <= set(users._inside)
+        running = Counter(one.identity for one in self.tickets if one.is_control and one.state is State.RUNNING)
+        assert all(count <= users._inside[name] for name, count in running.items())
 
     @invariant()
     def each_ticket_is_in_one_place(self) -> None:
@@ -327,7 +365,7 @@ class DispatcherMachine(RuleBasedStateMachine):
         assert states[State.RUNNING, False] == self.dispatcher.in_flight
         assert states[State.RUNNING, True] == self.dispatcher.control_in_flight
         assert states[State.WAITING, False] == len(self.dispatcher.queue)
-        assert states[State.WAITING, True] == len(self.dispatcher.control_queue)
+        assert states[State.WAITING, True] == self.dispatcher.control_waiting
 
     @invariant()
     def who_runs_unheard_will_hear(self) -> None:

@@ -177,13 +177,13 @@ async def test_a_client_that_stalls_within_a_request_frees_its_slot(monkeypatch:
         client_of(server) as sleeper,
         client_of(server) as other,
     ):
-        request = produce_request(1, size_bytes=10_000)
-        await sleeper.send(request[:5_000])
+        request = produce_request(1, size_bytes=600_000)
+        await sleeper.send(request[:500_000])
         await eventually(lambda: broker_queue_of(server, broker.address).dispatcher.in_flight == 1)
         await other.send(produce_request(2))
         await eventually(lambda: any(one.requests for one in broker.in_use))
 
-        await sleeper.send(request[5_000:])
+        await sleeper.send(request[500_000:])
         await eventually(lambda: sum(len(one.requests) for one in broker.in_use) == 2)
 
 

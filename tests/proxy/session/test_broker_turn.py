@@ -9,6 +9,7 @@ from kafka_quota_proxy.protocol.client_quotas import DescribeRequest
 from kafka_quota_proxy.proxy.client_quotas.api import Administration, Ticket
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    ASKS_FROM_BYTES,
     POLL_GRACE_US,
     UPLOAD_GRACE_US,
 )
@@ -74,7 +75,7 @@ def test_pipelined_requests_share_the_slot_until_another_client_waits() -> None:
 def test_produce_without_acks_frees_its_slot_once_forwarded() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
-    request = produce_request(acks=0)
+    request = produce_request(acks=0, size_bytes=ASKS_FROM_BYTES + 1)
 
     first.client(request[:-1])
     assert second.client(request) == b""
@@ -167,14 +168,14 @@ def test_fetch_without_max_wait_queues_like_other_requests() -> None:
 def test_stalled_upload_frees_its_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
-    request = produce_request(1, size_bytes=10_000)
-    first.client(request[:5_000])
+    request = produce_request(1, size_bytes=2 * ASKS_FROM_BYTES)
+    first.client(request[:ASKS_FROM_BYTES])
     second.client(other_request(2))
 
     crowd.wait(UPLOAD_GRACE_US // 1_000)
     assert crowd.granted() == [second]
 
-    assert first.client(request[5_000:]) == request[5_000:]
+    assert first.client(request[ASKS_FROM_BYTES:]) == request[ASKS_FROM_BYTES:]
     assert first.broker(produce_response(1)) == produce_response(1)
     assert first.session.is_idle
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.concurrency import VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
+    ASKS_FROM_BYTES,
     POLL_GRACE_US,
     UPLOAD_GRACE_US,
 )
@@ -22,6 +25,8 @@ from tests.support.frames import (
 )
 from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, handshake, handshake_response, heartbeat
 from tests.support.wire import START_MS, Wire
+
+_LARGE: Final = produce_request(1, size_bytes=2 * ASKS_FROM_BYTES)
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000, 10**12])
@@ -163,8 +168,8 @@ def test_join_group_behind_another_request_frees_the_slot_at_its_turn() -> None:
 def test_stalled_upload_behind_another_request_frees_the_slot(acks: int) -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
-    half = produce_request(2, acks=acks, size_bytes=10_000)
-    first.client(produce_request(1), half[:5_000])
+    half = produce_request(2, acks=acks, size_bytes=2 * ASKS_FROM_BYTES)
+    first.client(produce_request(1), half[:ASKS_FROM_BYTES])
     second.client(other_request(3))
 
     crowd.wait(UPLOAD_GRACE_US // 1_000)
@@ -175,7 +180,7 @@ def test_stalled_upload_behind_another_request_frees_the_slot(acks: int) -> None
     crowd.wait(1)
     assert crowd.granted() == [second]
 
-    assert first.client(half[5_000:]) == half[5_000:]
+    assert first.client(half[ASKS_FROM_BYTES:]) == half[ASKS_FROM_BYTES:]
     assert acks == 0 or first.broker(produce_response(2))
     assert first.session.is_idle
     second.resume()
@@ -188,7 +193,8 @@ def test_stalled_upload_behind_another_request_frees_the_slot(acks: int) -> None
     [
         pytest.param((produce_request(1),), True, id="alone"),
         pytest.param((produce_request(1), produce_request(2)), False, id="two"),
-        pytest.param((produce_request(1)[:-1], produce_request(1)[-1:]), False, id="in pieces"),
+        pytest.param((produce_request(1)[:-1], produce_request(1)[-1:]), True, id="in pieces"),
+        pytest.param((_LARGE[:ASKS_FROM_BYTES], _LARGE[ASKS_FROM_BYTES:]), False, id="upload"),
         pytest.param((fetch_request(1),), False, id="poll"),
         pytest.param((produce_request(1, acks=0),), False, id="no answer"),
     ],
@@ -211,22 +217,23 @@ def test_produce_without_acks_costs_its_size_once_forwarded() -> None:
     first, second, _ = crowd.wires
     request = produce_request(1, acks=0)
 
-    first.client(request[:-1])
+    first.client(produce_request(1, acks=0, size_bytes=2 * ASKS_FROM_BYTES)[:-1])
     second.client(request)
     assert costs(crowd) == []
     crowd.wait(5)
-    first.client(request[-1:])
-    assert costs(crowd) == [1]
+    first.client(b"\0")
+    assert costs(crowd) == [2]
     second.resume()
 
-    assert costs(crowd) == [2]
+    assert costs(crowd) == [3]
     assert crowd.cost.done == [
         CompletedRequest(ApiKey.PRODUCE, 0, 0, 0, 0),
+        CompletedRequest(ApiKey.PRODUCE, 0, 5_000, 5_000, 0),  # for the time in which it arrived
         CompletedRequest(ApiKey.PRODUCE, 5_000, 0, 0, 0),
     ]
     for wire in crowd.wires:
         wire.session.close(now_ms=wire.now_ms, has_passed=True)
-    assert costs(crowd) == [2]
+    assert costs(crowd) == [3]
 
 
 @pytest.mark.parametrize("has_passed", [True, False])
@@ -252,13 +259,13 @@ def test_client_that_closes_early_is_charged_if_the_broker_got_the_request(has_p
 def test_parked_upload_is_charged_at_its_end(acks: int, end: str) -> None:
     crowd = Crowd()
     first, _, _ = crowd.wires
-    request = produce_request(1, acks=acks, size_bytes=10_000)
-    first.client(request[:5_000])
+    request = produce_request(1, acks=acks, size_bytes=2 * ASKS_FROM_BYTES)
+    first.client(request[:ASKS_FROM_BYTES])
     crowd.wait(UPLOAD_GRACE_US // 1_000)
-    assert costs(crowd) == []
+    assert costs(crowd) == [1]  # for the time of its slot
 
     if end == "rest":
-        first.client(request[5_000:])
+        first.client(request[ASKS_FROM_BYTES:])
         assert acks == 0 or first.broker(produce_response(1))
     elif end == "end":
         first.session.receive_end_from_client()
@@ -266,7 +273,7 @@ def test_parked_upload_is_charged_at_its_end(acks: int, end: str) -> None:
     else:
         first.session.close(now_ms=first.now_ms, has_passed=end == "close")
 
-    assert costs(crowd) == ([] if end == "broker" else [1])
+    assert costs(crowd) == ([1] if end == "broker" else [2])
 
 
 def test_requests_behind_a_delayed_response_hold_no_slot() -> None:

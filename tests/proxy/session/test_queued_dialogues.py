@@ -159,7 +159,7 @@ def test_each_request_is_answered_once_in_order_and_frees_its_slot(
         assert side.wire.listening.service.served == 0
     assert (crowd.dispatcher.in_flight, crowd.dispatcher.control_in_flight) == (0, 0)
     assert not crowd.timeouts
-    assert len(crowd.dispatcher.queue) == len(crowd.dispatcher.control_queue) == 0
+    assert len(crowd.dispatcher.queue) == crowd.dispatcher.control_waiting == 0
 
 
 def ids_of(data: bytes) -> list[int]:

@@ -22,7 +22,7 @@ FAIR_QUEUE: Final = (
     Break(
         "Who leaves the queue stays in it",
         "proxy/fair_queue/dispatcher.py",
-        "            self._lane(ticket).queue.remove(ticket)\n",
+        "            self.lane(ticket).queue.remove(ticket)\n",
         "            pass\n",
     ),
     Break(

@@ -70,7 +70,7 @@ def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
     assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
     assert found["waiting_for_room", of_broker()] == 2
     assert [found["in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 1]
-    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
+    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 4]
     assert sum(found["overflows_total", of_broker(level=str(level))] for level in range(4)) == sum(
         broker_queue.dispatcher.queue.overflowed
     )
@@ -97,7 +97,7 @@ def test_a_broker_behind_two_listeners_has_one_queue() -> None:
     assert found["waiting_for_room", of_broker()] == 1
     assert found["overflows_total", of_broker(level="2")] == 3
     assert found["in_flight", of_broker(pool="requests")] == 2
-    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 64]
+    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 4]
 
 
 def test_a_listener_counts_the_outcome_of_its_requests() -> None:
