@@ -12,6 +12,9 @@ A request gives its slot back before it is answered in these cases, because the 
 * JoinGroup and SyncGroup give the slot back at once, because the broker waits for the other members of the group.
 * A fetch gives the slot back after ``POLL_GRACE_US``. If the fetch took longer and its response had hardly any data,
   the connection's next fetches are forwarded without a slot. This ends when a fetch is answered sooner or returns data.
+* A Produce with acks=-1, and a control request whose records followers copy, give the slot back after four times the
+  usual time, if the broker has answered a later request meanwhile. The broker then waits for a follower. Without such
+  an answer the broker may be busy, and they keep their slots for longer. ``UsualTime`` has both times.
 * A request that arrives in parts gives the slot back after ``UPLOAD_GRACE_US``, and pays for the time until then. It
   counts again when it is whole.
 
@@ -64,6 +67,7 @@ _WAIT: Final = Answer.WAIT
 _IDLE: Final = State.IDLE
 _WAITING: Final = State.WAITING
 _RUNNING: Final = State.RUNNING
+_PARKED: Final = State.PARKED
 
 
 class ListenerQueue:
@@ -113,7 +117,8 @@ class QueuedConnection:
     """One connection's place in the fair call queue, which is used for one request after another."""
 
     __slots__ = (
-        "_api_key", "_awaits_data", "_is_upload", "_refusal", "_sample", "_upload_us", "is_watched", "line", "ticket",
+        "_api_key", "_awaits_data", "_is_overtaken", "_is_upload", "_keeps_until_us", "_refusal", "_sample",
+        "_since_us", "_upload_us", "is_watched", "line", "ticket",
     )  # fmt: skip
 
     def __init__(self, line: ListenerQueue, owner: object) -> None:
@@ -123,6 +128,9 @@ class QueuedConnection:
         self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
         self._is_upload = False  # whether the rest of a request is arriving that had the slot, or still has it
         self._upload_us = 0  # since when such a request has the slot; 0 if it has none
+        self._since_us = 0  # since when the broker has had a request that may wait for followers
+        self._keeps_until_us = 0  # until when this request keeps the slot in any case; 0 if it is no such request
+        self._is_overtaken = False  # whether it has lost the slot because the broker answered a later one
         self.is_watched = False  # whether the slot has a deadline
         # It is 1 if the slot has served one request that measures the broker's speed. Otherwise there is no sample.
         self._sample = 0
@@ -210,6 +218,7 @@ class QueuedConnection:
         if is_whole and self._is_upload:
             self._end_upload(now_us)
             self.line.dispatcher.recall(self.ticket)
+        self._keeps_until_us, self._is_overtaken = 0, False
         if self.ticket.state is not _RUNNING:
             return
         if not is_whole:
@@ -220,6 +229,10 @@ class QueuedConnection:
             self.park(now_us)
         elif kind.waits_for_data:
             self._watch(now_us + POLL_GRACE_US)
+        elif kind.awaits_followers:
+            usual = self.line.dispatcher.lane(self.ticket).usual_time
+            self._since_us, self._keeps_until_us = now_us, now_us + usual.patience_us(now_us)
+            self._watch(now_us + usual.grace_us(now_us))
         elif self.is_watched:
             self._unwatch()
 
@@ -247,8 +260,13 @@ class QueuedConnection:
             is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
             self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
         # Other requests count with all of their time, not only with the work: an overloaded broker is slow with each.
-        taken_us = service.worked_ns // 1_000 if kind.waits_for_data or kind.is_gathering else elapsed_us
-        if elapsed_us and (kind.is_produce or (kind.is_control and not kind.is_gathering)):
+        waits = kind.waits_for_data or kind.is_gathering or (kind.awaits_followers and ticket.state is _PARKED)
+        taken_us = service.worked_ns // 1_000 if waits else elapsed_us
+        if (
+            elapsed_us
+            and (kind.is_produce or (kind.is_control and not kind.is_gathering))
+            and not (self._is_overtaken and ticket.state is _PARKED)
+        ):
             (line.dispatcher.control if kind.is_control else line.dispatcher.normal).usual_time.note(elapsed_us, now_us)
         level = ticket.level
         line.scheduler.charge(identity, cost)
@@ -269,6 +287,15 @@ class QueuedConnection:
         return self.line.cost.on_completion(
             CompletedRequest(kind.api_key, queue_us, elapsed_us, service_us, response_bytes)
         )
+
+    def time_out(self, now_us: int) -> None:
+        """Give the slot back at its deadline, or keep it for now if the broker may be busy with the request."""
+        if now_us < self._keeps_until_us:
+            self._is_overtaken = self.line.dispatcher.lane(self.ticket).newest_us > self._since_us
+            if not self._is_overtaken:
+                self._watch(self._keeps_until_us)
+                return
+        self.park(now_us)
 
     def park(self, now_us: int) -> None:
         """Give the slot back before the response arrives, because the request waits at the broker."""

@@ -103,15 +103,17 @@ class Lane:
     """A queue of tickets with its own slots.
 
     ``limit`` says how many slots there are, and ``in_flight`` how many are in use. ``usual_time`` is the time that the
-    broker takes: in the lane of control requests for each, in the other for a Produce.
+    broker takes: in the lane of control requests for each, in the other for a Produce. ``newest_us`` is the latest time
+    at which a ticket received its slot whose request has been answered.
     """
 
-    __slots__ = ("in_flight", "limit", "queue", "usual_time")
+    __slots__ = ("in_flight", "limit", "newest_us", "queue", "usual_time")
 
     def __init__(self, queue: CallQueue[Ticket], limit: Limit) -> None:
         self.queue = queue
         self.limit = limit
         self.in_flight = 0
+        self.newest_us = 0
         self.usual_time = UsualTime()
 
 
@@ -213,6 +215,8 @@ class Dispatcher:
             rtt_us = now_us - ticket.started_us
             lane.limit.observe(rtt_us if rtt_us > 0 else 1, lane.in_flight, now_us // 1_000)
         ticket.state = _IDLE
+        if ticket.started_us > lane.newest_us:
+            lane.newest_us = ticket.started_us
         if ticket.is_control or lane.queue.size or self._granted:
             return self._free(lane, ticket, now_us)
         lane.in_flight -= 1

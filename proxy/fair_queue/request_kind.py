@@ -1,6 +1,6 @@
 """Classifies requests by their API: in which queue they wait, and whether the broker may wait before it answers them.
 
-Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedJoin`` of Apache Kafka.
+Source: ``KafkaApis``, ``DelayedFetch``, ``DelayedProduce``, ``DelayedJoin`` of Apache Kafka.
 """
 
 from dataclasses import dataclass
@@ -59,6 +59,8 @@ _MEMBERSHIP: Final = frozenset(
         ApiKey.STREAMS_GROUP_HEARTBEAT,
     }
 )
+# A broker answers these requests when the followers of a partition of its own have the records that they write.
+_COPIED: Final = CONTROL - {ApiKey.FIND_COORDINATOR, ApiKey.HEARTBEAT, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP}
 # A broker answers these requests when all members of a group have joined or synced.
 _GATHERING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 _POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH})
@@ -111,6 +113,7 @@ class RequestKind:
         is_poll: Whether the request is a Fetch or ShareFetch.
         waits_for_data: Whether the broker may wait for data before it answers.
         is_gathering: Whether the broker waits for the other members of a group before it answers.
+        awaits_followers: Whether the broker waits until followers have copied what the request writes.
         may_park: Whether the request may give its slot back before the broker answers it.
         is_control: Whether the request waits in the queue for control requests.
         keeps_membership: Whether a client would lose its membership of a group if the request were late.
@@ -125,6 +128,7 @@ class RequestKind:
     is_poll: bool
     waits_for_data: bool
     is_gathering: bool
+    awaits_followers: bool
     may_park: bool
     is_control: bool
     keeps_membership: bool
@@ -140,6 +144,7 @@ def request_kind(
     is_poll = api_key in _POLLS
     is_gathering = api_key in _GATHERING
     waits_for_data = is_poll and (is_patient or api_key == ApiKey.SHARE_FETCH)
+    awaits_followers = api_key in _COPIED or (api_key == ApiKey.PRODUCE and acks < 0)
     return RequestKind(
         api_key=api_key,
         has_answer=api_key != ApiKey.PRODUCE or acks != 0,
@@ -148,7 +153,8 @@ def request_kind(
         is_poll=is_poll,
         waits_for_data=waits_for_data,
         is_gathering=is_gathering,
-        may_park=waits_for_data or is_gathering,
+        awaits_followers=awaits_followers,
+        may_park=waits_for_data or is_gathering or awaits_followers,
         is_control=api_key in CONTROL,
         keeps_membership=api_key in _MEMBERSHIP,
         is_free=api_key in _BYPASS,

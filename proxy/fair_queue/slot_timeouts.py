@@ -9,8 +9,8 @@ from typing import Protocol
 class SlotHolder(Protocol):
     """A connection that holds a slot (the right to have a request at a broker) until a deadline."""
 
-    def park(self, now_us: int) -> None:
-        """Give back the slot, the right to have a request at the broker, before the response arrives."""
+    def time_out(self, now_us: int) -> None:
+        """Give back the slot, the right to have a request at the broker, or set a later deadline."""
 
 
 class SlotTimeouts:
@@ -49,6 +49,6 @@ class SlotTimeouts:
         """
         for holder in [holder for holder, at_us in self._at_us.items() if at_us <= now_us]:
             del self._at_us[holder]
-            holder.park(now_us)
+            holder.time_out(now_us)
         self.soonest_us = min(self._at_us.values(), default=None)
         return self.soonest_us

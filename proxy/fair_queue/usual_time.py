@@ -9,7 +9,9 @@ _HALF_LIFE_US: Final = 1_000_000
 # A request that takes longer than this many times the usual time probably waits for something else.
 _MANY_TIMES: Final = 4
 LEAST_GRACE_US: Final = 20_000
-MOST_GRACE_US: Final = 500_000
+MOST_GRACE_US: Final = 2_000_000
+# If nothing shows that the broker is not busy, the request keeps its slot for at least this long.
+LEAST_PATIENCE_US: Final = 200_000
 
 
 class UsualTime:
@@ -22,11 +24,11 @@ class UsualTime:
         self._at_us = 0  # when the mean was last known
 
     def note(self, elapsed_us: int, now_us: int) -> None:
-        """Note the time that the broker took for a request. A time beyond the grace counts as the grace.
+        """Note the time that the broker took for a request. A time beyond the patience counts as the patience.
 
         Otherwise one request that waited at the broker for seconds would outweigh all others.
         """
-        taken_us = min(elapsed_us, self.grace_us(now_us))
+        taken_us = min(elapsed_us, self.patience_us(now_us))
         mean_us = self.mean_us(now_us)
         self._mean_us = mean_us + (taken_us - mean_us) * _WEIGHT if mean_us else float(taken_us)
         self._at_us = now_us
@@ -37,5 +39,12 @@ class UsualTime:
         return self._mean_us if silent <= 0 else float(int(self._mean_us) >> min(silent, 32))
 
     def grace_us(self, now_us: int) -> int:
-        """Return how long a request may keep its slot that may wait at the broker, without work for the broker."""
+        """Return after how long a request gives its slot back if the broker has answered a later request meanwhile.
+
+        The broker then has time for others, and the request waits for something else.
+        """
         return int(min(max(LEAST_GRACE_US, _MANY_TIMES * self.mean_us(now_us)), MOST_GRACE_US))
+
+    def patience_us(self, now_us: int) -> int:
+        """Return after how long a request that may wait at the broker gives its slot back in any case."""
+        return max(LEAST_PATIENCE_US, self.grace_us(now_us))

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import deque
+
+import pytest
+
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ASKS_FROM_BYTES, UPLOAD_GRACE_US
 from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
+from kafka_quota_proxy.proxy.fair_queue.usual_time import LEAST_GRACE_US, LEAST_PATIENCE_US
 from tests.support.frames import other_request, other_response, produce_request, produce_response
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
-from tests.support.queued_clients import Crowd, costs, grouped, heartbeat
-from tests.support.wire import Wire
+from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, heartbeat
+from tests.support.wire import START_MS, Wire
 
 _GRACE_MS = UPLOAD_GRACE_US // 1_000
 _LARGE = produce_request(1, size_bytes=1_000_000)
@@ -132,3 +137,117 @@ def test_a_user_cannot_hold_all_control_slots() -> None:
     assert granted.session.state.broker_turn.queued is not None
     assert granted.session.state.broker_turn.queued.ticket.state is State.RUNNING
     assert crowd.dispatcher.control_in_flight == 4
+
+
+def test_produce_that_waits_for_followers_gives_its_slot_back() -> None:
+    crowd = Crowd(slots=2, clients=4)
+    limit = CountingLimit(2)
+    crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
+    stalled, also_stalled, light, other = crowd.wires
+    stalled.client(produce_request(1, acks=-1))
+    crowd.wait(1)
+    light.client(produce_request(2))
+    light.broker(produce_response(2))  # so the broker is not busy
+    also_stalled.client(produce_request(1, acks=-1))
+    assert light.client(produce_request(3)) == b""
+    taken_us = crowd.stats.served[0][2]
+
+    crowd.wait(LEAST_GRACE_US // 1_000 - 1)
+    assert crowd.granted() == [light]
+    assert light.resume() == produce_request(3)
+    assert other.client(produce_request(4)) == b""
+    crowd.wait(1)
+    assert crowd.granted() == []  # of the requests that came after the second one, none is answered
+    light.broker(produce_response(3))
+    assert crowd.granted() == [other]
+    crowd.wait(8_800)
+    stalled.broker(produce_response(1))
+
+    assert limit.observed == 2  # those of the light client
+    assert crowd.stats.served[0][2] - taken_us < 100_000  # so no request of another user is refused for it
+    assert crowd.dispatcher.normal.usual_time.mean_us(crowd.wires[0].now_ms * 1_000) < 1_000
+
+
+def test_produces_that_wait_for_followers_in_all_slots_give_them_back() -> None:
+    crowd = Crowd(slots=4, clients=11)
+    *stalled, light = crowd.wires
+    for wire in stalled:
+        wire.client(produce_request(1, acks=-1))
+    assert light.client(produce_request(2)) == b""
+
+    crowd.wait(LEAST_PATIENCE_US // 1_000 - 1)
+    assert crowd.granted() == []
+    crowd.wait(1)
+    for wire in crowd.granted():
+        wire.resume()
+    crowd.wait(LEAST_PATIENCE_US // 1_000)
+    assert light in crowd.granted()
+    light.resume()
+    light.broker(produce_response(2))
+    for _ in range(10):
+        light.client(produce_request(2))
+        crowd.wait(1)
+        light.broker(produce_response(2))
+    assert crowd.stats.parked == {ApiKey.PRODUCE: 8}
+
+
+@pytest.mark.parametrize("api_key", [ApiKey.OFFSET_COMMIT, ApiKey.END_TXN, ApiKey.LEAVE_GROUP])
+def test_control_request_that_waits_for_followers_gives_its_slot_back(api_key: ApiKey) -> None:
+    crowd = Crowd()
+    first, second, third = crowd.wires
+    first.client(grouped(api_key))
+    crowd.wait(1)
+    second.client(heartbeat())
+    second.broker(other_response(1))
+    third.client(grouped(ApiKey.FIND_COORDINATOR))
+
+    crowd.wait(LEAST_GRACE_US // 1_000)
+
+    assert crowd.stats.parked == {api_key: 1}
+    assert crowd.dispatcher.control_in_flight == 1
+
+
+class SlowBroker:
+    """Works on one request at a time, for ``work_ms``. Each client sends the next request at once."""
+
+    def __init__(self, crowd: Crowd, request: bytes, work_ms: int) -> None:
+        self.crowd = crowd
+        self.request = request
+        self.work_ms = work_ms
+        self.received: deque[Wire] = deque()
+        self.at_ms = 0
+        self.done_ms = 0
+        self.answered = 0
+        self.most = 0
+
+    def take(self, wire: Wire, sent: bytes) -> None:
+        if sent:
+            self.received.append(wire)
+            self.most = max(self.most, len(self.received))
+
+    def run(self, wires: list[Wire], for_ms: int) -> None:
+        for wire in wires:
+            self.take(wire, wire.client(self.request))
+        for _ in range(for_ms):
+            self.at_ms += 1
+            self.crowd.wait(1)
+            if self.received and self.at_ms >= self.done_ms:
+                wire = self.received.popleft()
+                wire.broker(produce_response(1))
+                self.answered += 1
+                self.done_ms = self.at_ms + self.work_ms
+                self.take(wire, wire.client(self.request))
+            for wire in self.crowd.granted():
+                self.take(wire, wire.resume())
+
+
+@pytest.mark.parametrize("work_ms", [1, 5, 20])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_flood_stays_in_the_queue_whatever_it_wants_to_be_acknowledged(acks: int, work_ms: int) -> None:
+    crowd = Crowd(slots=4, clients=100)
+    broker = SlowBroker(crowd, produce_request(1, acks=acks), work_ms)
+    broker.run(crowd.wires, 500 * work_ms)
+    broker.most = 0
+    broker.run([], 500 * work_ms)
+    assert broker.most == 4
+    assert broker.answered > 900

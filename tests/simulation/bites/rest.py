@@ -64,7 +64,7 @@ FAIR_QUEUE: Final = (
     Break(
         "A slot's deadline is never looked at",
         "proxy/fair_queue/slot_timeouts.py",
-        "            del self._at_us[holder]\n            holder.park(now_us)\n",
+        "            del self._at_us[holder]\n            holder.time_out(now_us)\n",
         "            del self._at_us[holder]\n",
     ),
 )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _GRACE_MS: Final = 1_000.0
 # Fetches that wait for data keep their slot for 20 ms.
 _FETCH_MS: Final = 500.0
+# A Produce with acks=-1 that takes longer than this may wait for followers, and lose its slot.
+_FOLLOWERS_MS: Final = 15.0
 # How long the last byte of a response may be on its way.
 _RESPONSE_MS: Final = 3_000.0
 # A request whose rest takes longer than this to arrive may lose its slot.
@@ -191,6 +193,8 @@ class Slots(Check):
             or first.answered_ms >= 0
             or not first.has_open_broker
         ):
+            return False
+        if getattr(first.detail, "acks", 1) < 0 and self.world.clock.now_ms - first.forwarded_ms > _FOLLOWERS_MS:
             return False
         broker_end = first.broker_end
         if broker_end is not None and (broker_end.has_ended or not broker_end.peer.is_open):
