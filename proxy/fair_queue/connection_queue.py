@@ -35,10 +35,8 @@ from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
 # How long a fetch keeps its slot.
 POLL_GRACE_US: Final = 20_000
-# A response to a fetch has hardly any data if it is not larger than this. An empty response has less than twice the
-# request's bytes for each partition (v11: 42 bytes for 28, v4: 30 for 16), plus a session and tags.
-_EMPTY_PER_BYTE: Final = 2
-_EMPTY_BYTES: Final = 1_024
+# A response to a fetch has hardly any data if its records have no more bytes than this.
+EMPTY_BYTES: Final = 1_024
 # A longer request asks for its slot before it is whole. It is as much as is read at once.
 ASKS_FROM_BYTES: Final = 256 * 1024
 # For how long a request keeps its slot while its rest arrives.
@@ -241,11 +239,14 @@ class QueuedConnection:
         kind: RequestKind,
         identity: str,
         service: ServiceTime,
-        request_bytes: int,
         response_bytes: int,
+        brought_bytes: int,
         now_us: int,
     ) -> None:
-        """Charge the cost of a request to ``identity``, and count the request. Call this when its response begins."""
+        """Charge the cost of a request to ``identity``, and count the request. Call this when its response begins.
+
+        ``brought_bytes`` is the part of ``response_bytes`` that may be records, if the request is a fetch.
+        """
         line, ticket = self.line, self.ticket
         # `_queue_us` inlined: this runs for each request.
         queue_us = ticket.started_us - ticket.arrived_us
@@ -257,8 +258,7 @@ class QueuedConnection:
             cost = self._cost(kind, queue_us, service, response_bytes)
         if kind.is_poll:
             # A late response with much data does not show that the fetch waited: a busy broker is late with all data.
-            is_empty = response_bytes <= _EMPTY_PER_BYTE * request_bytes + _EMPTY_BYTES
-            self._awaits_data = is_empty and elapsed_us >= POLL_GRACE_US
+            self._awaits_data = brought_bytes <= EMPTY_BYTES and elapsed_us >= POLL_GRACE_US
         # Other requests count with all of their time, not only with the work: an overloaded broker is slow with each.
         waits = kind.waits_for_data or kind.is_gathering or (kind.awaits_followers and ticket.state is _PARKED)
         taken_us = service.worked_ns // 1_000 if waits else elapsed_us

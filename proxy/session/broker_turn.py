@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafka_quota_proxy.protocol.brought_bytes import brought_bytes
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.protocol.producer_sequences import ProducerBatch, read_producer_batches
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     ASKS_FROM_BYTES,
+    EMPTY_BYTES,
+    POLL_GRACE_US,
     ListenerQueue,
     QueuedConnection,
     Turn,
@@ -277,12 +280,19 @@ class BrokerTurn:
     # -- when a response begins --
 
     def settle(
-        self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
+        self,
+        pending: PendingRequest,
+        bucket: Bucket | None,
+        wait_ms: int,
+        response_bytes: int,
+        data: bytes,
+        position: int,
+        now_ms: int,
     ) -> tuple[Bucket | None, int]:
         """Charge a request as its ``RequestCharge`` says: in the fair call queue, and to buckets.
 
-        Call this when the response begins. ``bucket`` is the bucket that was already charged for the request's bytes,
-        or None. ``wait_ms`` is the wait that this charge has caused.
+        Call this when the response begins, at ``position`` of ``data``. ``bucket`` is the bucket that was already
+        charged for the request's bytes, or None. ``wait_ms`` is the wait that this charge has caused.
 
         Returns:
             The charged bucket with the longest wait, and this wait in milliseconds. ``(None, 0)`` without a wait.
@@ -295,8 +305,12 @@ class BrokerTurn:
         is_last = not state.in_flight
         if queued is not None and charge.identity is not None:
             line, now_us = queued.line, state.now_ns // 1_000
-            queued.answered(charge.kind, charge.identity, service, pending.size_bytes, response_bytes, now_us)
-            if line.has_logins and not charge.kind.is_free and not self._is_logged_in:
+            kind = charge.kind
+            brought = response_bytes
+            if kind.is_poll and brought > EMPTY_BYTES and service.elapsed_ns >= POLL_GRACE_US * 1_000:
+                brought = brought_bytes(data, position, 4 + brought, kind.api_key, pending.profile.api_version)
+            queued.answered(kind, charge.identity, service, response_bytes, brought, now_us)
+            if line.has_logins and not kind.is_free and not self._is_logged_in:
                 line.has_logins = False  # the broker has worked for a client without a login
             if is_last and state.unanswered is None:
                 queued.end(now_us)

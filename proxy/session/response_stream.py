@@ -262,7 +262,9 @@ class ResponseStream:
                 state.broker_turn.end_service()
                 state.broker_turn.move_up()
             else:
-                bucket, wait_ms = state.broker_turn.settle(pending, bucket, wait_ms, response_bytes, now_ms)
+                bucket, wait_ms = state.broker_turn.settle(
+                    pending, bucket, wait_ms, response_bytes, data, position, now_ms
+                )
         testing = state.context.testing
         if testing is not None:
             frame = data[position : position + 4 + response_bytes] if self._is_read_whole else b""

@@ -14,6 +14,8 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     UPLOAD_GRACE_US,
 )
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
+from tests.simulation.wire.fetch_response import FetchedPartition, FetchedTopic
+from tests.simulation.wire.fetch_response import response as written_response
 from tests.support.frames import (
     api_versions_response,
     fetch_request,
@@ -142,13 +144,14 @@ def test_idle_fetch_of_many_partitions_bypasses_the_queue() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
     request = fetch_request(1)
-    many = framed(request[4:] + bytes(28 * 999))
-    first.client(many)
+    empty = written_response(1, 11, [FetchedTopic("t", [FetchedPartition(number) for number in range(1_000)])])
+    assert len(empty) > 40_000
+    first.client(request)
     crowd.wait(500)
-    first.broker(fetch_response(1, size_bytes=1_000 * 42))
+    first.broker(empty)
 
     second.client(produce_request(2))
-    assert first.client(many) == many
+    assert first.client(request) == request
 
 
 def test_fetch_without_max_wait_queues_like_other_requests() -> None:

@@ -11,7 +11,15 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import ASKS_FROM_BYTES,
 from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
 from kafka_quota_proxy.proxy.fair_queue.usual_time import LEAST_GRACE_US, LEAST_PATIENCE_US
-from tests.support.frames import other_request, other_response, produce_request, produce_response
+from tests.support.frames import (
+    fetch_request,
+    fetched_batch,
+    framed,
+    other_request,
+    other_response,
+    produce_request,
+    produce_response,
+)
 from tests.support.logins import authenticate_request, authenticate_response, handshake_request, handshake_response
 from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, heartbeat
 from tests.support.wire import START_MS, Wire
@@ -251,3 +259,19 @@ def test_flood_stays_in_the_queue_whatever_it_wants_to_be_acknowledged(acks: int
     broker.run([], 500 * work_ms)
     assert broker.most == 4
     assert broker.answered > 900
+
+
+@pytest.mark.parametrize("padding", ["client-id", "rack"])
+def test_fetch_that_makes_its_request_long_is_not_empty(padding: str) -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    client_id = "x" * 30_000 if padding == "client-id" else "etl"
+    request = fetch_request(1, client_id=client_id)
+    if padding == "rack":
+        request = framed(request[4:-2] + (30_000).to_bytes(2) + bytes(30_000))
+    first.client(request)
+    crowd.wait(21)
+    first.broker(fetched_batch(1, size_bytes=60_000))
+
+    second.client(produce_request(2))
+    assert first.client(request) == b""
