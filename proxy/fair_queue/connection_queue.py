@@ -18,6 +18,9 @@ A request gives its slot back before it is answered in these cases, because the 
 * A request that arrives in parts gives the slot back after ``UPLOAD_GRACE_US``, and pays for the time until then. It
   counts again when it is whole.
 
+A Produce with acks=0 has no answer that could end its turn. Its slot is held for the time that an answered Produce
+takes at that moment.
+
 Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and ``DelayedFetch`` of Apache Kafka.
 """
 
@@ -25,12 +28,12 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Final
 
-from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, CostModel
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, CostModel, upload_cost
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, State, Ticket
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
-from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
+from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotHolder, SlotTimeouts
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
 # How long a fetch keeps its slot.
@@ -41,8 +44,6 @@ EMPTY_BYTES: Final = 1_024
 ASKS_FROM_BYTES: Final = 256 * 1024
 # For how long a request keeps its slot while its rest arrives.
 UPLOAD_GRACE_US: Final = 20_000
-# What a Produce takes, if the broker has answered none.
-_LEAST_USUAL_US: Final = 1_000
 
 # Returns the identity that pays for a request, from the client's principal (``ANONYMOUS`` without a login), client-id
 # and host.
@@ -105,10 +106,24 @@ class ListenerQueue:
         """
         return (self.dispatcher.control_waiting if is_control else len(self.dispatcher.queue)) > 0
 
-    def watch(self, connection: "QueuedConnection", at_us: int) -> None:
-        """Take the slot of ``connection`` back at ``at_us``, if the connection still has it at that time."""
-        if self.timeouts.add(connection, at_us):
+    def watch(self, holder: SlotHolder, at_us: int) -> None:
+        """Take the slot of ``holder`` back at ``at_us``, if it still has the slot at that time."""
+        if self.timeouts.add(holder, at_us):
             self.wake()
+
+
+class HeldSlot:
+    """The slot of a Produce with acks=0, which the broker probably works on."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: ListenerQueue) -> None:
+        self._line = line
+
+    def time_out(self, now_us: int) -> None:
+        """Give the slot back, because the broker has had the time for the request."""
+        if self._line.dispatcher.release(now_us):
+            self._line.wake()
 
 
 class QueuedConnection:
@@ -156,7 +171,7 @@ class QueuedConnection:
         if state is _WAITING:
             return _WAITS
         if not is_alone:
-            is_served = state is _RUNNING and not kind.is_poll
+            is_served = state is _RUNNING and not kind.is_poll and kind.has_answer
             is_control = kind.is_control
             if not is_served or is_control is not ticket.is_control or line.is_awaited(is_control=is_control):
                 return _WAITS
@@ -181,6 +196,9 @@ class QueuedConnection:
         ticket.identity = identity
         ticket.is_control = kind.is_control
         lane = dispatcher.normal
+        due_us = line.timeouts.soonest_us
+        if lane.in_flight >= lane.limit.limit and due_us is not None and now_us >= due_us:
+            line.timeouts.park_due(now_us)  # the timer of the server is up to 2 ms late
         ticket.level = level = scheduler.level(identity, lane.in_flight, lane.limit.limit)
         self._sample = 0
         is_slow = may_refuse and scheduler.backs_off(level)
@@ -311,10 +329,10 @@ class QueuedConnection:
 
         ``is_used`` says whether any request was sent with the slot.
         """
+        self._end_upload(now_us)
         if self.ticket.state is _RUNNING:
             if is_used:
                 self._unwatch()
-                self._end_upload(now_us)
                 self.park(now_us)
             else:
                 self.leave(now_us)
@@ -327,6 +345,21 @@ class QueuedConnection:
         line = self.line
         if line.dispatcher.done(self.ticket, now_us, is_sample=self._sample == 1):
             line.wake()
+
+    def end_unanswered(self, now_us: int) -> None:
+        """End a request that was sent with the slot and has no answer. The slot is held while the broker may work."""
+        if self._is_upload:
+            self._end_upload(now_us)
+            self.line.dispatcher.recall(self.ticket)
+        line = self.line
+        usual_us = int(line.dispatcher.normal.usual_time.mean_us(now_us))
+        if not usual_us or self.ticket.state is not _RUNNING:
+            self.end(now_us)
+            return
+        if self.is_watched:
+            self._unwatch()
+        line.dispatcher.hold(self.ticket)
+        line.watch(HeldSlot(line), now_us + usual_us)
 
     def leave_unused(self, now_us: int) -> None:
         """Give an unused slot back. Call this only if no request was sent with the slot."""
@@ -350,12 +383,9 @@ class QueuedConnection:
         """Charge the time for which a request had the slot while its rest arrived."""
         since_us, self._upload_us = self._upload_us, 0
         if since_us:
-            line, held_us = self.line, max(0, now_us - since_us)
-            if line.cost.flat is None:
-                cost = line.cost.on_completion(CompletedRequest(self._api_key, 0, held_us, held_us, 0))
-            else:  # as many requests as would have had the slot meanwhile
-                usual_us = max(_LEAST_USUAL_US, line.dispatcher.normal.usual_time.mean_us(now_us))
-                cost = line.cost.flat * int(held_us / usual_us)
+            line = self.line
+            usual_us = line.dispatcher.normal.usual_time.mean_us(now_us)
+            cost = upload_cost(line.cost, self._api_key, now_us - since_us, usual_us)
             line.scheduler.charge(self.ticket.identity, cost)
 
     def _watch(self, at_us: int) -> None:

@@ -56,6 +56,8 @@ class Phases(NamedTuple):
     response: int = 0
 
 
+# What a request takes, if the broker has answered none.
+_LEAST_USUAL_US: Final = 1_000
 _PER_REQUEST: Final = 1_000
 _PER_SERVICE_US: Final = 100
 # Waiting costs nothing. A weight for `processing` would count the four phases in it twice.
@@ -129,3 +131,15 @@ class TrafficCost:
 
 
 CostModel: TypeAlias = RequestCount | WeightedTimeCost | TrafficCost
+
+
+def upload_cost(model: CostModel, api_key: int, held_us: int, usual_us: float) -> int:
+    """Return the charge for a request that has had its slot for ``held_us`` while its rest arrived.
+
+    It is that of a request that the broker works on for as long. If all requests have the same charge, it is that of
+    the requests that could have had the slot meanwhile. Each takes ``usual_us``.
+    """
+    held_us = max(0, held_us)
+    if model.flat is None:
+        return model.on_completion(CompletedRequest(api_key, 0, held_us, held_us, 0))
+    return model.flat * int(held_us / max(_LEAST_USUAL_US, usual_us))

@@ -222,6 +222,17 @@ class Dispatcher:
         lane.in_flight -= 1
         return False
 
+    def hold(self, ticket: Ticket) -> None:
+        """End the request of a running ticket, and keep its slot in use until ``release`` is called."""
+        ticket.state = _IDLE
+        self._granted.pop(ticket, None)
+
+    def release(self, now_us: int) -> bool:
+        """Free a slot that ``hold`` has kept in use. Returns True if the caller must call ``granted``."""
+        self.normal.in_flight -= 1
+        self._fill(self.normal, now_us)
+        return bool(self._granted)
+
     def park(self, ticket: Ticket, now_us: int) -> bool:
         """Give the slot of a running ticket to the next waiting ticket before the broker has answered the request.
 

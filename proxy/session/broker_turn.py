@@ -275,7 +275,7 @@ class BrokerTurn:
         """Charge a request that was forwarded as a whole and will have no response, such as a Produce with acks=0."""
         self.charge_turn(charge)
         if self.queued is not None and not self._state.in_flight:
-            self.queued.end(self._state.now_ns // 1_000)
+            self.queued.end_unanswered(self._state.now_ns // 1_000)
 
     # -- when a response begins --
 

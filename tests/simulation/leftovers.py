@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import HeldSlot
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.server import Server
@@ -35,6 +36,9 @@ def slots_in_use(queue: BrokerQueue | None) -> Iterator[str]:
     if queue is None:
         return
     dispatcher = queue.dispatcher
+    for holder in [one for one in queue._timeouts._at_us if isinstance(one, HeldSlot)]:
+        queue._timeouts.discard(holder)  # the broker may still work on a Produce with acks=0
+        holder.time_out(0)
     counts = {
         "slots": dispatcher.in_flight,
         "control slots": dispatcher.control_in_flight,

@@ -7,8 +7,10 @@ from kafka_quota_proxy.proxy.fair_queue.cost import (
     DEFAULT_WEIGHTS,
     CompletedRequest,
     Phases,
+    RequestCount,
     TrafficCost,
     WeightedTimeCost,
+    upload_cost,
 )
 
 TIMES = st.builds(Phases, *[st.integers(-1_000, 10**9)] * 9)
@@ -45,3 +47,11 @@ def test_request_bytes_are_charged_on_arrival() -> None:
 @given(size_bytes=st.integers(0, 2**31), factor=st.floats(0.1, 0.99))
 def test_the_cheapest_request_survives_a_sweep(size_bytes: int, factor: float) -> None:
     assert int(TrafficCost().on_arrival(size_bytes) * factor) > 0
+
+
+def test_an_upload_pays_for_the_time_of_its_slot() -> None:
+    assert upload_cost(RequestCount(1), 0, 20_000, 4_000.0) == 5
+    assert upload_cost(RequestCount(1), 0, 20_000, 0.0) == 20
+    assert upload_cost(WeightedTimeCost(), 0, 20_000, 4_000.0) == 100 * 20_000
+    assert upload_cost(TrafficCost(), 0, 20_000, 4_000.0) == 100 * 20_000
+    assert upload_cost(TrafficCost(), 0, -1, 4_000.0) == 0  # a clock that went back

@@ -164,11 +164,10 @@ def test_join_group_behind_another_request_frees_the_slot_at_its_turn() -> None:
     assert crowd.dispatcher.control_in_flight == 1
 
 
-@pytest.mark.parametrize("acks", [0, 1])
-def test_stalled_upload_behind_another_request_frees_the_slot(acks: int) -> None:
+def test_stalled_upload_behind_another_request_frees_the_slot() -> None:
     crowd = Crowd()
     first, second, _ = crowd.wires
-    half = produce_request(2, acks=acks, size_bytes=2 * ASKS_FROM_BYTES)
+    half = produce_request(2, size_bytes=2 * ASKS_FROM_BYTES)
     first.client(produce_request(1), half[:ASKS_FROM_BYTES])
     second.client(other_request(3))
 
@@ -181,11 +180,28 @@ def test_stalled_upload_behind_another_request_frees_the_slot(acks: int) -> None
     assert crowd.granted() == [second]
 
     assert first.client(half[ASKS_FROM_BYTES:]) == half[ASKS_FROM_BYTES:]
-    assert acks == 0 or first.broker(produce_response(2))
+    assert first.broker(produce_response(2))
     assert first.session.is_idle
     second.resume()
     second.broker(other_response(3))
     assert crowd.dispatcher.in_flight == 0
+
+
+def test_produce_without_acks_uses_no_slot_of_another_request() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    unanswered = produce_request(2, acks=0)
+    assert first.client(produce_request(1), unanswered) == produce_request(1)
+    crowd.wait(4)
+
+    first.broker(produce_response(1))
+    assert first.to_broker() == unanswered
+
+    assert second.client(produce_request(3)) == b""
+    crowd.wait(3)
+    assert crowd.granted() == []
+    crowd.wait(1)  # as long as the answered one took
+    assert crowd.granted() == [second]
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,11 @@ from collections import deque
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
+from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, WithinLevel
+from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ASKS_FROM_BYTES, UPLOAD_GRACE_US
 from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions, State
 from kafka_quota_proxy.proxy.fair_queue.usual_time import LEAST_GRACE_US, LEAST_PATIENCE_US
 from tests.support.frames import (
     fetch_request,
@@ -25,6 +27,7 @@ from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, h
 from tests.support.wire import START_MS, Wire
 
 _GRACE_MS = UPLOAD_GRACE_US // 1_000
+_TURNS = QueueOptions(within_level=WithinLevel.ROUND_ROBIN)
 _LARGE = produce_request(1, size_bytes=1_000_000)
 
 
@@ -275,3 +278,78 @@ def test_fetch_that_makes_its_request_long_is_not_empty(padding: str) -> None:
 
     second.client(produce_request(2))
     assert first.client(request) == b""
+
+
+_FLOOD_AT_MS = 300
+
+
+class ManyAtOnce:
+    """A broker that works for 1 ms on each request, and on the next of each connection in turn.
+
+    Ten clients send a Produce with acks=1, and 50 ms after its answer the next. The others of the crowd send as many
+    with acks=0 as the proxy takes, from ``_FLOOD_AT_MS`` on.
+    """
+
+    def __init__(self, crowd: Crowd) -> None:
+        self.crowd = crowd
+        self.light, self.flood = crowd.wires[:10], crowd.wires[10:]
+        for number, wire in enumerate(self.light):
+            wire.session.account.peer_host = f"10.0.0.{number}"
+        self.received: dict[Wire, list[bool]] = {wire: [] for wire in crowd.wires}  # whether each wants an answer
+        self.turns: deque[Wire] = deque()
+        self.sent_ms: dict[Wire, int] = {}
+        self.next_ms = {wire: 3 * number for number, wire in enumerate(self.light)}
+        self.took_ms: list[int] = []
+        self.served = 0
+
+    def take(self, wire: Wire, data: bytes) -> None:
+        requests = self.received[wire]
+        if data and not requests:
+            self.turns.append(wire)
+        while data:
+            size_bytes = 4 + int.from_bytes(data[:4])
+            requests.append(wire in self.sent_ms)
+            data = data[size_bytes:]
+
+    def run(self, for_ms: int) -> None:
+        for now_ms in range(for_ms):
+            self.crowd.wait(1)
+            if self.turns:
+                wire = self.turns.popleft()
+                is_answered = self.received[wire].pop(0)
+                self.served += 1
+                if self.received[wire]:
+                    self.turns.append(wire)
+                if is_answered:
+                    self.took_ms.append(now_ms - self.sent_ms.pop(wire))
+                    self.next_ms[wire] = now_ms + 50
+                    self.take(wire, wire.broker(produce_response(1)) and b"")
+            for wire in self.light:
+                if now_ms == self.next_ms[wire]:
+                    self.sent_ms[wire] = now_ms
+                    self.take(wire, wire.client(produce_request(1)))
+            for wire in self.flood if now_ms >= _FLOOD_AT_MS else ():
+                if not wire.session.state.is_blocked:
+                    self.take(wire, wire.client(produce_request(1, acks=0) * 20))
+            for wire in self.crowd.granted():
+                self.take(wire, wire.resume())
+
+
+def test_flood_without_answers_waits_for_slots() -> None:
+    crowd = Crowd(slots=4, clients=40)
+    crowd.dispatcher.update(DispatcherOptions(queue=_TURNS), FixedLimit(4), START_MS * 1_000)
+    broker = ManyAtOnce(crowd)
+
+    broker.run(3_000)
+
+    assert max(broker.took_ms[-300:]) < 10
+    assert broker.served > 2_700  # and the broker is in full use
+    assert sum(map(len, broker.received.values())) < 20  # the rest waits in the proxy
+
+
+def test_requests_without_answers_pass_while_no_other_is_answered() -> None:
+    crowd = Crowd()
+    first, second, _ = crowd.wires
+    many = produce_request(1, acks=0) * 100
+    assert first.client(many) == many
+    assert second.client(many) == many

@@ -24,6 +24,8 @@ _GRACE_MS: Final = 1_000.0
 _FETCH_MS: Final = 500.0
 # A Produce with acks=-1 that takes longer than this may wait for followers, and lose its slot.
 _FOLLOWERS_MS: Final = 15.0
+# The slot of a Produce with acks=0 may be held for as long as an answered one has taken.
+_HELD_MS: Final = 2_500.0
 # How long the last byte of a response may be on its way.
 _RESPONSE_MS: Final = 3_000.0
 # A request whose rest takes longer than this to arrive may lose its slot.
@@ -63,6 +65,11 @@ class Line:
             is_lost = first.broker_end is not None and first.broker_end.link.is_cut
             return is_lost or now_ms - first.answered_ms < _RESPONSE_MS
         return first.api_key not in _FETCHES or now_ms - first.forwarded_first_ms < _FETCH_MS
+
+    def may_hold_slots(self, now_ms: float) -> bool:
+        """Return whether it may have slots although it awaits nothing."""
+        last = self.last
+        return last is not None and not last.expects_response and now_ms - last.forwarded_ms < _HELD_MS
 
 
 class _Wait:
@@ -252,10 +259,11 @@ class Slots(Check):
             line.last is not None and line.last.forwarded_to == node_id and line.uses_slot(now_ms)
             for line in self._lines.values()
         )
+        is_held = any(line.may_hold_slots(now_ms) for line in self._lines.values())
         is_roomy = self.world.settings.queue_capacity is None
         for correlation_id, wait in waits.items():
             exchange = self.world.ledger.exchanges[correlation_id]
-            if used >= most or is_connecting:
+            if used >= most or is_connecting or is_held:
                 wait.free_since_ms = None
             elif wait.free_since_ms is None:
                 wait.free_since_ms = now_ms
