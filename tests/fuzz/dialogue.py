@@ -27,7 +27,7 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES
 from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import HeldSlot, ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
@@ -154,11 +154,27 @@ class Stage:
         """Let another connection of the client use the quotas."""
         use_quotas(self.wire.listening, client_id, size_bytes, self.wire.now_ms)
 
+    @property
+    def slot_at_ms(self) -> int:
+        """The time at which a slot of the fair call queue is given back next, or 0 if none is."""
+        line = self.wire.listening.queue
+        soonest_us = None if line is None else line.timeouts.soonest_us
+        return 0 if soonest_us is None else -(-soonest_us // 1_000)
+
+    def _give_slots_back(self) -> None:
+        line = self.wire.listening.queue
+        if line is not None:
+            line.timeouts.park_due(self.wire.now_ms * 1_000)
+            if line.dispatcher.granted():
+                self.session.resume(now_ms=self.wire.now_ms)
+
     def pump(self) -> None:
         """Give the session the bytes that it reads now, and collect its output."""
         session = self.session
         self._look_at_the_clock()
         try:
+            if not self.error:
+                self._give_slots_back()
             while not self.error:
                 if self._client_queue and not session.state.is_blocked:
                     self._give_client(self._client_queue.pop(0))
@@ -214,7 +230,8 @@ class Stage:
             awaits = (
                 session.state.in_flight or session._responses.begun or (login is not None and login.login.is_awaited)
             )
-            assert awaits or session.wake_at_ms > self.wire.now_ms, "blocked for ever"
+            at_ms = max(session.wake_at_ms, self.slot_at_ms)
+            assert awaits or at_ms > self.wire.now_ms, "blocked for ever"
         if session.state.delayed_until_ms:
             assert session._responses._data, "a delay without delayed bytes"
         if self._is_released:
@@ -229,6 +246,10 @@ class Stage:
                 assert not has_ended or not (bucket.in_flight or bucket.holders)
         line = self.wire.listening.queue
         if has_ended:
+            if line is not None:
+                for holder in [one for one in line.timeouts._at_us if isinstance(one, HeldSlot)]:
+                    line.timeouts.discard(holder)  # of a Produce with acks=0
+                    holder.time_out(self.wire.now_ms * 1_000)
             assert not self.wire.listening.service.served
             assert line is None or not (line.dispatcher.in_flight or line.dispatcher.control_in_flight or line.timeouts)
 
@@ -246,6 +267,9 @@ class Stage:
                 self.wake()
             elif session.state.in_flight and not session._responses.left and not session._responses._data:
                 self.from_broker([right_answer(session)])
+            elif self.slot_at_ms > wire.now_ms:
+                wire.now_ms = self.slot_at_ms
+                self.wake()
             else:
                 break  # the rest of a frame is missing, or a token of an unknown mechanism waits
         if not self.error and not self._client_queue and not session.state.is_blocked:

@@ -121,7 +121,6 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.admin.status.event_streams.EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.admin.status.event_streams._BUFFER_BYTES": 4_096,
     "kafka_quota_proxy.proxy.server.acceptor._PAUSE_S": 0.02,
-    "kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US": 20_000,
     "kafka_quota_proxy.proxy.client_quotas.alter_handler._SUMMED_UP_AFTER_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
@@ -398,11 +397,11 @@ async def queues_up(bed: Bed) -> None:
 
 @part("whole")
 async def keeps_a_slot(bed: Bed) -> None:
-    frame = produce_request(client_id="queued", size_bytes=4_000)
+    frame = produce_request(client_id="queued", size_bytes=600_000)
     async with bed.client("queue") as client:
-        await client.send(frame[:2_000])
+        await client.send(frame[:500_000])
         await asyncio.sleep(0.08)
-        assert await client.ask(frame[2_000:]) == produce_response()
+        assert await client.ask(frame[500_000:]) == produce_response()
 
 
 @part("whole")

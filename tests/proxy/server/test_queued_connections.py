@@ -169,8 +169,7 @@ async def test_a_client_that_does_not_read_sends_no_more_requests_and_frees_its_
 
 
 @on_uvloop
-async def test_a_client_that_stalls_within_a_request_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafka_quota_proxy.proxy.fair_queue.connection_queue.UPLOAD_GRACE_US", 50_000)
+async def test_a_client_that_stalls_within_a_request_frees_its_slot() -> None:
     async with (
         stub_broker() as broker,
         running(config_to(broker)) as server,
