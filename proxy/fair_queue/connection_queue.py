@@ -34,6 +34,7 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, St
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotHolder, SlotTimeouts
+from kafka_quota_proxy.proxy.fair_queue.usual_time import LEAST_PATIENCE_US
 from kafka_quota_proxy.proxy.quota.request_time import ServiceTime
 
 # How long a fetch keeps its slot.
@@ -246,9 +247,9 @@ class QueuedConnection:
         elif kind.waits_for_data:
             self._watch(now_us + POLL_GRACE_US)
         elif kind.awaits_followers:
-            usual = self.line.dispatcher.lane(self.ticket).usual_time
-            self._since_us, self._keeps_until_us = now_us, now_us + usual.patience_us(now_us)
-            self._watch(now_us + usual.grace_us(now_us))
+            grace_us = self.line.dispatcher.lane(self.ticket).usual_time.grace_us(now_us)
+            self._since_us, self._keeps_until_us = now_us, now_us + max(LEAST_PATIENCE_US, grace_us)
+            self._watch(now_us + grace_us)
         elif self.is_watched:
             self._unwatch()
 

@@ -24,12 +24,12 @@ class UsualTime:
         self._at_us = 0  # when the mean was last known
 
     def note(self, elapsed_us: int, now_us: int) -> None:
-        """Note the time that the broker took for a request. A time beyond the patience counts as the patience.
+        """Note the time that the broker took for a request. A time beyond the grace, or ``LEAST_PATIENCE_US``, is cut.
 
         Otherwise one request that waited at the broker for seconds would outweigh all others.
         """
-        taken_us = min(elapsed_us, self.patience_us(now_us))
         mean_us = self.mean_us(now_us)
+        taken_us = min(elapsed_us, max(LEAST_PATIENCE_US, _MANY_TIMES * mean_us), MOST_GRACE_US)
         self._mean_us = mean_us + (taken_us - mean_us) * _WEIGHT if mean_us else float(taken_us)
         self._at_us = now_us
 
@@ -44,7 +44,3 @@ class UsualTime:
         The broker then has time for others, and the request waits for something else.
         """
         return int(min(max(LEAST_GRACE_US, _MANY_TIMES * self.mean_us(now_us)), MOST_GRACE_US))
-
-    def patience_us(self, now_us: int) -> int:
-        """Return after how long a request that may wait at the broker gives its slot back in any case."""
-        return max(LEAST_PATIENCE_US, self.grace_us(now_us))
