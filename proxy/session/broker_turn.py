@@ -35,10 +35,6 @@ REFUSED_FOR_MS: Final = 500
 # 100 ms after which clients that ignore a throttle time try again.
 _REFUSED_BEHIND_MS: Final = 50
 
-# For how long a heartbeat waits for ``request_rate``. With the longest throttle time before it, this is well below the
-# 45 s after which groups give members up.
-_MEMBERS_WAIT_MS: Final = 5_000
-
 
 @dataclass(slots=True, eq=False, repr=False)
 class BrokerTurn:
@@ -102,7 +98,7 @@ class BrokerTurn:
         is_alone = not state.in_flight
         may = not state.is_client_full and (is_alone or self._knows_cost(buckets.time))
         if may and buckets.rate is not None:
-            may = self._rate_allows(buckets.rate, kind, now_ms)
+            may = state.rate_turn.one_has_come(buckets.rate, now_ms, keeps_membership=kind.keeps_membership)
         if may and queued is not None and identity is not None:
             is_whole = 4 + size_bytes <= self.come_bytes
             if not is_whole and self.come_bytes < ASKS_FROM_BYTES:
@@ -137,24 +133,6 @@ class BrokerTurn:
     def _knows_cost(self, time: Bucket | None) -> bool:
         """Return whether a request may pass before earlier ones are answered, which tell how much time they cost."""
         return time is None or not time.is_limited or self._state.account.observes(time)
-
-    def _rate_allows(self, rate: Bucket, kind: RequestKind, now_ms: int) -> bool:
-        """Return whether ``request_rate`` allows a request now. If not, it waits in the line of the bucket ``rate``.
-
-        Requests that keep the membership of a group wait for some seconds only, and then pass and are charged.
-        """
-        turn = self._state.rate_turn
-        is_calm = rate.line is None and now_ms >= rate.silent_until_ms
-        if not rate.is_limited or (is_calm and rate.has_room(1, now_ms=now_ms)) or turn.has_come(rate, 1, now_ms):
-            return True
-        if not (kind.keeps_membership and turn.is_waiting):
-            return False
-        until_ms = turn.since_ms + _MEMBERS_WAIT_MS
-        if now_ms < until_ms:
-            turn.look_by(until_ms)
-            return False
-        turn.is_waiting = False
-        return True
 
     def begin(self, charge: RequestCharge, now_ms: int) -> None:
         """Reserve 1 in the bucket of ``request_rate``. Call this when a request is forwarded that has this charge."""

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Place
 from kafka_quota_proxy.proxy.session.state import SessionState
+
+# For how long a heartbeat waits for ``request_rate``. With the longest throttle time before it, this is well below the
+# 45 s after which groups give members up.
+_MEMBERS_WAIT_MS: Final = 5_000
 
 
 class BucketTurn:
@@ -55,6 +61,23 @@ class BucketTurn:
         state.is_blocked = self.is_waiting = True
         self.look_at_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
         return False
+
+    def one_has_come(self, rate: Bucket, now_ms: int, *, keeps_membership: bool) -> bool:
+        """Return whether ``request_rate`` allows a request now. If not, it waits in the line of its bucket.
+
+        Requests that keep the membership of a group wait for some seconds only, and then pass and are charged.
+        """
+        is_calm = rate.line is None and now_ms >= rate.silent_until_ms
+        if not rate.is_limited or (is_calm and rate.has_room(1, now_ms=now_ms)) or self.has_come(rate, 1, now_ms):
+            return True
+        if not (keeps_membership and self.is_waiting):
+            return False
+        until_ms = self.since_ms + _MEMBERS_WAIT_MS
+        if now_ms < until_ms:
+            self.look_by(until_ms)
+            return False
+        self.is_waiting = False
+        return True
 
     def look_by(self, at_ms: int) -> None:
         """Check again no later than ``at_ms`` whether the waiting request may be forwarded."""
