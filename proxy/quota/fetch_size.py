@@ -24,6 +24,8 @@ _LESSONS: Final = 2
 # Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor.
 _WORTH: Final = 1.02
 _SINGLE: Final = 1
+# Room for fewer batches than this is as good as none: a piece of a batch would be much of it.
+_MANY: Final = 8
 # For how many batches the responses are computed one by one.
 _MOST_BATCHES: Final = 128
 
@@ -68,7 +70,7 @@ class FetchSize:
         has_room = cap_bytes <= room
         if not self._samples:
             return cap_bytes if has_room else _SINGLE
-        if not has_room and room >= self.batch_bytes:
+        if not has_room and room >= _MANY * self.batch_bytes:
             cap_bytes, has_room = int(room), True
         if not has_room:
             self._until_lesson -= 1

@@ -122,13 +122,25 @@ def test_lone_consumer_gets_nearly_its_quota_in_batches_of_mixed_sizes(
     assert group.share(consumer, after_s=15) >= 0.95
 
 
-@pytest.mark.parametrize("answer_ms", [20, 200])
+@pytest.mark.parametrize(
+    ("quota", "batch", "answer_ms"),
+    [
+        (512 * KIB, 16_384, 20),
+        (512 * KIB, 16_384, 200),
+        (100 * KIB, KIB, 20),
+        (2 * MIB, 16_384, 20),
+        (5 * MIB, 16_384, 5),  # in 5 ms the limit allows one batch and the half of another
+        (5 * MIB, 65_536, 20),
+    ],
+)
 @each_shaping
-def test_slow_broker_takes_little_from_a_lone_consumer(shaping: Shaping, answer_ms: int) -> None:
-    group = Consumers(512 * KIB, shaping, answer_ms=lambda: answer_ms)
-    consumer = group.add(Partition(16_384))
+def test_slow_broker_takes_little_from_a_lone_consumer(
+    shaping: Shaping, quota: int, batch: int, answer_ms: int
+) -> None:
+    group = Consumers(quota, shaping, answer_ms=lambda: answer_ms)
+    consumer = group.add(Partition(batch))
 
-    group.run(15_000 + 330_000)
+    group.run(15_000 + 165_000)
 
     assert group.share(consumer, after_s=15) >= (0.95 if shaping is Shaping.PACED else 0.9)
 
