@@ -71,6 +71,14 @@ def load_bytes(data: bytes, *, file: str) -> Loaded:
 
 def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) -> Loaded:
     document = parse(_decoded(data, file), file=file)
+    try:
+        return _read(document, digest=hashlib.sha256(data).hexdigest()[:16], reads_files=reads_files, now=now)
+    finally:
+        document.release()
+
+
+def _read(document: Document, *, digest: str, reads_files: bool, now: datetime | None) -> Loaded:
+    file = document.file
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else f"is {document.kind(())}"
         message = f"{what}; a configuration is a mapping with at least the key listeners"
@@ -90,7 +98,7 @@ def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) ->
     return Loaded(
         config=_config(given),
         warnings=tuple(sorted(faults, key=lambda fault: fault.line)),
-        hash=hashlib.sha256(data).hexdigest()[:16],
+        hash=digest,
         kafka_sources=_kafka_sources(document),
     )
 

@@ -1,12 +1,16 @@
 """Tests that a configuration file is loaded as a whole, or refused with every fault at its line."""
 
 import sys
+from contextlib import suppress
 from ipaddress import ip_network
 from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from yaml import MappingNode
 
+from kafka_quota_proxy.config import load as load_module
+from kafka_quota_proxy.config.document import Document, parse
 from kafka_quota_proxy.config.errors import (
     ConfigError,
     InvalidConfigError,
@@ -785,3 +789,22 @@ def test_a_huge_value_is_shown_once_and_shortened(text: str, key: str, said: str
     assert said in told
     assert len(told) < 2_500
     assert len(more) == ("tag" in said)  # a wrong tag has its own line, as for a short value
+
+
+@each_case("quota", ["producer_byte_rate: 1MB", "producer_byte_rate: fast"])
+def test_nodes_of_a_list_are_freed_one_by_one(quota: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one step, those of 100,000 rules would hold the interpreter, and so the event loop, for 0.1 s."""
+    documents: list[Document] = []
+
+    def parsed(text: str, *, file: str) -> Document:
+        documents.append(parse(text, file=file))
+        return documents[0]
+
+    monkeypatch.setattr(load_module, "parse", parsed)
+
+    with suppress(InvalidConfigError):
+        load_bytes(f"{LISTENERS}quotas: [{{user: a, {quota}}}]\n".encode(), file="f")
+
+    (document,) = documents
+    assert isinstance(document.root, MappingNode)
+    assert [section.value for _, section in document.root.value] == [[], []]
