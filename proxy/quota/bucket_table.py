@@ -13,7 +13,7 @@ A bucket that may not be evicted now is parked, which means that it is checked a
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -123,10 +123,10 @@ class BucketTable(Generic[_T]):
         """
         self._named = sum(tags in self._by_tags for tags in named)
 
-    def count_named(self, tags: Tags, *, is_named: bool) -> None:
-        """Note that the bucket with these tags gained a rule of its own, or lost it if ``is_named`` is False."""
-        if tags in self._by_tags:
-            self._named += 1 if is_named else -1
+    def count_named(self, named: Mapping[Tags, bool]) -> None:
+        """Note that buckets gained a rule of their own, or lost it if the value for their tags is False."""
+        # Python goes through the smaller of the two: a file may change far more rules than there are buckets.
+        self._named += sum(1 if named[tags] else -1 for tags in self._by_tags.keys() & named.keys())
 
     def recheck_parked(self, *, now_ms: int, most: int) -> None:
         """Check again up to ``most`` of the buckets that could not be evicted earlier and are due for another check.

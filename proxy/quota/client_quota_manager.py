@@ -158,8 +158,7 @@ class ClientQuotaManager:
         if named is None:
             self._buckets.recount_named(self.table.named())
         else:
-            for tags, is_named in named.items():
-                self._buckets.count_named(tags, is_named=is_named)
+            self._buckets.count_named(named)
         self._start_generation()
 
     def limit_of(self, bucket: Bucket) -> float | None:

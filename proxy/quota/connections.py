@@ -216,8 +216,7 @@ class ConnectionQuotas:
         if named is None:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
             return
-        for host, is_named in named.items():
-            self._addresses.count_named(Tags("", host), is_named=is_named)
+        self._addresses.count_named({Tags("", host): is_named for host, is_named in named.items()})
 
     def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
         """Take over the rates and counts of ``other``, which belongs to the same broker and is no longer used."""
