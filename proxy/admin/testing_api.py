@@ -11,7 +11,7 @@ POST   /testing/reset          removes all orders, forgets what was observed, an
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import parse_qs
@@ -45,7 +45,7 @@ class OnDemandApi:
         self._loop = loop
         self._server = server
         self._testing = testing
-        self._file = self._applied = server.rules.file
+        self._file = self._applied = server.config
 
     def reply(self, environ: WSGIEnvironment) -> Reply:
         """Answer a request whose path begins with ``PREFIX``, or raise ``RefusedError``."""
@@ -61,7 +61,7 @@ class OnDemandApi:
                 self._replace_quotas(_quotas(read_json(environ)))
             case "POST", "/testing/leaders":
                 move = read_move(read_json(environ))
-                return _json({"leader": move_leader(self._server.rules.file, move)})
+                return _json({"leader": move_leader(self._server.config, move)})
             case "GET", "/testing/observed":
                 query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
                 client_id = query.get("client_id", [None])[0]
@@ -95,15 +95,16 @@ class OnDemandApi:
     def _replace_quotas(self, rules: ProxyConfig | None) -> None:
         """Enforce the rules of ``rules``, or those of the file if it is None, from the next request on."""
 
-        def apply() -> None:
-            in_force = self._server.rules.file
+        async def apply() -> None:
+            in_force = self._server.config
             if in_force is not self._applied:  # the file was reloaded
                 self._file = in_force
             file = self._file
-            self._server.apply(file if rules is None else replace(file, quotas=rules.quotas, ip_quotas=rules.ip_quotas))
-            self._applied = self._server.rules.file
+            new = file if rules is None else replace(file, quotas=rules.quotas, ip_quotas=rules.ip_quotas)
+            self._applied = await self._server.reload(new)
 
-        self._on_loop(apply)
+        applying = apply()
+        self._await(applying)
 
     def _on_loop(self, function: Callable[[], _T]) -> _T:
         """Call ``function`` on the event loop, and return its result."""
@@ -112,6 +113,10 @@ class OnDemandApi:
             return function()
 
         calling = call()
+        return self._await(calling)
+
+    def _await(self, calling: Coroutine[None, None, _T]) -> _T:
+        """Run a coroutine on the event loop, and return its result."""
         try:
             future = asyncio.run_coroutine_threadsafe(calling, self._loop)
         except RuntimeError:  # the loop is closed

@@ -87,7 +87,7 @@ def _print_errors(errors: BaseExceptionGroup[StartError], file: Path) -> None:
 async def _serve(path: Path, loaded: Loaded) -> None:
     loop = asyncio.get_running_loop()
     server = Server(loaded.config)
-    reloader = Reloader(path, loaded, on_loaded=lambda new: server.apply(new.config))
+    reloader = Reloader(path, loaded, on_loaded=lambda new: server.reload(new.config))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)
     loop.add_signal_handler(signal.SIGHUP, reloader.request)

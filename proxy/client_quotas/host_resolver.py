@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from random import shuffle
@@ -97,11 +97,11 @@ def _addresses_of(host: str) -> tuple[str, ...]:
 class HostResolver:
     """Repeatedly looks up missing hosts, which are hosts that have limits but no known address.
 
-    ``on_found`` is called with the addresses that a lookup has found. This function must then call the method
+    ``on_found`` is awaited with the addresses that a lookup has found. This function must then call the method
     ``follow`` with the hosts that are still missing.
     """
 
-    def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], None]) -> None:
+    def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], Awaitable[None]]) -> None:
         self._lookups = lookups
         self._on_found = on_found
         self._missing = MissingHosts()
@@ -138,7 +138,7 @@ class HostResolver:
             )  # fmt: skip
         if found:
             try:
-                self._on_found(found)
+                await self._on_found(found)
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "the limits of %s could not be applied", ", ".join(found))
             else:

@@ -141,15 +141,25 @@ class QuotaManager:
             elif one.shadowed_by is None or is_here:
                 yield one
 
+    @property
+    def using_rules(self) -> asyncio.Lock:
+        """A lock for the rules. Nothing changes them while it is held, except for its holder."""
+        return self._applier.using_rules
+
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Replace the rules that came from the configuration file by those of ``config``, its new content.
 
-        Return all changes of the rules in force that have not been passed to ``on_changes``.
+        Return all changes of the rules in force that have not been passed to ``on_changes``. This may be called in a
+        thread, while the caller holds ``using_rules``. Call ``wake`` on the event loop afterwards.
         """
         changes = self._applier.follow_file(config)
         for double in self.rules.doubles:
             log.warning("%s", double)
         return changes
+
+    def wake(self) -> None:
+        """Begin to apply the rules of the file at the times that they contain."""
+        self._applier.timer.wake()
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Queue a request of Kafka's API and return its ticket, or None if the queue is full."""

@@ -26,7 +26,8 @@ class RuleApplier:
     of all rules that are not from the configuration file.
 
     Attributes:
-        using_rules: A lock for the rules. A task holds it while the task changes the rules or a thread reads them.
+        using_rules: A lock for the rules. A task holds it while the task changes the rules, or while a thread reads
+            them or makes them follow the file.
         addresses: The addresses of the hosts in the changes that the next ``apply`` makes.
     """
 
@@ -37,14 +38,16 @@ class RuleApplier:
         self.lookups = Lookups()
         self._on_changes = on_changes
         self._wall_ms = wall_ms
-        self.timer = RuleTimer(self.rules, on_changes=self._apply_timed, wall_ms=wall_ms)
+        self.timer = RuleTimer(self.rules, self.using_rules, on_changes=self._apply_timed, wall_ms=wall_ms)
         self.resolver = HostResolver(self.lookups, on_found=self._apply_found)
         self._unreported: list[QuotaChanges] = []
         self._has_begun = False
 
     async def begin(self) -> None:
         """Look up the hosts that have limits, and report all later changes."""
-        self._unreported.append(self.rules.update_addresses(await self.lookups.find(self.rules.unknown_hosts)))
+        addresses = await self.lookups.find(self.rules.unknown_hosts)
+        async with self.using_rules:
+            self._unreported.append(self.rules.update_addresses(addresses))
         self.resolver.follow(self.rules.unknown_hosts)
         self._has_begun = True
 
@@ -67,10 +70,12 @@ class RuleApplier:
             raise failure
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Replace the rules of the file by those of ``config``, and return all changes that have not been reported."""
+        """Replace the rules of the file by those of ``config``, and return all changes that have not been reported.
+
+        This may be called in a thread, while the caller holds ``using_rules``. Then wake the timer on the event loop.
+        """
         changes = merge_changes(*self._unreported, self.rules.follow_file(config, now_ms=self._wall_ms()))
         self._unreported = []
-        self.timer.wake()
         return changes
 
     async def _apply_some(self, changes: Sequence[Change]) -> None:
@@ -87,9 +92,10 @@ class RuleApplier:
         self.report()
         self.resolver.follow(self.rules.unknown_hosts)
 
-    def _apply_found(self, addresses: Addresses) -> None:
-        self._unreported.append(self.rules.update_addresses(addresses))
-        self.report()
+    async def _apply_found(self, addresses: Addresses) -> None:
+        async with self.using_rules:
+            self._unreported.append(self.rules.update_addresses(addresses))
+            self.report()
         self.resolver.follow(self.rules.unknown_hosts)
 
     def report(self) -> None:

@@ -40,11 +40,15 @@ def wall_ms() -> int:
 class RuleTimer:
     """Changes the limits that apply at the times that quota rules set with an expiry, a schedule or a ramp.
 
-    ``on_changes`` is called with the changed limits. ``wall_ms`` returns the Unix time in milliseconds.
+    ``on_changes`` is called with the changed limits, while the timer holds ``using_rules``. ``wall_ms`` returns the
+    Unix time in milliseconds.
     """
 
-    def __init__(self, rules: EffectiveRules, *, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, rules: EffectiveRules, using_rules: asyncio.Lock, *, on_changes: OnChanges, wall_ms: Callable[[], int]
+    ) -> None:
         self._rules = rules
+        self._using_rules = using_rules
         self._on_changes = on_changes
         self._wall_ms = wall_ms
         self._has_changed = asyncio.Event()
@@ -58,11 +62,14 @@ class RuleTimer:
         while True:
             try:
                 await self._settle()
-                wait_s = self._wait_s()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "rules could not be applied; trying again")
-                self._rules.schedule.repeat_all()
-                wait_s = _AGAIN_S
+                async with self._using_rules:
+                    self._rules.schedule.repeat_all()
+                wait_s: float | None = _AGAIN_S
+            else:
+                async with self._using_rules:
+                    wait_s = self._wait_s()
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._has_changed.wait()
@@ -79,12 +86,13 @@ class RuleTimer:
         """Apply all rules that, by now, should have begun, ended or changed their limits."""
         count = 0
         while True:
-            now_ms = self._wall_ms()
-            changes = self._rules.advance(_AT_ONCE, now_ms=now_ms)
-            if changes is not None:
-                count = _log_changes(changes, count)
-                self._on_changes(*changes)
-            next_ms = self._rules.schedule.next_ms
+            async with self._using_rules:
+                now_ms = self._wall_ms()
+                changes = self._rules.advance(_AT_ONCE, now_ms=now_ms)
+                if changes is not None:
+                    count = _log_changes(changes, count)
+                    self._on_changes(*changes)
+                next_ms = self._rules.schedule.next_ms
             if next_ms is None or next_ms > now_ms:
                 break
             await asyncio.sleep(0)

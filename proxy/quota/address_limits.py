@@ -43,6 +43,17 @@ class AddressLimits:
         self._default = limits.pop(DEFAULT, UNLIMITED_RATE)
         self._limits = {canonical(str(host)): limit for host, limit in limits.items()}
 
+    def copy(self) -> "AddressLimits":
+        """Return an object with the same limits."""
+        copy = AddressLimits(())
+        copy._limits, copy._default = self._limits.copy(), self._default
+        return copy
+
+    def swap(self, other: "AddressLimits") -> None:
+        """Exchange the limits with those of ``other``. The time that this takes does not depend on their number."""
+        self._limits, other._limits = other._limits, self._limits  # noqa: SLF001 - same class
+        self._default, other._default = other._default, self._default  # noqa: SLF001 - same class
+
     def change(self, changes: IpChanges) -> dict[str, bool]:
         """Set or remove the limits of some IP addresses. All other limits stay as they are.
 

@@ -147,6 +147,21 @@ class RuleTable:
         self._at_level = Counter((_is_by_name(user), _is_by_name(client_id)) for user, client_id in self._rules)
         self._count_levels()
 
+    def copy(self) -> "RuleTable":
+        """Return a table of the same kind with the same rules."""
+        copy = RuleTable(self.kind, ())
+        copy._rules = self._rules.copy()
+        copy._at_level = Counter(self._at_level)
+        copy._count_levels()
+        return copy
+
+    def swap(self, other: "RuleTable") -> None:
+        """Exchange the rules with those of ``other``. The time that this takes does not depend on their number."""
+        self._rules, other._rules = other._rules, self._rules  # noqa: SLF001 - same class
+        self._at_level, other._at_level = other._at_level, self._at_level  # noqa: SLF001 - same class
+        self._count_levels()
+        other._count_levels()  # noqa: SLF001 - same class
+
     def change(self, rules: Mapping[Entity, QuotaRule | None]) -> dict[Tags, bool] | None:
         """Add or replace rules, or remove those whose value in ``rules`` is None.
 
@@ -159,8 +174,8 @@ class RuleTable:
         for entity, rule in rules.items():
             was_there = entity in self._rules
             has_changed |= self.put(entity, rule)
-            tags = tags_named(entity)
-            if tags is not None and (entity in self._rules) != was_there:
+            tags = tags_named(entity) if (entity in self._rules) != was_there else None
+            if tags is not None:
                 named[tags] = not was_there
         return named if has_changed else None
 
@@ -195,6 +210,10 @@ class RuleTable:
 
     def __len__(self) -> int:
         return len(self._rules)
+
+    def entities(self) -> Iterator[Entity]:
+        """Iterate over the entities of all rules."""
+        return iter(self._rules)
 
     def rules(self) -> tuple[QuotaRule, ...]:
         """Return all rules of this table."""

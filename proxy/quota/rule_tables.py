@@ -41,12 +41,21 @@ class RuleTables:
         self.connections: Final = RuleTable(QuotaKind.CONNECTIONS, config.quotas)
         self.addresses: Final = AddressLimits(config.ip_quotas)
 
-    def update(self, config: ProxyConfig) -> None:
-        """Replace all rules by the rules of ``config``."""
+    def copy(self) -> "RuleTables":
+        """Return tables with the same rules, in which a thread can make changes before they are put in force."""
+        copy = RuleTables(ProxyConfig(listeners=()))
         for kind, table in self.tables.items():
-            table.update(rules_of_kind(config, kind))
-        self.connections.update(config.quotas)
-        self.addresses.update(config.ip_quotas)
+            copy.tables[kind] = table.copy()
+        copy.connections.swap(self.connections.copy())
+        copy.addresses.swap(self.addresses.copy())
+        return copy
+
+    def swap(self, other: "RuleTables") -> None:
+        """Exchange all rules with those of ``other``. The time that this takes does not depend on their number."""
+        for kind, table in self.tables.items():
+            table.swap(other.tables[kind])
+        self.connections.swap(other.connections)
+        self.addresses.swap(other.addresses)
 
     def change(self, config: ProxyConfig, changes: QuotaChanges) -> RuleTableChanges:
         """Change single rules. Return what each broker must apply.

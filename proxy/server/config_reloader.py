@@ -7,9 +7,10 @@ symbolic links of a Kubernetes ConfigMap.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import fields, replace
+from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -33,6 +34,8 @@ _KAFKA_FIXED: Final = (
     "replication_quota_window_num",
     "replication_quota_window_size_seconds",
 )
+# A rule that moved to another line is the same rule.
+_without_source: Final = attrgetter(*(field.name for field in fields(QuotaRule) if field.name != "source"))
 
 
 class LastRead(NamedTuple):
@@ -59,7 +62,7 @@ class LastRead(NamedTuple):
 
 
 class Reloader:
-    """Watches the configuration file, and passes new, valid content to ``on_loaded`` on the event loop.
+    """Watches the configuration file, and passes new, valid content to ``on_loaded``, which is awaited.
 
     Attributes:
         last_read: What came of the last read, which may be the one at the start.
@@ -70,7 +73,7 @@ class Reloader:
         path: str | Path,
         loaded: Loaded,
         *,
-        on_loaded: Callable[[Loaded], None],
+        on_loaded: Callable[[Loaded], Awaitable[object]],
         poll_s: float = _POLL_S,
         settle_s: float = _SETTLE_S,
     ) -> None:
@@ -127,16 +130,20 @@ class Reloader:
             self._tell(logging.INFO, "config_unchanged", message, loaded.warnings, self.last_read.needs_restart)
             return True
         log_faults(loaded.warnings)
+        before, self._in_force = self._in_force, loaded
         changed = needs_restart(self._started_with, loaded.config)
-        message = f"{self._path} is in force: {summary(self._in_force.config, loaded.config)}"
+        await self._on_loaded(loaded)
+        text = await asyncio.to_thread(summary, before.config, loaded.config)
+        message = f"{self._path} is in force: {text}"
         self._tell(logging.INFO, "config_reloaded", message, loaded.warnings, changed)
         for key in changed:
             log.warning(
                 "%s: %s has changed, which takes effect only at the next start", self._path, key,
                 extra={**self._fields("config_needs_restart"), "key": key},
             )  # fmt: skip
-        self._in_force = loaded
-        self._on_loaded(loaded)
+        rules = [*before.config.quotas]
+        del before
+        await asyncio.to_thread(_free, rules)
         return True
 
     def _tell(self, level: int, event: str, message: str, faults: tuple[Fault, ...], restart: tuple[str, ...]) -> None:
@@ -186,8 +193,11 @@ def needs_restart(running: ProxyConfig, new: ProxyConfig) -> tuple[str, ...]:
 def summary(old: ProxyConfig, new: ProxyConfig) -> str:
     """Return a text for the log: how many quotas were added, removed and changed, and which other keys have changed."""
     before, after = _by_entity(old), _by_entity(new)
-    added, removed = len(after.keys() - before.keys()), len(before.keys() - after.keys())
-    changed = sum(1 for entity, rule in after.items() if entity in before and before[entity] != rule)
+    # These are loops, because a difference of two sets of 100,000 keys holds the interpreter for 80 ms.
+    added = sum(1 for entity in after if entity not in before)
+    kept = ((before[entity], rule) for entity, rule in after.items() if entity in before)
+    changed = sum(1 for one, other in kept if _without_source(one) != _without_source(other))
+    removed = len(before) - len(after) + added
     quotas = f"{len(after)} quotas ({added} added, {removed} removed, {changed} changed)"
     others = [
         field.name.removesuffix("_ms").removesuffix("_bytes")
@@ -198,8 +208,13 @@ def summary(old: ProxyConfig, new: ProxyConfig) -> str:
 
 
 def _by_entity(config: ProxyConfig) -> Mapping[tuple[EntityName, EntityName], QuotaRule]:
-    # A rule that moved to another line is the same rule.
-    return {(rule.user, rule.client_id): replace(rule, source="") for rule in config.quotas}
+    return {(rule.user, rule.client_id): rule for rule in config.quotas}
+
+
+def _free(rules: list[QuotaRule]) -> None:
+    """Free rules that nothing else uses, one by one, because 100,000 rules at once hold the interpreter for 50 ms."""
+    while rules:
+        rules.pop()
 
 
 def log_faults(faults: Iterable[Fault]) -> None:

@@ -77,8 +77,8 @@ class KnownBrokers:
             self.single[address] = upstream
         return upstream
 
-    def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges | None, config: ProxyConfig) -> None:
-        """Apply a reloaded file. ``changed`` contains the changed rules, or is None if any rule may have changed.
+    def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges, config: ProxyConfig) -> None:
+        """Apply a reloaded file. ``changed`` contains the changed rules.
 
         ``listeners`` contains the listeners of the file by name, and ``config`` is the configuration in force.
         """

@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind
-from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
+from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, free
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
@@ -103,13 +103,29 @@ class Server:
         """Whether the proxy accepts no more connections, and waits for the open ones to end."""
         return self._stopping.is_set()
 
+    async def reload(self, file: ProxyConfig) -> ProxyConfig:
+        """Do what ``apply`` does, but let the event loop serve clients while the rules are prepared in a thread.
+
+        Return the configuration that was in force then.
+        """
+        async with self.rules.unchanged():
+            prepared = await asyncio.to_thread(self.rules.prepare, file)
+            self._put_in_force(prepared)
+        config, last = prepared.config, [prepared]
+        del prepared
+        await asyncio.to_thread(free, last)
+        return config
+
     def apply(self, file: ProxyConfig) -> None:
-        """Apply a reloaded configuration file from the next request on. Listeners and connections stay open."""
-        has_new_rules = file.quotas != self.rules.file.quotas
-        changed = self.rules.apply(file)
-        self.replication.update(file.replication)
-        self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)
-        if has_new_rules or self.testing is not None:  # each test that resets the proxy expects its own warnings
+        """Apply a changed configuration file from the next request on. Listeners and connections stay open."""
+        self._put_in_force(self.rules.prepare(file))
+
+    def _put_in_force(self, file: PreparedFile) -> None:
+        config = file.config
+        self.rules.put_in_force(file)
+        self.replication.update(config.replication)
+        self.brokers.update({listener.name: listener for listener in config.listeners}, file.changed, config)
+        if file.has_new_quotas or self.testing is not None:  # each test that resets the proxy expects its own warnings
             self._unlimited_log.begin()
             for quotas in self.brokers.quotas:
                 quotas.newly_unlimited = {}  # these were seen under the earlier rules
@@ -182,7 +198,7 @@ class Server:
         """Wait for the stored rules and those of ``quotas_from``. Return the task that keeps reading the latter."""
         if self.config.store is not None:
             await _read_store(self.quota_manager, self._stopping, self._tasks)
-            self.apply(self.rules.file)
+            self.apply(self.config)
         source = self.rules.source
         if source is None:
             return []

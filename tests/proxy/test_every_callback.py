@@ -504,7 +504,7 @@ async def keeps_the_admin_port_waiting(bed: Bed) -> None:
 async def writes_the_file(bed: Bed) -> None:
     file = bed.path / "config.yaml"
     file.write_text(file.read_text() + "\n")
-    bed.server.apply(bed.server.rules.file)
+    bed.server.apply(bed.server.config)
     await asyncio.sleep(0.15)
 
 
@@ -693,7 +693,7 @@ async def whole(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) 
     )
     file = path / "config.yaml"
     file.write_text(f"listeners: [{{name: a, bind: '127.0.0.1:1', upstream: '{broker}'}}]\n")
-    reloader = Reloader(file, load(file), on_loaded=lambda _: None, poll_s=0.02, settle_s=0.01)
+    reloader = Reloader(file, load(file), on_loaded=lambda _: asyncio.sleep(0), poll_s=0.02, settle_s=0.01)
     server = Server(config)
     admin = Admin(bind=Address(host="127.0.0.1", port=0), quotas_token_file=str(path / "token"))
     admin_server = stack.enter_context(AdminServer(admin, server, Reloads()))

@@ -91,8 +91,8 @@ class Proxy:
     def _with_less_memory(self, config: ProxyConfig) -> ProxyConfig:
         return replace(config, max_buffered_bytes=config.max_buffered_bytes // self.memory_divisor)
 
-    def _apply(self, server: Server, new: Loaded) -> None:
-        server.apply(self._with_less_memory(new.config))
+    async def _apply(self, server: Server, new: Loaded) -> None:
+        await server.reload(self._with_less_memory(new.config))
         self.on_applied(self._settings_by_hash[new.hash])
 
     def _ended(self, number: int, task: "asyncio.Task[None]") -> None:

@@ -4,6 +4,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.connections import ConnectionQuotas
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges, RuleChanges
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 
 
 def update(
@@ -11,7 +12,7 @@ def update(
 ) -> None:
     """Put the rules of ``config`` in force. ``changes`` are the rules that differ, if the caller knows them."""
     if changes is None:
-        quotas.rules.update(config)
+        quotas.rules.swap(RuleTables(config))
         quotas.update(config, shaping=shaping)
     else:
         quotas.update(config, shaping=shaping, changed=quotas.rules.change(config, changes))

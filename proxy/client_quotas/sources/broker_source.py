@@ -121,6 +121,7 @@ class BrokerSource:
         self._servers = tuple(servers)
         self._applier = RuleApplier(config, name=SOURCE, on_changes=on_changes, wall_ms=wall_ms)
         self.rules = self._applier.rules
+        self.using_rules = self._applier.using_rules
         self._connect = connect or _connect
         self._reader: QuotaReader | None = None
         self._failure = ""  # the last failure that was logged
@@ -169,9 +170,13 @@ class BrokerSource:
         Return all rules that have changed and were not reported yet. They are not passed to ``on_changes``.
         """
         changes = self._applier.follow_file(config)
-        self._warned = {one for one in self._warned if one in self.rules.sources or isinstance(one, str)}
+        self._warned = {one for one in self._warned.copy() if one in self.rules.sources or isinstance(one, str)}
         self._warn_of_overruled(entity for entity in self.rules.sources if entity in self._rules)
         return changes
+
+    def wake(self) -> None:
+        """Begin to apply the rules of the file at the times that they contain."""
+        self._applier.timer.wake()
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         """Hold a broker's ``answer`` to a client until the proxy applies the changes. See ``AlterConfirmer``."""

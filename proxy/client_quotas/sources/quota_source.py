@@ -17,6 +17,7 @@ class QuotaSource(Protocol):
             for a reason that only the operator can remove.
         is_connected: Whether the last attempt to read succeeded.
         failures: The number of attempts to read that failed.
+        using_rules: A lock for the rules. Nothing changes them while it is held, except for its holder.
     """
 
     name: str
@@ -24,12 +25,17 @@ class QuotaSource(Protocol):
     may_serve: asyncio.Event
     is_connected: bool
     failures: int
+    using_rules: asyncio.Lock
 
-    def follow_file(self, config: ProxyConfig) -> QuotaChanges | None:
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
         """Apply the rules of a new version of the configuration file in place of the old ones.
 
-        Return the rules that change, or None if the caller must find out by comparing all old and new rules.
+        Return the rules that change, among them the source's rules that a removed rule of the file has hidden. This may
+        be called in a thread, while the caller holds ``using_rules``. Call ``wake`` on the event loop afterwards.
         """
+
+    def wake(self) -> None:
+        """Begin to apply the rules of the file at the times that they contain."""
 
     def detail(self) -> dict[str, object]:
         """Return the state of reading the rules, as a part of the response to ``/readyz``."""

@@ -29,6 +29,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import (
 )
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class TopicSource:
         self.is_connected = False
         self.failures = 0
         self._is_failing = False
+        self.using_rules = asyncio.Lock()
         self._on_changes = on_changes
         self._bridge = ReaderBridge(reader, self._on_event)
         self._has_changed = asyncio.Event()
@@ -90,12 +92,19 @@ class TopicSource:
             "lease_in_force": self.state.has_lease,
         }
 
-    def follow_file(self, config: ProxyConfig) -> None:
-        """Replace the rules that came from the configuration file. They hide the topic's rules of these entities."""
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
+        """Replace the rules that came from the configuration file. They hide the topic's rules of these entities.
+
+        Return the changed rules of the topic. None of them is for an entity with a rule in the file.
+        """
         # All rules of the file, even those that are not in force at this time, hide rules of the topic.
         self.state.follow_file(config.quotas)
-        self.state.changes()
+        changes = QuotaChanges(self.state.changes(), {})
         self._log_notices()
+        return changes
+
+    def wake(self) -> None:
+        """Do nothing, because rules of a topic have no times."""
 
     def start(self) -> None:
         """Begin reading the topic."""
@@ -112,9 +121,10 @@ class TopicSource:
                 async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
                     await self._has_changed.wait()
             self._has_changed.clear()
-            self.state.advance(now_ms=_now_ms())
             try:
-                await self._apply_changes()
+                async with self.using_rules:
+                    self.state.advance(now_ms=_now_ms())
+                    await self._apply_changes()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "quotas_from %s: rules could not be applied; trying again", self.name)
                 await asyncio.sleep(_AGAIN_S)
@@ -125,6 +135,10 @@ class TopicSource:
         await self._bridge.stop()
 
     async def _on_event(self, event: ReaderEvent) -> None:
+        async with self.using_rules:
+            await self._take(event)
+
+    async def _take(self, event: ReaderEvent) -> None:
         now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
         self._is_within_batch = isinstance(event, RecordsRead) and not event.is_whole
         if isinstance(event, ReadingBegan):

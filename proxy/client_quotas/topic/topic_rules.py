@@ -152,7 +152,8 @@ class TopicRules:
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
         """Replace the rules that came from the configuration file. They hide the topic's rules of these entities."""
         before, self._file = self._file, _by_entity(rules)
-        self._touched.update(dict.fromkeys(before.keys() ^ self._file.keys()))
+        self._touched.update({entity: None for entity in before if entity not in self._file})
+        self._touched.update({entity: None for entity in self._file if entity not in before})
         self._named_overruled &= self._file.keys()
 
     def advance(self, *, now_ms: int) -> None:

@@ -122,7 +122,7 @@ async def test_quotas_are_replaced_removed_and_restored(tmp_path: Path) -> None:
         assert rules() == before
 
         reloaded = QuotaRule(client_id="new", producer_byte_rate=1.0)
-        server.apply(replace(server.rules.file, quotas=(reloaded,)))
+        server.apply(replace(server.config, quotas=(reloaded,)))
         assert (await one.ask("PUT", "quotas", [rule])).status == 200
         assert (await one.ask("POST", "reset")).status == 200
         assert rules() == [("new", 1.0)]

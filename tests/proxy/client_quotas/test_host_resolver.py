@@ -44,7 +44,7 @@ async def test_missing_host_is_logged_once_and_found_later(
         asked.append(sorted(hosts))
         return {host: known[host] for host in asked[-1] if host in known}
 
-    def find(addresses: Addresses) -> None:
+    async def find(addresses: Addresses) -> None:
         found.append(addresses)
         missing.difference_update(addresses)
         finder.follow(missing)

@@ -38,7 +38,7 @@ def test_the_time_stays_when_its_buckets_expire_and_when_the_rule_is_removed() -
     quotas.expire(now_ms=2 * HOUR_MS)
     assert len(quotas.produce) == 0
     throttle(quotas, "a", 10, now_ms=2 * HOUR_MS)
-    quotas.rules.update(ProxyConfig(listeners=()))
+    quotas.rules.swap(RuleTables(ProxyConfig(listeners=())))
 
     assert quotas.rules.throttle_times[QuotaKind.PRODUCE].by_entity == {(None, DEFAULT): 710}
 

@@ -236,7 +236,7 @@ async def test_after_a_reload_the_file_overrules_the_broker_and_no_client_may_ad
                         config, quotas=rules, quotas_from=None, principals=Principals(admins=frozenset({"ANONYMOUS"}))
                     )
                 )
-                assert server.config.quotas == (wanted,)
+                assert server.config.quotas == rules
                 assert list(upstream.quotas.produce.table.rules()) == [wanted]
                 assert server.config.quotas_from == config.quotas_from
                 assert [listener.policy.administration for listener in server.listeners] == [None]

@@ -49,7 +49,7 @@ class Watched:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.loaded: asyncio.Queue[Loaded] = asyncio.Queue()
-        self.reloader = Reloader(path, load(path), on_loaded=self.loaded.put_nowait, poll_s=0.01, settle_s=0.01)
+        self.reloader = Reloader(path, load(path), on_loaded=self.loaded.put, poll_s=0.01, settle_s=0.01)
 
     async def next_rate(self) -> float | None:
         async with asyncio.timeout(20):
@@ -131,7 +131,7 @@ async def test_change_and_signal_soon_after_it_cause_one_reload(
 ) -> None:
     caplog.set_level(logging.INFO)
     watched.reloader = Reloader(
-        watched.path, load(watched.path), on_loaded=watched.loaded.put_nowait, poll_s=0.01, settle_s=0.1
+        watched.path, load(watched.path), on_loaded=watched.loaded.put, poll_s=0.01, settle_s=0.1
     )
 
     async with watching(watched):

@@ -95,7 +95,7 @@ async def test_a_reload_keeps_them_and_takes_an_entity_of_its_own(tmp_path: Path
         assert await put(client, ETL, P, 2_000.0) == 44
 
         server.apply(config_to(broker, tmp_path))
-        assert [rule.limits.get("producer_byte_rate") for rule in server.config.quotas] == [1_000.0]
+        assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [1_000.0]
         assert await client.ask(produce_request(2, size_bytes=20_000)) == produce_response(2, throttle_time_ms=77)
 
 
@@ -115,7 +115,7 @@ async def test_a_removed_administrator_loses_its_rights_also_at_a_removed_listen
             server.apply(replace(config, principals=others))
 
             assert await put(client, ETL, P, 2_000.0) == 31
-            assert [rule.limits.get("producer_byte_rate") for rule in server.config.quotas] == [1_000.0]
+            assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [1_000.0]
 
 
 @on_uvloop

@@ -178,7 +178,7 @@ async def test_misspelt_client_id_is_logged_at_once_for_tests(caplog: pytest.Log
         assert not_limited(caplog) == [f"not limited: {WRONG}"]
         assert not any(quotas.newly_unlimited for quotas in server.brokers.quotas)
 
-        server.apply(server.rules.file)  # as after POST /testing/reset
+        server.apply(server.config)  # as after POST /testing/reset
         await right.ask(produce_request(7, client_id="my-app"))
         await wrong.ask(produce_request(7, client_id="myapp"))
         await eventually(lambda: len(not_limited(caplog)) == 2)
@@ -193,7 +193,7 @@ async def test_client_of_a_test_is_not_logged_in_the_next_one(caplog: pytest.Log
         client_of(server) as client,
     ):
         await client.ask(produce_request(1, client_id="myapp"))
-        server.apply(server.rules.file)  # as after POST /testing/reset
+        server.apply(server.config)  # as after POST /testing/reset
         await asyncio.sleep(0.3)
 
     assert not_limited(caplog) == []
@@ -213,12 +213,12 @@ async def test_reload_that_changes_rules_has_misspelt_client_ids_logged_again(
     ):
         await client.ask(fetch_request(1, client_id="myapp"))
         await eventually(lambda: not_limited(caplog) == [f"not limited: {WRONG}"])
-        server.apply(replace(server.rules.file, drain_timeout_ms=1))
+        server.apply(replace(server.config, drain_timeout_ms=1))
         await client.ask(fetch_request(2, client_id="myapp"))
         await asyncio.sleep(0.2)
         assert len(not_limited(caplog)) == 1
 
-        server.apply(replace(server.rules.file, quotas=(replace(MY_APP, limits={"producer_byte_rate": 1.0}),)))
+        server.apply(replace(server.config, quotas=(replace(MY_APP, limits={"producer_byte_rate": 1.0}),)))
         await client.ask(fetch_request(3, client_id="myapp"))
 
         await eventually(lambda: len(not_limited(caplog)) == 2)

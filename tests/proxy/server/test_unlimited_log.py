@@ -174,7 +174,7 @@ def test_client_that_came_before_the_rules_is_logged_when_it_is_seen_under_them(
     log = UnlimitedLog(rules, is_for_tests=True)
     sweep(log, CAME)
 
-    rules.update(ProxyConfig(listeners=(), quotas=(MY_APP,)))
+    rules.swap(RuleTables(ProxyConfig(listeners=(), quotas=(MY_APP,))))
     sweep(log, CAME)
 
     assert len(caplog.messages) == 1

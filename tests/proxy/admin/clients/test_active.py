@@ -48,7 +48,7 @@ async def test_a_changed_rule_counts_before_the_next_request() -> None:
     quotas = server.brokers.quotas[0]
     config = ProxyConfig(listeners=(LISTENER,), quotas=(changed,))
     assert isinstance(rules, RuleTables)
-    rules.update(config)
+    rules.swap(RuleTables(config))
     quotas.update(config)
 
     (one,) = active_buckets(server, now_ms=NOW_MS, rest=lambda: None)

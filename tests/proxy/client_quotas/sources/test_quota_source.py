@@ -6,6 +6,7 @@ from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Quota
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from tests.proxy.client_quotas.sources.test_topic_source import SETTINGS
 from tests.support.playbook import Playbook
 
@@ -25,6 +26,5 @@ async def test_each_source_says_that_it_is_unread_and_takes_the_rules_of_a_new_f
         changed.append(source.follow_file(replace(_CONFIG, quotas=(_RULE,))))
 
     of_topic, of_brokers = changed
-    assert of_topic is None  # None means that any rule may have changed
-    assert of_brokers is not None
+    assert of_topic == QuotaChanges({}, {})  # the rule hides none of the topic
     assert dict(of_brokers.rules) == {("alice", None): _RULE}

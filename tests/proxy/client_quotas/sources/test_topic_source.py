@@ -187,8 +187,12 @@ async def test_a_reload_merges_the_rules_again() -> None:
         watched.changes.clear()
 
         own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
+        gained = watched.topic.follow_file(replace(CONFIG, quotas=(own,)))
+        lost = watched.topic.follow_file(replace(CONFIG, quotas=()))
         watched.topic.follow_file(replace(CONFIG, quotas=(own,)))
 
+        sources = [{entity: rule and rule.source for entity, rule in one.rules.items()} for one in (gained, lost)]
+        assert sources == [{("filed", None): "kafka://store@1"}, {("alice", None): "kafka://store@0"}]
         assert watched.topic.rules == (QuotaRule(user="filed", connections=1, source="kafka://store@1"),)
         assert watched.changes == {}
 
