@@ -4,7 +4,7 @@ import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from pathlib import Path
 from time import process_time
@@ -14,14 +14,18 @@ from typing import Any
 import pytest
 
 from kafka_quota_proxy.config.load import load
-from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.config.model import ProxyConfig, QuotasFrom
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
+from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import ReadingBegan
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
+from tests.support.playbook import Playbook
 
 TWO_BROKERS = """
 listeners:
@@ -187,3 +191,23 @@ async def test_other_changes_wait_while_a_file_is_prepared_and_the_old_rules_are
         "user-1": 5.0,
         "stored": 5.0,
     }
+
+
+async def test_times_found_hosts_and_a_topic_change_no_rules_while_a_thread_may_use_them() -> None:
+    config = ProxyConfig(listeners=())
+    applier = RuleApplier(config, name="store", on_changes=lambda *_: None, wall_ms=lambda: 0)
+    topic = TopicSource(QuotasFrom(), "p", (), on_changes=lambda _: None, reader=Playbook)
+    changes: list[tuple[asyncio.Lock, Callable[[], Coroutine[None, None, None]]]] = [
+        (applier.using_rules, applier.timer._settle),
+        (applier.using_rules, lambda: applier._apply_found({})),
+        (applier.using_rules, applier.begin),
+        (topic.using_rules, lambda: topic._on_event(ReadingBegan())),
+    ]
+
+    for lock, change in changes:
+        async with lock:
+            changing = asyncio.ensure_future(change())
+            for _ in range(5):
+                await asyncio.sleep(0)
+            assert not changing.done()
+        await changing
