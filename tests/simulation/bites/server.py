@@ -141,7 +141,7 @@ SERVER: Final = (
     Break(
         "A reloaded file is in force for new listeners only",
         "proxy/server/server.py",
-        "        self.brokers.update({listener.name: listener for listener in file.listeners}, changed, self.config)\n",
+        "        self.brokers.update({listener.name: listener for listener in config.listeners}, file.changed, config)\n",
         "",
     ),
     Break(
