@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import KafkaSettings, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext, Policy
 from kafka_quota_proxy.proxy.session.counters import Counters
@@ -152,9 +153,11 @@ class World:
 
     def change_rules(self, *rules: QuotaRule) -> None:
         """Put other rules in force, as a reload of the file does."""
+        before = {(rule.user, rule.client_id): None for rule in self.config.quotas}
         self.config = replace(self.config, quotas=rules)
-        self.context.quotas.rules.update(self.config)
-        self.context.quotas.update(self.config)
+        changes = QuotaChanges(before | {(rule.user, rule.client_id): rule for rule in rules}, {})
+        changed = self.context.quotas.rules.change(self.config, changes)
+        self.context.quotas.update(self.config, changed=changed)
 
     def call_at(self, at_ms: int, call: Callable[[], object]) -> None:
         """Call a function at this time."""
