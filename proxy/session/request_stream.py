@@ -29,7 +29,8 @@ from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_
 
 # Requests that a client may send before its principal is known. A later request counts the connection.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
-# How much is done before other connections have their turn. A request with a new head counts for five.
+# How much is done within a millisecond, before other connections have their turn. A request with a new head counts for
+# five.
 _MOST_WORK: Final = 1_500
 _NEW_HEAD: Final = 5
 # How many buckets of earlier client-ids and rules a connection may hold for its pending requests.
@@ -52,7 +53,7 @@ class RequestStream:
     """
 
     __slots__ = (
-        "_at", "_data", "_left_before", "_other", "_pieces", "_rests_until_ms", "_state", "handlers", "login",
+        "_at", "_data", "_left_before", "_other", "_pieces", "_state", "_work", "_work_ms", "handlers", "login",
         "profile", "question", "waiting",
     )  # fmt: skip
 
@@ -63,7 +64,8 @@ class RequestStream:
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
-        self._rests_until_ms = 0  # until when other connections have their turn
+        self._work_ms = 0  # when requests were last looked at
+        self._work = 0  # how much may still be done then
         self._left_before = 0  # what was missing of the partly forwarded request at the last look
         self.handlers = HandlerSet(state)
         self._other = OtherHandler(state)
@@ -152,7 +154,7 @@ class RequestStream:
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         is_held = self._begin_turn()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
-        work, in_flight = 0 if now_ms < self._rests_until_ms else _MOST_WORK, state.in_flight
+        work, in_flight = self._work if now_ms == self._work_ms else _MOST_WORK, state.in_flight
         try:
             while position < end:
                 if (
@@ -200,7 +202,7 @@ class RequestStream:
                 elif state.unanswered is not None or broker_turn.is_metered:
                     self._end_request(now_ms)
         finally:
-            self._rests_until_ms = now_ms + 1 if work <= 0 else 0
+            self._work, self._work_ms = work, now_ms
             self._end_turn(data, start, position, now_ms)
         if position < end and not state.is_blocked:
             self._collect(end - position)
@@ -231,8 +233,8 @@ class RequestStream:
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""
-        if self._rests_until_ms and state.is_blocked:
-            state.held_until_ms = self._rests_until_ms
+        if self._work <= 0 and state.is_blocked:
+            state.held_until_ms = now_ms + 1
         if position < len(data):
             self._keep(data, position, len(data))
         elif self._data:
