@@ -200,7 +200,7 @@ class ClientEnd(RelayEnd):
         left = self.state.request_left
         if left < _SPLICED_BYTES or self.connection.flow_to_broker is None or not self.peer.may_send():
             return 0
-        return left
+        return 0 if self.state.is_rest_doubted else left
 
     def pass_body(self, count: int) -> None:
         """Note that ``count`` bytes of a request went to the broker."""
@@ -228,6 +228,8 @@ class ClientEnd(RelayEnd):
             heads += 1
             left = state.request_left
             if left:
+                if state.is_rest_doubted:
+                    break
                 if left > count - at:
                     left = count - at
                 requests.pass_body(left, now_ms)

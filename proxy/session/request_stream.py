@@ -26,6 +26,7 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_on_demand
+from kafka_quota_proxy.proxy.session.unfinished import may_go_on
 
 # Requests that a client may send before its principal is known. A later request counts the connection.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
@@ -80,7 +81,7 @@ class RequestStream:
         """Take bytes from the client. Raises ``ProtocolError`` if they violate Kafka's protocol."""
         state = self._state
         left = state.request_left
-        if left:
+        if left and not state.is_rest_doubted:
             if len(data) <= left:
                 state.to_broker.append(data)
                 self.pass_body(len(data), now_ms)
@@ -104,6 +105,7 @@ class RequestStream:
         state = self._state
         state.request_left -= size_bytes
         if not state.request_left:
+            state.is_rest_doubted = False
             self._end_request(now_ms)
 
     def resume(self, now_ms: int) -> None:
@@ -115,8 +117,8 @@ class RequestStream:
 
         A Produce with acks=0 stays, with all that follows it. Behind an incomplete request nothing more is taken.
         """
-        if self._pieces is not None or self.waiting is not None:
-            return 0  # a head is incomplete, or a request is already being decided on
+        if self._pieces is not None or self.waiting is not None or self._state.request_left:
+            return 0  # a head is incomplete, or a request is already being decided on or partly forwarded
         data = self._data
         at, dropped = end_of_answered(data, self._at, self._state.context.policy.max_frame_size_bytes)
         self._data, self._at = (data, at) if at < len(data) else (b"", 0)
@@ -127,12 +129,19 @@ class RequestStream:
     def has_stalled(self) -> bool:
         """Return whether no byte of a partly forwarded request has come since the last call."""
         left, self._left_before = self._left_before, self._state.request_left
-        return left > 0 and left == self._state.request_left
+        return left > 0 and left == self._state.request_left and not self._data
+
+    def has_all(self) -> bool:
+        """Return whether the rest of a partly forwarded request has come. If not, forget what has come of it."""
+        is_all = self.kept_bytes >= self._state.request_left
+        if not is_all:
+            self._data, self._at = b"", 0
+        return is_all
 
     @property
     def lacks_rest(self) -> bool:
         """Whether the request at the front is incomplete, and short enough to be kept whole."""
-        kept_bytes = len(self._data) - self._at
+        kept_bytes = 0 if self._state.request_left else len(self._data) - self._at
         return 4 <= kept_bytes < 4 + read_i32_be(self._data, self._at) <= _MAX_WAITING_BYTES
 
     @property
@@ -151,6 +160,15 @@ class RequestStream:
             self._data, self._at = data, start
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
+        if state.request_left:
+            self._begin_turn()
+            rest_end = min(len(data), start + state.request_left)
+            if not may_go_on(state, rest_end - start, now_ms):
+                self._data, self._at = data, start
+                return
+            state.to_broker.append(data[start:rest_end])
+            self.pass_body(rest_end - start, now_ms)
+            start = rest_end
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         is_held = self._begin_turn()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)

@@ -73,6 +73,7 @@ class ProduceHandler(Handler):
         if is_limited:
             if now_ms < bucket.doubts_until_ms:
                 reserved_bytes = min(size_bytes, len(data) - position)
+                state.is_rest_doubted = len(data) - position < 4 + size_bytes
             bucket.reserve(reserved_bytes, now_ms=now_ms)
         else:
             bucket.in_flight += size_bytes
