@@ -5,12 +5,14 @@ early as the proxy's own charge, and an earlier charge never leaves less credit 
 charged yet, because an answer is still on its way, is left out of the verdict until it is known.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from math import inf, log
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.disturbance import HARMLESS
 from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.possible_rules import PossibleRules
@@ -30,6 +32,12 @@ _WHOLE_BATCHES_MS: Final = 2_000
 # A request that stalls, or that its broker does not answer, delays others for as long as its bytes are worth, and for
 # no longer than this. It is charged when it ends, and all wait for it then.
 _LONGEST_DELAY_MS: Final = 25_000
+# If no byte of a request comes for a second, it reserves nothing any more. For a minute, requests then reserve only
+# what has arrived of them.
+_STALLS_MS: Final = 900.0
+_DOUBT_MS: Final = 62_000.0
+# Until the proxy has noticed that a client has gone.
+_LONGEST_WAY_MS: Final = 2_000.0
 _MEETS_MS: Final = 1_000.0  # how long a new process needs to know which addresses are of one broker
 
 
@@ -44,7 +52,7 @@ class BucketKey(NamedTuple):
 class _Charge:
     """The bytes of one exchange in one bucket."""
 
-    __slots__ = ("asked", "flow", "is_old", "key", "over", "room", "unsure")
+    __slots__ = ("asked", "flow", "is_doubted", "is_old", "key", "over", "room", "unsure")
 
     def __init__(self, key: BucketKey, flow: Flow) -> None:
         self.key = key
@@ -53,6 +61,7 @@ class _Charge:
         self.over = ""  # what is wrong if this ShareFetch asks for records
         self.asked = 0  # what a fetch asks for while it is at the broker
         self.room = inf  # how many bytes the quota has left for it, at most
+        self.is_doubted = False  # whether the rest of a request of its bucket has not come for a second
         self.is_old = False  # whether an earlier limit, which its bucket may still have, let it through
 
 
@@ -91,6 +100,8 @@ class QuotaBounds(Check):
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
         self._judges_from_ms = 0.0
+        self._doubts_until_ms: dict[BucketKey, float] = {}
+        self._cut_off: deque[tuple[float, int]] = deque()  # requests that are surely charged, and from when on
 
     # -- which bucket --
 
@@ -163,6 +174,8 @@ class QuotaBounds(Check):
         self._of_connection.clear()
         self._suspicions.clear()
         self._buckets_seen.clear()
+        self._doubts_until_ms.clear()
+        self._cut_off.clear()
         self._is_stopping = False
 
     # -- what passes --
@@ -180,6 +193,8 @@ class QuotaBounds(Check):
         now_ms = self.world.clock.now_ms
         if limit is None or (self._rules_before and self._has_other_bucket(kind, exchange.entity, tags)):
             return
+        while self._cut_off and self._cut_off[0][0] <= now_ms:
+            self._settle(self.world.ledger.exchanges[self._cut_off.popleft()[1]], is_charged=True)
         key = BucketKey(exchange.forwarded_to, kind, tags)
         flow = self.flows.get(key)
         if flow is None:
@@ -201,6 +216,7 @@ class QuotaBounds(Check):
                 self._suspicions.append(suspicion)
                 self._suspicions = list(self._still_open())
         if kind is PRODUCE:
+            charge.is_doubted = now_ms < self._doubts_until_ms.get(key, 0.0)
             charge.unsure = amount
             flow.take(amount, now_ms)
         if is_dialled:
@@ -235,9 +251,12 @@ class QuotaBounds(Check):
         for correlation_id, other in self._in_flight[key].items():
             if not other.unsure:
                 continue
-            began_ms = self.world.ledger.exchanges[correlation_id].forwarded_first_ms
+            pending = self.world.ledger.exchanges[correlation_id]
+            self._doubt(key, other, pending, now_ms)
+            began_ms = pending.forwarded_first_ms
             delay_ms = min(other.unsure * 1_000 / flow.rate, _LONGEST_DELAY_MS)
-            if key.kind is PRODUCE and not other.is_old and now_ms - began_ms < delay_ms:
+            holds = not (other.is_old or other.is_doubted) and now_ms - began_ms < delay_ms
+            if key.kind is PRODUCE and holds:
                 waits_for.add(correlation_id)
             else:
                 debt -= other.unsure
@@ -248,6 +267,15 @@ class QuotaBounds(Check):
             f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
         )
         return _Suspicion(debt, text, waits_for)
+
+    def _doubt(self, key: BucketKey, charge: _Charge, exchange: "Exchange", now_ms: float) -> None:
+        """Note whether the rest of a request has not come for so long that it reserves nothing any more."""
+        stalled_ms = exchange.stalled_ms
+        if exchange.forwarded_ms < 0:
+            stalled_ms = max(stalled_ms, now_ms - exchange.forwarded_last_ms)
+        if stalled_ms >= _STALLS_MS:
+            charge.is_doubted = True
+            self._doubts_until_ms[key] = now_ms + _DOUBT_MS
 
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Judge what a fetch asks for."""
@@ -308,13 +336,35 @@ class QuotaBounds(Check):
         """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
         for correlation_id in list(self._of_connection.pop(connection, ())):
             exchange = self.world.ledger.exchanges[correlation_id]
-            self._settle(exchange, is_charged=False)
+            if not self._keep_cut_off(exchange, by_client=by_client):
+                self._settle(exchange, is_charged=False)
+
+    def _keep_cut_off(self, exchange: "Exchange", *, by_client: bool) -> bool:
+        """Keep what has come of a Produce, if it is more than its limit allows in a window. It is charged then.
+
+        Only faults may keep the proxy from noticing that its client has gone.
+        """
+        charge = self._charges[exchange.correlation_id]
+        flow, has_come = charge.flow, exchange.forwarded_bytes
+        window_bytes = flow.limit.rate * self._settings.window_ms * (self._settings.window_num - 1) / 1_000
+        is_cut_off = charge.unsure > 0 and exchange.forwarded_ms < 0 and has_come > window_bytes
+        is_calm = HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
+        if not (is_cut_off and is_calm and by_client and exchange.has_open_broker):
+            return False
+        now_ms = self.world.clock.now_ms
+        flow.give_back(charge.unsure - has_come, now_ms)
+        charge.unsure = has_come
+        charge.is_doubted = True
+        self._cut_off.append((now_ms + _LONGEST_WAY_MS, exchange.correlation_id))
+        return True
 
     def _settle(self, exchange: "Exchange", *, is_charged: bool) -> None:
         correlation_id = exchange.correlation_id
         charge = self._charges.pop(correlation_id, None)
         if charge is None:
             return
+        if charge.key.kind is PRODUCE:
+            self._doubt(charge.key, charge, exchange, self.world.clock.now_ms)
         self._in_flight.get(charge.key, {}).pop(correlation_id, None)
         self._of_connection.get(exchange.connection, {}).pop(correlation_id, None)
         if is_charged:
