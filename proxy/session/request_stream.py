@@ -172,7 +172,8 @@ class RequestStream:
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         is_held = self._begin_turn()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
-        work, in_flight = self._work if now_ms == self._work_ms else _MOST_WORK, state.in_flight
+        is_used_up = self._work <= 0 and state.held_until_ms > 0  # until the timer fires, however long the call takes
+        work, in_flight = self._work if is_used_up or now_ms == self._work_ms else _MOST_WORK, state.in_flight
         try:
             while position < end:
                 if (
