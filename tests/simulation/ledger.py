@@ -35,6 +35,7 @@ class Exchange:
         expects_response: Whether the client waits for a response. False for Produce with acks=0.
         detail: What the builder of the request keeps for itself and for the checks.
         sent_ms: When the client wrote the last byte.
+        sent_bytes: How many bytes the client has written of it, if it wrote a part of it on purpose; else -1.
         forwarded_first_ms: When the proxy wrote the first byte to the broker.
         forwarded_ms: When the proxy wrote the last byte to the broker.
         forwarded_bytes: How many bytes the proxy has written of it, while it is not complete.
@@ -56,8 +57,8 @@ class Exchange:
         "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
         "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_bytes", "forwarded_first_ms",
         "forwarded_last_ms", "forwarded_ms", "forwarded_to", "is_inter_broker", "is_misnumbered", "passed_ms",
-        "received_ms", "request", "response", "response_at", "response_of_broker", "sent_ms", "stalled_ms",
-        "throttle_ms",
+        "received_ms", "request", "response", "response_at", "response_of_broker", "sent_bytes", "sent_ms",
+        "stalled_ms", "throttle_ms",
     )  # fmt: skip
 
     def __init__(
@@ -88,6 +89,7 @@ class Exchange:
         self.detail = detail
         self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
         self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
+        self.sent_bytes = -1
         self.forwarded_last_ms = NEVER
         self.stalled_ms = 0.0
         self.forwarded_bytes = 0

@@ -207,6 +207,7 @@ class QuotaBounds(Check):
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
         charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
+        charge.is_doubted = self._doubts(key, now_ms)
         if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
             charge.room = self._room(charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
@@ -216,7 +217,6 @@ class QuotaBounds(Check):
                 self._suspicions.append(suspicion)
                 self._suspicions = list(self._still_open())
         if kind is PRODUCE:
-            charge.is_doubted = now_ms < self._doubts_until_ms.get(key, 0.0)
             charge.unsure = amount
             flow.take(amount, now_ms)
         if is_dialled:
@@ -252,7 +252,6 @@ class QuotaBounds(Check):
             if not other.unsure:
                 continue
             pending = self.world.ledger.exchanges[correlation_id]
-            self._doubt(key, other, pending, now_ms)
             began_ms = pending.forwarded_first_ms
             delay_ms = min(other.unsure * 1_000 / flow.rate, _LONGEST_DELAY_MS)
             holds = not (other.is_old or other.is_doubted) and now_ms - began_ms < delay_ms
@@ -267,6 +266,13 @@ class QuotaBounds(Check):
             f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
         )
         return _Suspicion(debt, text, waits_for)
+
+    def _doubts(self, key: BucketKey, now_ms: float) -> bool:
+        """Return whether a request that begins now reserves only what has arrived of it."""
+        if key.kind is PRODUCE:
+            for correlation_id, other in self._in_flight[key].items():
+                self._doubt(key, other, self.world.ledger.exchanges[correlation_id], now_ms)
+        return now_ms < self._doubts_until_ms.get(key, 0.0)
 
     def _doubt(self, key: BucketKey, charge: _Charge, exchange: "Exchange", now_ms: float) -> None:
         """Note whether the rest of a request has not come for so long that it reserves nothing any more."""

@@ -104,7 +104,7 @@ class Connection:
         self._slow_read_ms = 0.0
         self._resume: Event | None = None
         self._deaf_after_bytes = -1
-        self._begun: tuple[Exchange, int] | None = None  # a request that is written in part, and up to where
+        self._begun: Exchange | None = None  # a request that is written in part
         self._gathered: list[bytes] | None = None
         self._end: End = world.network.connect(setting.source_host, address, self)
         self._timer = world.call_later(self.profile.connect_timeout_ms, self._on_timer)
@@ -175,8 +175,8 @@ class Connection:
                 self._timer = self.world.call_later(timeout_ms, self._on_timer)
         self.world.ledger.sent(exchange)
         if first_bytes is not None:
-            exchange.sent_ms = NEVER
-            self._begun = exchange, first_bytes
+            exchange.sent_ms, exchange.sent_bytes = NEVER, first_bytes
+            self._begun = exchange
             self._end.write(frame[:first_bytes])
         elif self._gathered is not None:
             self._gathered.append(frame)
@@ -188,11 +188,11 @@ class Connection:
 
     def go_on(self, most_bytes: int) -> None:
         """Write the next bytes of the request that was begun."""
-        if self._begun is None or self.is_gone:
+        exchange = self._begun
+        if exchange is None or self.is_gone:
             return
-        exchange, begin = self._begun
-        end = min(begin + most_bytes, len(exchange.request))
-        self._begun = exchange, end
+        begin = exchange.sent_bytes
+        end = exchange.sent_bytes = min(begin + most_bytes, len(exchange.request))
         if end == len(exchange.request):
             self._begun = None
             exchange.sent_ms = self.world.clock.now_ms
