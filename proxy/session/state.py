@@ -47,7 +47,8 @@ class SessionState:
     __slots__ = (
         "account", "answered", "broker_turn", "bucket_turn", "context", "delayed_until_ms", "drops_answered",
         "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "is_rest_doubted",
-        "now_ns", "owner", "rate_turn", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
+        "now_ns", "owner", "rate_turn", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered",
+        "unsent",
     )  # fmt: skip
 
     account: ClientAccount
