@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FIRST_ID: Final = 1_000_000
 NEVER: Final = -1.0
+_STALLS_MS: Final = 2_100.0  # twice the time between two looks of the proxy
 
 
 class Entity(NamedTuple):
@@ -199,7 +200,11 @@ class Ledger:
     def goes_on(self, exchange: Exchange) -> None:
         """Record that the proxy writes more of a request."""
         now_ms = self._clock.now_ms
-        exchange.stalled_ms = max(exchange.stalled_ms, now_ms - exchange.forwarded_last_ms)
+        stalled_ms = now_ms - exchange.forwarded_last_ms
+        exchange.stalled_ms = max(exchange.stalled_ms, stalled_ms)
+        if stalled_ms >= _STALLS_MS:
+            for check in self.checks:
+                check.continuing(exchange)
         exchange.forwarded_last_ms = now_ms
 
     def forwarded(self, exchange: Exchange) -> None:

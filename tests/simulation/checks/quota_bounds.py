@@ -100,7 +100,8 @@ class QuotaBounds(Check):
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
         self._judges_from_ms = 0.0
-        self._doubts_until_ms: dict[BucketKey, float] = {}
+        self._begun: dict[int, Exchange] = {}  # the Produces that are not complete
+        self._doubts_until_ms = 0.0
         self._cut_off: deque[tuple[float, int]] = deque()  # requests that are surely charged, and from when on
 
     # -- which bucket --
@@ -174,7 +175,8 @@ class QuotaBounds(Check):
         self._of_connection.clear()
         self._suspicions.clear()
         self._buckets_seen.clear()
-        self._doubts_until_ms.clear()
+        self._begun.clear()
+        self._doubts_until_ms = 0.0
         self._cut_off.clear()
         self._is_stopping = False
 
@@ -191,6 +193,8 @@ class QuotaBounds(Check):
             return
         tags, limit = self.limit_of(kind, exchange.entity)
         now_ms = self.world.clock.now_ms
+        if kind is PRODUCE:
+            self._begun[exchange.correlation_id] = exchange
         if limit is None or (self._rules_before and self._has_other_bucket(kind, exchange.entity, tags)):
             return
         while self._cut_off and self._cut_off[0][0] <= now_ms:
@@ -207,7 +211,7 @@ class QuotaBounds(Check):
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
         charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
-        charge.is_doubted = self._doubts(key, now_ms)
+        charge.is_doubted = self._doubts(now_ms)
         if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
             charge.room = self._room(charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
@@ -254,7 +258,9 @@ class QuotaBounds(Check):
             pending = self.world.ledger.exchanges[correlation_id]
             began_ms = pending.forwarded_first_ms
             delay_ms = min(other.unsure * 1_000 / flow.rate, _LONGEST_DELAY_MS)
-            holds = not (other.is_old or other.is_doubted) and now_ms - began_ms < delay_ms
+            since_ms = now_ms - pending.forwarded_last_ms if correlation_id in self._begun else 0.0
+            has_stalled = max(pending.stalled_ms, since_ms) >= _STALLS_MS
+            holds = not (other.is_old or other.is_doubted or has_stalled) and now_ms - began_ms < delay_ms
             if key.kind is PRODUCE and holds:
                 waits_for.add(correlation_id)
             else:
@@ -262,26 +268,21 @@ class QuotaBounds(Check):
         if debt <= 0:
             return None
         text = (
-            f"{exchange} begins at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
+            f"{exchange} begins or goes on at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
             f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
         )
         return _Suspicion(debt, text, waits_for)
 
-    def _doubts(self, key: BucketKey, now_ms: float) -> bool:
-        """Return whether a request that begins now reserves only what has arrived of it."""
-        if key.kind is PRODUCE:
-            for correlation_id, other in self._in_flight[key].items():
-                self._doubt(key, other, self.world.ledger.exchanges[correlation_id], now_ms)
-        return now_ms < self._doubts_until_ms.get(key, 0.0)
+    def _doubts(self, now_ms: float) -> bool:
+        """Return whether a request that begins now may reserve no more than what has arrived of it.
 
-    def _doubt(self, key: BucketKey, charge: _Charge, exchange: "Exchange", now_ms: float) -> None:
-        """Note whether the rest of a request has not come for so long that it reserves nothing any more."""
-        stalled_ms = exchange.stalled_ms
-        if exchange.forwarded_ms < 0:
-            stalled_ms = max(stalled_ms, now_ms - exchange.forwarded_last_ms)
-        if stalled_ms >= _STALLS_MS:
-            charge.is_doubted = True
-            self._doubts_until_ms[key] = now_ms + _DOUBT_MS
+        While rules change nobody knows which bucket a request has that stalls. So it counts for all of them.
+        """
+        for exchange in self._begun.values():
+            stalled_ms = max(exchange.stalled_ms, now_ms - exchange.forwarded_last_ms)
+            if stalled_ms >= _STALLS_MS:
+                self._doubts_until_ms = now_ms + _DOUBT_MS
+        return now_ms < self._doubts_until_ms
 
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Judge what a fetch asks for."""
@@ -318,8 +319,22 @@ class QuotaBounds(Check):
             text = f"{exchange} asks for {asked:,} B, and the quota has no more than {most:,.0f} B left"
             self.world.fail(self.name, text)
 
+    def continuing(self, exchange: "Exchange") -> None:
+        """Judge whether the bucket is out of debt, since the request reserves nothing any more."""
+        charge, now_ms = self._charges.get(exchange.correlation_id), self.world.clock.now_ms
+        is_judged = charge is not None and charge.key.kind is PRODUCE and not (charge.is_old or self._is_stopping)
+        if is_judged and self._is_calm:  # otherwise the proxy may have stood still, and not the client
+            assert charge is not None
+            suspicion = self._suspicion_of(exchange, charge, now_ms)
+            if suspicion is not None:
+                self._suspicions.append(suspicion)
+                self._suspicions = list(self._still_open())
+
     def forwarded(self, exchange: "Exchange") -> None:
         """A Produce without an answer is charged when it is forwarded as a whole."""
+        if exchange.correlation_id in self._begun:
+            self._doubts(self.world.clock.now_ms)
+            del self._begun[exchange.correlation_id]
         if not exchange.expects_response:
             self._settle(exchange, is_charged=True)
 
@@ -340,10 +355,18 @@ class QuotaBounds(Check):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
+        self._doubts(self.world.clock.now_ms)
+        for correlation_id in [one for one, exchange in self._begun.items() if exchange.connection == connection]:
+            del self._begun[correlation_id]
         for correlation_id in list(self._of_connection.pop(connection, ())):
             exchange = self.world.ledger.exchanges[correlation_id]
             if not self._keep_cut_off(exchange, by_client=by_client):
                 self._settle(exchange, is_charged=False)
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether no fault has happened that may have stopped something."""
+        return HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
 
     def _keep_cut_off(self, exchange: "Exchange", *, by_client: bool) -> bool:
         """Keep what has come of a Produce, if it is more than its limit allows in a window. It is charged then.
@@ -354,8 +377,7 @@ class QuotaBounds(Check):
         flow, has_come = charge.flow, exchange.forwarded_bytes
         window_bytes = flow.limit.rate * self._settings.window_ms * (self._settings.window_num - 1) / 1_000
         is_cut_off = charge.unsure > 0 and exchange.forwarded_ms < 0 and has_come > window_bytes
-        is_calm = HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
-        if not (is_cut_off and is_calm and by_client and exchange.has_open_broker):
+        if not (is_cut_off and self._is_calm and by_client and exchange.has_open_broker):
             return False
         now_ms = self.world.clock.now_ms
         flow.give_back(charge.unsure - has_come, now_ms)
@@ -369,8 +391,6 @@ class QuotaBounds(Check):
         charge = self._charges.pop(correlation_id, None)
         if charge is None:
             return
-        if charge.key.kind is PRODUCE:
-            self._doubt(charge.key, charge, exchange, self.world.clock.now_ms)
         self._in_flight.get(charge.key, {}).pop(correlation_id, None)
         self._of_connection.get(exchange.connection, {}).pop(correlation_id, None)
         if is_charged:
