@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from tests.simulation.clients.connection import Connection
 from tests.simulation.clients.greeting import greet
 from tests.simulation.clients.producer import ProduceDetail
-from tests.simulation.clients.profiles import FETCH, HEARTBEAT, METADATA, PRODUCE
+from tests.simulation.clients.profiles import FETCH, HARM, HEARTBEAT, METADATA, PRODUCE
 from tests.simulation.ledger import Exchange
 from tests.simulation.wire import fetch, fetch_response, heartbeat, metadata, produce
 from tests.simulation.wire.fetch import FetchPartition
@@ -51,7 +51,7 @@ class Adversary:
         manner: As for a ``Stranger``: whoever has one does not read and write as it should.
     """
 
-    manner: Final = "harm"
+    manner: Final = HARM
 
     def __init__(
         self, world: "World", setting: "Setting", topic: str, moves: tuple[str, ...], *, every_ms: float
