@@ -31,6 +31,8 @@ _SPLICED_BYTES: Final = 32 * 1024
 _SHORT_READ_BYTES: Final = 4096
 # How many short requests are relayed at once. Then the session bounds the work for the rest.
 _MOST_HEADS: Final = 512
+# After this time the other work of the event loop has its turn.
+_RUN_NS: Final = 2_000_000
 
 
 class Relay:
@@ -39,26 +41,34 @@ class Relay:
     ``run`` reads those that are readable. The event loop calls it when ``sockets.fileno()`` is readable.
     """
 
-    __slots__ = ("ends", "sockets")
+    __slots__ = ("_ready", "ends", "sockets")
 
     def __init__(self, sockets: Sockets) -> None:
         self.sockets = sockets
         self.ends: dict[int, RelayEnd] = {}
+        self._ready: list[int] = []  # the sockets that the next run reads first
 
     def attach(self, connection: ClientConnection, client: asyncio.Transport, broker: asyncio.Transport) -> RelayPair:
         """Read both sockets of a connection from now on. Neither may be read by its transport any more."""
         return RelayPair(ClientEnd(self, connection, client), BrokerEnd(self, connection, broker))
 
     def run(self) -> None:
-        """Read all sockets that are readable now, and pass on what they had."""
+        """Read the sockets that are readable now, and pass on what they had.
+
+        If that takes long, the next run goes on with the rest of them, which no busy socket can overtake.
+        """
         ends = self.ends
-        for fd in self.sockets.ready():
-            end = ends.get(fd)
+        ready = self._ready = self._ready or self.sockets.ready()[::-1]
+        until_ns = monotonic_ns() + _RUN_NS
+        while ready:
+            end = ends.get(ready.pop())
             if end is not None:
                 try:
                     end.read()
                 except Exception as error:  # noqa: BLE001 - the other connections go on
                     end_after(error, end.connection)
+                if monotonic_ns() >= until_ns:
+                    break
 
 
 class RelayEnd:
@@ -190,7 +200,7 @@ class ClientEnd(RelayEnd):
         left = self.state.request_left
         if left < _SPLICED_BYTES or self.connection.flow_to_broker is None or not self.peer.may_send():
             return 0
-        return left
+        return 0 if self.state.is_rest_doubted else left
 
     def pass_body(self, count: int) -> None:
         """Note that ``count`` bytes of a request went to the broker."""
@@ -218,6 +228,8 @@ class ClientEnd(RelayEnd):
             heads += 1
             left = state.request_left
             if left:
+                if state.is_rest_doubted:
+                    break
                 if left > count - at:
                     left = count - at
                 requests.pass_body(left, now_ms)

@@ -47,7 +47,8 @@ class BucketTurn:
         if place is not None and place.line is not line:
             self.leave()
             place = None
-        if state.in_flight and not bucket.has_room(amount, now_ms=now_ms):
+        own = 1 if state.request_left and state.unanswered is None else 0
+        if len(state.in_flight) > own and not bucket.has_room(amount, now_ms=now_ms):
             state.is_blocked = True
             return False
         first = None if line is None else line.first()

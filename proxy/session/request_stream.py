@@ -26,10 +26,12 @@ from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
 from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_on_demand
+from kafka_quota_proxy.proxy.session.unfinished import may_go_on
 
 # Requests that a client may send before its principal is known. A later request counts the connection.
 _BEFORE_LOGIN: Final = LOGIN_APIS | {int(ApiKey.API_VERSIONS)}
-# How much is done before other connections have their turn. A request with a new head counts for five.
+# How much is done within a millisecond, before other connections have their turn. A request with a new head counts for
+# five.
 _MOST_WORK: Final = 1_500
 _NEW_HEAD: Final = 5
 # How many buckets of earlier client-ids and rules a connection may hold for its pending requests.
@@ -52,7 +54,7 @@ class RequestStream:
     """
 
     __slots__ = (
-        "_at", "_data", "_left_before", "_other", "_pieces", "_rests_until_ms", "_state", "handlers", "login",
+        "_at", "_data", "_left_before", "_other", "_pieces", "_state", "_work", "_work_ms", "handlers", "login",
         "profile", "question", "waiting",
     )  # fmt: skip
 
@@ -63,7 +65,8 @@ class RequestStream:
         self._data = b""
         self._at = 0
         self._pieces: PartialFrame | None = None
-        self._rests_until_ms = 0  # until when other connections have their turn
+        self._work_ms = 0  # when requests were last looked at
+        self._work = 0  # how much may still be done then
         self._left_before = 0  # what was missing of the partly forwarded request at the last look
         self.handlers = HandlerSet(state)
         self._other = OtherHandler(state)
@@ -78,7 +81,7 @@ class RequestStream:
         """Take bytes from the client. Raises ``ProtocolError`` if they violate Kafka's protocol."""
         state = self._state
         left = state.request_left
-        if left:
+        if left and not state.is_rest_doubted:
             if len(data) <= left:
                 state.to_broker.append(data)
                 self.pass_body(len(data), now_ms)
@@ -102,6 +105,7 @@ class RequestStream:
         state = self._state
         state.request_left -= size_bytes
         if not state.request_left:
+            state.is_rest_doubted = False
             self._end_request(now_ms)
 
     def resume(self, now_ms: int) -> None:
@@ -113,8 +117,8 @@ class RequestStream:
 
         A Produce with acks=0 stays, with all that follows it. Behind an incomplete request nothing more is taken.
         """
-        if self._pieces is not None or self.waiting is not None:
-            return 0  # a head is incomplete, or a request is already being decided on
+        if self._pieces is not None or self.waiting is not None or self._state.request_left:
+            return 0  # a head is incomplete, or a request is already being decided on or partly forwarded
         data = self._data
         at, dropped = end_of_answered(data, self._at, self._state.context.policy.max_frame_size_bytes)
         self._data, self._at = (data, at) if at < len(data) else (b"", 0)
@@ -125,12 +129,19 @@ class RequestStream:
     def has_stalled(self) -> bool:
         """Return whether no byte of a partly forwarded request has come since the last call."""
         left, self._left_before = self._left_before, self._state.request_left
-        return left > 0 and left == self._state.request_left
+        return left > 0 and left == self._state.request_left and not self._data
+
+    def has_all(self) -> bool:
+        """Return whether the rest of a partly forwarded request has come. If not, forget what has come of it."""
+        is_all = self.kept_bytes >= self._state.request_left
+        if not is_all:
+            self._data, self._at = b"", 0
+        return is_all
 
     @property
     def lacks_rest(self) -> bool:
         """Whether the request at the front is incomplete, and short enough to be kept whole."""
-        kept_bytes = len(self._data) - self._at
+        kept_bytes = 0 if self._state.request_left else len(self._data) - self._at
         return 4 <= kept_bytes < 4 + read_i32_be(self._data, self._at) <= _MAX_WAITING_BYTES
 
     @property
@@ -143,17 +154,15 @@ class RequestStream:
     def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - one loop is faster
         """Forward the requests from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
-        if self.waiting is not None:
-            start += self.waiting.take_decision(now_ms)
-        if self.waiting is not None:
-            self._data, self._at = data, start
+        if (self.waiting is not None or state.request_left) and (start := self._pass_first(data, start, now_ms)) < 0:
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         may_wait = state.is_blocked or state.responses.begun is not None or state.is_client_full
-        is_held = may_wait and self._is_held(now_ms)
+        is_held = may_wait and self._is_held()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
-        work, in_flight = _MOST_WORK, state.in_flight
+        is_used_up = now_ms == self._work_ms or self._work <= 0 < state.held_until_ms  # in this ms, or until the timer
+        work, in_flight = self._work if is_used_up else _MOST_WORK, state.in_flight
         try:
             while position < end:
                 if (
@@ -201,18 +210,33 @@ class RequestStream:
                 elif state.unanswered is not None or broker_turn.is_metered:
                     self._end_request(now_ms)
         finally:
-            self._end_turn(data, start, position, work, now_ms)
+            self._work, self._work_ms = work, now_ms
+            self._end_turn(data, start, position, now_ms)
         if position < end and not state.is_blocked:
             self._collect(end - position)
 
-    def _is_held(self, now_ms: int) -> bool:
-        """Note that no request waits yet. Return whether all have to: for a response, or for other connections."""
+    def _is_held(self) -> bool:
+        """Note that no request waits yet. Return whether all have to, for a response that is held back."""
         state = self._state
         state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
         begun = state.responses.begun
-        if now_ms >= self._rests_until_ms:
-            self._rests_until_ms = 0
-        return (begun is not None and begun.delay_ms > 0) or self._rests_until_ms > 0 or state.account.held_mute_ms > 0
+        return (begun is not None and begun.delay_ms > 0) or state.account.held_mute_ms > 0
+
+    def _pass_first(self, data: bytes, start: int, now_ms: int) -> int:
+        """Go on with a request that is being decided on, or of which the rest stalled. Return its end in ``data``.
+
+        If it waits still, the bytes are kept, and -1 is returned.
+        """
+        if self.waiting is not None:
+            start += self.waiting.take_decision(now_ms)
+            if self.waiting is None:
+                return start
+        elif may_go_on(self._state, len(rest := data[start : start + self._state.request_left]), now_ms):
+            self._state.to_broker.append(rest)
+            self.pass_body(len(rest), now_ms)
+            return start + len(rest)
+        self._data, self._at = data, start
+        return -1
 
     def _apply(self, edit: tuple[int, int, bytes], data: bytes, start: int) -> int:
         """Send the bytes from ``start`` up to the edit, then the edit's replacement, and return the end of the edit."""
@@ -223,7 +247,7 @@ class RequestStream:
             self._state.to_broker.append(data[start:begin])
         return until
 
-    def _end_turn(self, data: bytes, start: int, position: int, work: int, now_ms: int) -> None:
+    def _end_turn(self, data: bytes, start: int, position: int, now_ms: int) -> None:
         """Send the bytes of ``data`` from ``start`` to ``position`` to the broker, and keep those that follow."""
         state = self._state
         if position > start:
@@ -232,10 +256,8 @@ class RequestStream:
         if self.question:
             state.to_broker.append(self.question)
             self.question = b""
-        if not work and state.is_blocked:
-            self._rests_until_ms = now_ms + 1
-        if self._rests_until_ms:
-            state.held_until_ms = self._rests_until_ms
+        if self._work <= 0 and state.is_blocked:
+            state.held_until_ms = now_ms + 1
         if position < len(data):
             self._keep(data, position, len(data))
         elif self._data:

@@ -284,7 +284,8 @@ class Session:
 
     def receive_end_from_client(self) -> None:
         """Note that the client will send no more bytes. A partly forwarded request then gets no response."""
-        cut_off(self.state, self.state.now_ns // 1_000_000, had_turn=True)
+        if not self._requests.has_all():
+            cut_off(self.state, self.state.now_ns // 1_000_000, had_turn=True)
 
     # -- the end --
 

@@ -30,7 +30,8 @@ class SessionState:
         in_flight_limit: The largest number of requests that may be in flight. If it is 0, no request is forwarded.
         unanswered: The Produce with acks=0 that is partly forwarded, or None.
         unsent: The Produce requests with acks=0 that are charged once the broker is connected. None if it is connected.
-        request_left: How many bytes of the partly forwarded request have not arrived yet.
+        request_left: How many bytes of the partly forwarded request are not forwarded yet.
+        is_rest_doubted: Whether these bytes are not reserved, so that each piece of them waits for its bucket's turn.
         is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
         is_ending: Whether the session accepts no new requests, because the connection is about to end.
         drops_answered: Whether requests that the broker would answer are dropped, because the connection is drained.
@@ -45,8 +46,9 @@ class SessionState:
 
     __slots__ = (
         "account", "answered", "broker_turn", "bucket_turn", "context", "delayed_until_ms", "drops_answered",
-        "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "now_ns", "owner",
-        "rate_turn", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered", "unsent",
+        "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "is_rest_doubted",
+        "now_ns", "owner", "rate_turn", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered",
+        "unsent",
     )  # fmt: skip
 
     account: ClientAccount
@@ -66,6 +68,7 @@ class SessionState:
         self.unanswered: PendingRequest | None = None
         self.unsent: list[PendingRequest] | None = None
         self.request_left = 0
+        self.is_rest_doubted = False
         self.is_blocked = False
         self.is_ending = False
         self.drops_answered = False

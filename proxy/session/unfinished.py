@@ -20,13 +20,32 @@ def give_up_reservation(state: SessionState, now_ms: int) -> None:
     """End the reservation of a request of which no byte has come for a second, so that it holds nobody.
 
     For the next minute, requests reserve only what has arrived of them. Otherwise clients that announce requests and
-    send nothing could hold a bucket for a second each, in turn.
+    send nothing could hold a bucket for a second each, in turn. What comes later waits for its turn (``may_go_on``).
     """
     pending = unfinished(state)
     if pending is not None and pending.reserved_bytes and pending.profile.bucket is not None:
         pending.settle_bytes()
         pending.reserved_bytes = 0
+        state.is_rest_doubted = True
         pending.profile.bucket.doubts_until_ms = now_ms + _DOUBT_MS
+
+
+def may_go_on(state: SessionState, size_bytes: int, now_ms: int) -> bool:
+    """Return whether the next ``size_bytes`` of the partly forwarded request may be forwarded. They are then reserved.
+
+    If not, they wait in the line of their bucket, as a request does. Otherwise any number of requests could begin with
+    their first bytes, and bring all others at once.
+    """
+    pending = unfinished(state)
+    bucket = None if pending is None else pending.profile.bucket
+    state.is_blocked = state.bucket_turn.is_waiting = False
+    if pending is not None and bucket is not None and bucket.is_limited:
+        if not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
+            return False
+        bucket.reserve(size_bytes, now_ms=now_ms)
+        pending.reserved_bytes += size_bytes
+        state.bucket_turn.leave()
+    return True
 
 
 def cut_off(state: SessionState, now_ms: int, *, had_turn: bool) -> None:
@@ -40,6 +59,10 @@ def cut_off(state: SessionState, now_ms: int, *, had_turn: bool) -> None:
         return
     forwarded_bytes = 4 + pending.size_bytes - state.request_left
     state.request_left = 0
+    state.is_rest_doubted = False
+    if state.bucket_turn.is_waiting:  # what has come of the rest waits for its turn
+        state.bucket_turn.leave()
+        state.is_blocked = state.bucket_turn.is_waiting = False
     if state.unanswered is None:
         state.in_flight.pop()
     state.unanswered = None

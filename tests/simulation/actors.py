@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from tests.simulation import configuration
 from tests.simulation.clients.admin import ALTER, CREATE, DELETE, DESCRIBE, GROW, Admin
+from tests.simulation.clients.adversary import MOVES, Adversary
 from tests.simulation.clients.connection import Login, Setting
 from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.crowd import Crowd
@@ -243,6 +244,14 @@ def _impostor(scenario: "Scenario", name: str, random: Random) -> Impostor:
     return Impostor(scenario.world, _setting(scenario, name, random))
 
 
+def _adversary(scenario: "Scenario", name: str, random: Random) -> Adversary:
+    """Draw an adversary. Most know a few moves only, so that one of them happens often."""
+    setting = _setting(scenario, name, random)._replace(habits=HEALTHY, is_patient=False)
+    moves = MOVES if random.random() < 0.3 else tuple(random.sample(MOVES, 2))
+    every_ms = random.choice((1_000.0, 3_000.0))
+    return Adversary(scenario.world, setting, random.choice(configuration.TOPICS), moves, every_ms=every_ms)
+
+
 def _crowd(scenario: "Scenario", name: str, random: Random) -> Crowd:
     setting = _setting(scenario, name, random)._replace(login=None, habits=HEALTHY)
     return Crowd(scenario.world, setting, 40, every_ms=random.choice((2_000.0, 4_000.0)), most=4)
@@ -265,6 +274,7 @@ KINDS: Final[dict[str, Callable[["Scenario", str, Random], Actor]]] = {
     "stranger": _stranger,
     "impostor": _impostor,
     "crowd": _crowd,
+    "adversary": _adversary,
 }
 # How often a kind is drawn.
 WEIGHTS: Final[dict[str, int]] = {
@@ -276,6 +286,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "quota admin": 4,
     "stranger": 1,
     "impostor": 1,
+    "adversary": 0,
     "crowd": 0,  # it takes many steps, so it comes where a theme wants it
     "halting producer": 0,
     "steady producer": 0,

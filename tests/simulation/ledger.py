@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 FIRST_ID: Final = 1_000_000
 NEVER: Final = -1.0
+_STALLS_MS: Final = 2_100.0  # twice the time between two looks of the proxy
 
 
 class Entity(NamedTuple):
@@ -35,8 +36,12 @@ class Exchange:
         expects_response: Whether the client waits for a response. False for Produce with acks=0.
         detail: What the builder of the request keeps for itself and for the checks.
         sent_ms: When the client wrote the last byte.
+        sent_bytes: How many bytes the client has written of it, if it wrote a part of it on purpose; else -1.
         forwarded_first_ms: When the proxy wrote the first byte to the broker.
         forwarded_ms: When the proxy wrote the last byte to the broker.
+        forwarded_bytes: How many bytes the proxy has written of it, while it is not complete.
+        forwarded_last_ms: When the proxy last wrote a byte of it.
+        stalled_ms: The longest time between two of its pieces.
         forwarded_to: The node id of the broker that the proxy wrote it to.
         client_end: The client's end of its connection to the proxy.
         broker_end: The proxy's end of the connection to that broker.
@@ -51,9 +56,10 @@ class Exchange:
 
     __slots__ = (
         "answered_ms", "api_key", "api_version", "at_broker_ms", "broker", "broker_end", "client", "client_end",
-        "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_first_ms", "forwarded_ms",
-        "forwarded_to", "is_inter_broker", "is_misnumbered", "passed_ms", "received_ms", "request", "response",
-        "response_at", "response_of_broker", "sent_ms", "throttle_ms",
+        "connection", "correlation_id", "detail", "entity", "expects_response", "forwarded_bytes", "forwarded_first_ms",
+        "forwarded_last_ms", "forwarded_ms", "forwarded_to", "is_inter_broker", "is_misnumbered", "passed_ms",
+        "received_ms", "request", "response", "response_at", "response_of_broker", "sent_bytes", "sent_ms",
+        "stalled_ms", "throttle_ms",
     )  # fmt: skip
 
     def __init__(
@@ -84,6 +90,10 @@ class Exchange:
         self.detail = detail
         self.sent_ms = self.forwarded_first_ms = self.forwarded_ms = NEVER
         self.at_broker_ms = self.answered_ms = self.passed_ms = self.received_ms = NEVER
+        self.sent_bytes = -1
+        self.forwarded_last_ms = NEVER
+        self.stalled_ms = 0.0
+        self.forwarded_bytes = 0
         self.forwarded_to: int | None = None
         self.is_misnumbered = False
         self.client_end: End | None = None
@@ -180,12 +190,22 @@ class Ledger:
         if exchange is not None and exchange.api_key != api_key:
             return None
         if exchange is not None:
-            exchange.forwarded_first_ms = self._clock.now_ms
+            exchange.forwarded_first_ms = exchange.forwarded_last_ms = self._clock.now_ms
             exchange.forwarded_to = node_id
             exchange.broker_end = end
             for check in self.checks:
                 check.forwarding(exchange)
         return exchange
+
+    def goes_on(self, exchange: Exchange) -> None:
+        """Record that the proxy writes more of a request."""
+        now_ms = self._clock.now_ms
+        stalled_ms = now_ms - exchange.forwarded_last_ms
+        exchange.stalled_ms = max(exchange.stalled_ms, stalled_ms)
+        if stalled_ms >= _STALLS_MS:
+            for check in self.checks:
+                check.continuing(exchange)
+        exchange.forwarded_last_ms = now_ms
 
     def forwarded(self, exchange: Exchange) -> None:
         """Record the last byte of a request that the proxy writes to a broker."""

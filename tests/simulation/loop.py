@@ -134,6 +134,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             for _ in range(count):
                 handle = ready.popleft()
                 if not handle._cancelled:
+                    self._scheduler.calls += 1
                     handle._run()
                     if self._is_dead or self._scheduler.violation is not None:
                         return

@@ -30,13 +30,14 @@ class Scheduler:
 
     Attributes:
         steps: How many events have run, with the callbacks that simulated event loops have run.
+        calls: How many events and callbacks have begun.
         violation: The first violation that a check has found, or None. No event runs after it.
         on_step: Called after each event.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.steps = 0
+        self.steps = self.calls = 0
         self.violation: Violation | None = None
         self.on_step: Callable[[], None] = lambda: None
         self._queue: list[tuple[int, int, Event]] = []
@@ -77,6 +78,7 @@ class Scheduler:
             event.function = None
             if at_ns > clock.now_ns:
                 clock.now_ns = at_ns
+            self.calls += 1
             function(*event.arguments)
             self.steps += 1
             self.on_step()

@@ -64,6 +64,14 @@ class RequestTap(_Frames):
         self._end = end
         self._exchange: Exchange | None = None
 
+    def wrote(self, data: bytes) -> None:
+        """Follow the next bytes, and note how far the request is that is not complete."""
+        if self._left_bytes and self._exchange is not None:
+            self._ledger.goes_on(self._exchange)
+        super().wrote(data)
+        if self._left_bytes and self._exchange is not None:
+            self._exchange.forwarded_bytes = self._size_bytes - self._left_bytes
+
     def begin(self, correlation_id: int, head: bytes) -> None:
         """A request has begun."""
         self._exchange = self._ledger.forwarding(correlation_id, self._node_id, int.from_bytes(head[4:6]), self._end)

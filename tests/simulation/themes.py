@@ -248,6 +248,21 @@ def _counted(random: Random, settings: Settings, folder: str) -> None:
     settings["quotas"] = [{"client-id": "<default>", "connections": random.choice((1, 3))}, *others]
 
 
+def _attacked(random: Random, settings: Settings, folder: str) -> None:
+    """Nothing but the quotas holds back who means harm."""
+    for name in ("fair_call_queue", "max_buckets", "max_buffered"):
+        settings.pop(name, None)
+    for listener in settings["listeners"]:
+        for limit in (*_CONNECTION_LIMITS, "login_timeout", "max_connection_age", "idle_timeout"):
+            listener.pop(limit, None)
+    kinds = ["producer_byte_rate", "consumer_byte_rate"]
+    if random.random() < 0.5:
+        kinds.append("request_rate")
+    _with_limits(*kinds)(random, settings, folder)
+    if random.random() < 0.5:  # one bucket for all of a user, whatever their client-ids
+        settings["quotas"][0]["user"] = settings["quotas"][0].pop("client-id")
+
+
 def _small_memory(random: Random, settings: Settings, folder: str) -> None:
     settings["max_buffered"] = "16MiB"
     if random.random() < 0.8:  # as much as the network takes
@@ -299,6 +314,8 @@ _FOLLOWER_FAULTS: Final = (
     "broker disk lost", "broker crash", "broker stall", "leader move", "replication changed", "replication changed",
     "quotas changed", "connection reset", "follower hangs up", "follower hangs up",
 )  # fmt: skip
+
+_ADVERSARIES_SHARE: Final = 0.04
 
 THEMES: Final[Mapping[str, Theme]] = {
     "anything": Theme(),
@@ -426,6 +443,14 @@ THEMES: Final[Mapping[str, Theme]] = {
             (500, 60_000),
         ),
     ),
+    # Clients that mean harm share their buckets with others, and the rules change meanwhile.
+    "adversaries": Theme(
+        ("adversary", "adversary", "producer", "producer", "consumer", "group member"),
+        ("quotas of others changed", "quotas of others changed", "quotas changed", "settings changed", "file broken"),
+        faults_within_ms=20_000.0, sizes=(500, 4_000, 16_384), change=_attacked, brokers=(1,), replication=1,
+        others=(0, 1), broken_share=0.0, rude_share=0.0, acks_zero_share=0.1, second_share=0.1, login_share=0.3,
+        second_name_share=0.0, least_ms=40_000.0, most_steps=10_000, fickle_share=0.1,
+    ),
     "changed rules": Theme(
         ("producer", "producer", "consumer"), ("quotas changed", "settings changed", "queue switched", "file broken"),
         sizes=(4_000, 60_000), change=_with_limits("producer_byte_rate", "consumer_byte_rate", is_alone=False),
@@ -435,7 +460,9 @@ THEMES: Final[Mapping[str, Theme]] = {
 
 def theme_name_of(seed: int) -> str:
     """Return the name of a seed's theme."""
-    return derived_random(seed, "theme").choice(list(THEMES))
+    if derived_random(seed, "adversaries").random() < _ADVERSARIES_SHARE:
+        return "adversaries"  # drawn apart, so that all other seeds mean what they meant without this theme
+    return derived_random(seed, "theme").choice([name for name in THEMES if name != "adversaries"])
 
 
 def theme_of(seed: int) -> Theme:

@@ -72,8 +72,9 @@ class ProduceHandler(Handler):
             turn.begin(charge, now_ms)
         reserved_bytes = size_bytes
         if is_limited:
-            # After requests that were announced and did not come, only what has arrived is reserved.
+            # After a request that was announced and did not come, only what has arrived is reserved.
             reserved_bytes = size_bytes if now_ms >= bucket.doubts_until_ms else min(size_bytes, len(data) - position)
+            state.is_rest_doubted = reserved_bytes < size_bytes
             bucket.reserve(reserved_bytes, now_ms=now_ms)
         else:
             bucket.in_flight += size_bytes

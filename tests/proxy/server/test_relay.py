@@ -4,14 +4,18 @@ import asyncio
 import ssl
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, monotonic_ns
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Cluster, ProxyConfig, QuotaRule, RelayKind
 from kafka_quota_proxy.config.security import ClientTls
+from kafka_quota_proxy.proxy.server import relay as relay_module
+from kafka_quota_proxy.proxy.server.relay import Relay, RelayEnd
 from kafka_quota_proxy.proxy.server.relay_sockets import Sockets
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_connection import WAIT_MS, answers, disconnects
@@ -94,6 +98,25 @@ def limit(server: Server, most: int) -> Limited:
     assert relay is not None
     relay.sockets = limited = Limited(relay.sockets, most)
     return limited
+
+
+def test_busy_sockets_share_the_event_loop_with_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = Relay(cast("Sockets", SimpleNamespace(ready=lambda: [*range(5)])))
+    now_ns = [0]
+    runs: list[list[int]] = [[]]
+    monkeypatch.setattr(relay_module, "monotonic_ns", lambda: now_ns[0])
+
+    def read(fd: int) -> None:
+        now_ns[0] += 1_000_000
+        runs[-1].append(fd)
+
+    for fd in range(5):
+        relay.ends[fd] = cast("RelayEnd", SimpleNamespace(read=partial(read, fd)))
+    for _ in range(4):
+        relay.run()
+        runs.append([])
+
+    assert runs[:4] == [[0, 1], [2, 3], [4], [0, 1]]
 
 
 @pytest.mark.parametrize("most", [50, 30_000, 10_000_000])

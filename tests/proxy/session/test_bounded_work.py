@@ -50,6 +50,24 @@ def test_one_read_is_little_work(names: list[str], handled: list[int]) -> None:
     assert len(most) <= 100
 
 
+def test_one_relayed_read_is_little_work(handled: list[int]) -> None:
+    world = World(QuotaRule(client_id="etl", producer_byte_rate=1e6))
+    client, names = Client(world), ("a", "b")
+    # A relay hands a read over by its first bytes, up to 448 at a time, as long as they are forwarded.
+    piece = b"".join(produce_request(client_id=names[at % 2], version=3, acks=0, size_bytes=24) for at in range(16))
+    for _ in range(512):
+        client.send(piece)
+
+    assert len(piece) == 448
+    assert handled[0] <= 300
+
+    world.now_ms += 5  # the first pieces have taken so long
+    client.send(piece)
+    assert handled[0] <= 300
+    world.run(0.001)
+    assert 300 < handled[0] <= 600
+
+
 def test_little_is_gathered_while_the_broker_is_dialled(handled: list[int]) -> None:
     world = World(QuotaRule(client_id="etl", producer_byte_rate=1e6))
     client = Client(world)

@@ -87,15 +87,73 @@ def test_ends_of_small_requests_are_free() -> None:
 def test_debts_that_are_a_window_apart_add_up() -> None:
     world = World(QuotaRule(client_id="etl", producer_byte_rate=10_000.0))
     frame = produce_request(size_bytes=4_000_000)
-    # They are announced one after the other, as soon as the reservation of the one before has been given up.
+    # The broker has stalled. Each reservation holds others for 25 s at most, so that they are charged as far apart.
+    world.answer_ms = 110_000
     clients = [Client(world) for _ in range(4)]
     for number, client in enumerate(clients):
-        world.call_in(4_000 * number, lambda client=client: client.send(frame[:100]))  # type: ignore[misc]
-        finish = 40_000 + 12_000 * number
-        world.call_in(finish, lambda client=client: client.send(frame[100:]))  # type: ignore[misc]
+        world.call_in(26_000 * number, lambda client=client: client.send(frame))  # type: ignore[misc]
+    world.run(100)
+    world.answer_ms = 1
     honest = world.repeating(lambda: produce_request(size_bytes=10_000))
     world.run(2_000)
 
     passed = sum(one.size_bytes for client in (*clients, honest) for one in client.passed)
     assert sum(len(client.passed) for client in clients) == 4
     assert passed <= 10_000 * (2_000 + 10) + 4_000_000
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+@pytest.mark.parametrize("shaping", Shaping)
+@pytest.mark.parametrize("piece_bytes", [100_000, 3_000_000])
+def test_requests_that_stalled_do_not_go_on_all_at_once(acks: int, shaping: Shaping, piece_bytes: int) -> None:
+    world = World(QuotaRule(client_id="etl", producer_byte_rate=100_000.0), shaping=shaping)
+    frame = produce_request(size_bytes=3_000_000, acks=acks)
+    clients = [Client(world) for _ in range(10)]
+    for client in clients:
+        client.send(frame[:400])
+    world.run(4)
+    assert all(client.session.state.request_left for client in clients), "all have begun"
+
+    for begin in range(400, len(frame), piece_bytes):
+        for client in clients:
+            client.send(frame[begin : begin + piece_bytes])
+    world.run(46)
+
+    forwarded = sum(3_000_000 - client.session.held_bytes for client in clients)
+    assert forwarded <= 50 * 100_000 + 11 * 100_000 + 3_000_000
+    world.run(10 * 30)
+    assert sum(len(client.passed) for client in clients) == 10
+
+
+def test_client_that_closes_its_side_is_answered_once_its_rest_has_passed() -> None:
+    world = World(QuotaRule(client_id="etl", producer_byte_rate=100_000.0))
+    frame = produce_request(size_bytes=3_000_000)
+    first, second = Client(world), Client(world)
+    for client in (first, second):
+        client.send(frame[:400])
+        world.run(3)
+    for client in (first, second):
+        client.send(frame[400:])
+        client.session.receive_end_from_client()
+    assert (len(first.passed), len(second.passed)) == (1, 0)
+
+    world.run(30)
+    assert len(second.passed) == 1
+    bucket = world.context.quotas.produce.bucket(user="ANONYMOUS", client_id="etl", now_ms=world.now_ms)
+    assert bucket.in_flight == 0
+
+
+def test_client_that_closes_its_side_within_a_request_is_gone() -> None:
+    world = World(QuotaRule(client_id="etl", producer_byte_rate=100_000.0))
+    frame = produce_request(size_bytes=3_000_000)
+    first, second = Client(world), Client(world)
+    for client in (first, second):
+        client.send(frame[:400])
+        world.run(3)
+    first.send(frame[400:])
+    second.send(frame[400:1_000_000])
+    assert second.session.held_bytes == 999_600
+
+    second.session.receive_end_from_client()
+    assert second.session.is_idle
+    assert second.session.held_bytes == 0

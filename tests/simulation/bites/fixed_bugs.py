@@ -70,7 +70,7 @@ FIXED_BUGS: Final = (
     Break(
         name="A fetch that is abandoned before its answer is free",
         file="proxy/session/session.py",
-        old="        if has_passed and any(pending.is_charged_by_response for pending in whole):\n",
+        old="        if has_passed and any(pending.is_charged_by_response for pending in in_flight):\n",
         new="        if False:\n",
         origin="fixed bug",
     ),
@@ -92,8 +92,8 @@ FIXED_BUGS: Final = (
         name="A client gets the reservation of a login that cannot be read",
         file="proxy/session/handlers/login.py",
         old="        claim = state.context.policy.oauthbearer_claim\n        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)\n"
-        "        if charge is not None:\n            charge.begin()\n",
-        new="        claim = state.context.policy.oauthbearer_claim\n        if charge is not None:\n            charge.begin()\n"
+        "        if charge is not None:\n            state.broker_turn.begin(charge, now_ms)\n",
+        new="        claim = state.context.policy.oauthbearer_claim\n        if charge is not None:\n            state.broker_turn.begin(charge, now_ms)\n"
         "        login.ask(api_key, api_version, memoryview(data)[body:frame_end], claim=claim)\n",
         origin="fixed bug",
         why="No simulated client that is logged in sends a second login that cannot be read.",

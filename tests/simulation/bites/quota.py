@@ -52,7 +52,7 @@ QUOTA: Final = (
     Break(
         "A second debt is taken for the first",
         _BUCKET,
-        "        if now_ms < self.silent_until_ms and self.kind in _HAS_LINE:\n",
+        "        if now_ms < self.silent_until_ms and self.kind in HAS_LINE:\n",
         "        if False:\n",
         why="Fetches that began before the first debt would have to be answered after the windows have forgotten it.",
     ),

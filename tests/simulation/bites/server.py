@@ -14,8 +14,8 @@ SERVER: Final = (
     Break(
         "What a client sends before the broker is reached is lost",
         _CONNECTION,
-        "        self.session.connect_broker(now_ms=now_ms)\n        self.flush(now_ms)\n",
-        "        self.session.connect_broker(now_ms=now_ms)\n        self._state.to_broker.clear()\n        self.flush(now_ms)\n",
+        '        self.listener.broker_count += 1\n        self._run(self.session.connect_broker, "client")\n',
+        '        self.listener.broker_count += 1\n        self.state.to_broker.clear()\n        self._run(self.session.connect_broker, "client")\n',
     ),
     Break(
         "A client is read on while the broker's buffer is full",

@@ -31,14 +31,14 @@ SESSION: Final = (
     Break(
         "A muted client's next request is forwarded",
         _REQUESTS,
-        "                    (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)\n",
-        "                    False\n",
+        "                    or (now_ms < account.muted_until_ms and now_ms >= broker_turn.refuses_until_ms)\n",
+        "",
     ),
     Break(
         "Requests overtake a response that is held back",
         _REQUESTS,
-        "                    or is_held\n                    or state.delayed_until_ms\n",
-        "",
+        "                    is_held\n",
+        "                    False\n",
     ),
     Break(
         "Any number of requests is in flight",
@@ -69,9 +69,9 @@ SESSION: Final = (
     ),
     Break(
         "A request that was cut off stays among those that are answered",
-        _REQUESTS,
-        "                pending = state.in_flight.pop()\n",
-        "                pending = state.in_flight[-1]\n",
+        "proxy/session/unfinished.py",
+        "        state.in_flight.pop()\n",
+        "        pass\n",
     ),
     Break(
         "Buckets of earlier client-ids are never released",
@@ -126,7 +126,7 @@ SESSION: Final = (
     Break(
         "A connection that ends keeps its place in the line",
         "proxy/session/session.py",
-        "        state.bucket_turn.leave()\n        in_flight.clear()\n",
+        "        state.bucket_turn.leave()\n        state.rate_turn.leave()\n        in_flight.clear()\n",
         "        in_flight.clear()\n",
     ),
     Break(
@@ -144,8 +144,8 @@ SESSION: Final = (
     Break(
         "A waiting request whose turn has come is not forwarded",
         "proxy/session/session.py",
-        "        return turn.look_at_ms if turn.is_waiting else max(self.muted_until_ms, state.held_until_ms)\n",
-        "        return 0 if turn.is_waiting else max(self.muted_until_ms, state.held_until_ms)\n",
+        "        return max(self.muted_until_ms, state.held_until_ms) if turn is None else turn.look_at_ms\n",
+        "        return max(self.muted_until_ms, state.held_until_ms) if turn is None else 0\n",
     ),
     Break(
         "A client that is told to wait is not muted",
@@ -175,8 +175,8 @@ SESSION: Final = (
     Break(
         "A Produce passes although its bucket has no room",
         _PRODUCE,
-        "            if not has_room and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):\n",
-        "            if not has_room and state.in_flight and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):\n",
+        "        if is_limited and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):\n",
+        "        if is_limited and state.in_flight and not state.bucket_turn.has_come(bucket, size_bytes, now_ms):\n",
     ),
     Break(
         "A Produce with acks=0 waits for a response",

@@ -32,6 +32,7 @@ from tests.simulation.checks.topic_changes import TopicChanges
 from tests.simulation.checks.topic_room import TopicRoom
 from tests.simulation.checks.usable import Usable
 from tests.simulation.checks.usage_log import UsageLog
+from tests.simulation.checks.work import Work
 
 ALL: Final[tuple[type[Check], ...]] = (
     QuotaBounds,
@@ -63,4 +64,5 @@ ALL: Final[tuple[type[Check], ...]] = (
     Slots,
     Levels,
     RefusedOrder,
+    Work,
 )

@@ -29,6 +29,9 @@ class Check:
     def forwarding(self, exchange: "Exchange") -> None:
         """The proxy has written the first byte of a request to a broker."""
 
+    def continuing(self, exchange: "Exchange") -> None:
+        """The proxy writes more of a request to a broker, of which it had written nothing for two seconds."""
+
     def forwarded(self, exchange: "Exchange") -> None:
         """The proxy has written the last byte of a request to a broker."""
 

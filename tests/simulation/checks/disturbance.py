@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 # Faults that may neither close nor stop anything that goes through the proxy.
 HARMLESS: Final = frozenset(
     {
-        "quotas changed", "file takes over", "settings changed", "queue switched", "file broken", "wall clock set",
+        "quotas changed", "quotas of others changed", "file takes over", "settings changed", "queue switched",
+        "file broken", "wall clock set",
         "disk full",
         "disk faulty", "store full", "store faulty", "store slow", "leader move", "topic deleted",
         "broker throttles", "replication changed",

@@ -22,6 +22,8 @@ _GRACE_MS: Final = 3_500.0
 _STANDS_STILL_MS: Final = 5_000.0
 # How often one connection may be served while the first request of another waits in the same line.
 _MOST_OVERTAKES: Final = 2
+# If no byte of a request comes for so long, it holds nobody. The proxy looks once a second.
+_STALLED_MS: Final = 2_500.0
 # A request that its broker does not answer delays others for no longer than this.
 _LONGEST_DELAY_MS: Final = 25_000.0
 _LONGEST_WAY_MS: Final = 2_000.0  # until the proxy hears that a client has gone
@@ -410,7 +412,16 @@ class HeldBack(Check):
         bucket = self._buckets.get(key)
         if bucket is None:
             return False
-        return now_ms < bucket.busy_until_ms or any(until_ms > now_ms for until_ms in bucket.at_broker.values())
+        return now_ms < bucket.busy_until_ms or any(
+            until_ms > now_ms and not _has_stalled(self.world.ledger.exchanges[correlation_id], now_ms)
+            for correlation_id, until_ms in bucket.at_broker.items()
+        )
+
+
+def _has_stalled(exchange: "Exchange", now_ms: float) -> bool:
+    """Return whether no byte of a request has come for so long that it may hold nobody."""
+    has_passed = exchange.forwarded_ms < 0 and 0 <= exchange.sent_bytes <= exchange.forwarded_bytes
+    return has_passed and now_ms - exchange.forwarded_last_ms > _STALLED_MS
 
 
 def _is_on_the_way(exchange: "Exchange", last: "Exchange | None") -> bool:

@@ -43,6 +43,7 @@ class Liveness(Check):
         self._served: set[int] = set()  # the connections that have had a response
         # The bytes that were sent or fetched, all of which buckets may still owe.
         self._bytes = {PRODUCE: 0, FETCH: 0}
+        self._rude = 0  # the requests of clients that do not wait, heartbeats among them. These pass into debt
 
     def rules_changed(self, *possible: Quotas) -> None:
         """Note the rules, and begin to count anew: waits of before were computed with other limits."""
@@ -67,6 +68,7 @@ class Liveness(Check):
         self._open.setdefault(exchange.connection, {})[exchange.correlation_id] = exchange
         if exchange.api_key == frames.PRODUCE:
             self._bytes[PRODUCE] += len(exchange.request)
+        self._rude += not self._disturbances.is_well_behaved(exchange.client)
 
     def answered(self, exchange: "Exchange") -> None:
         """Count what was fetched."""
@@ -171,5 +173,5 @@ class Liveness(Check):
                 if kind in self._bytes:  # of any request, because a response mutes its connection
                     owed_ms = max(owed_ms, _WINDOWS_MS + 1_000 * self._bytes[kind] / limit.rate)
                 else:
-                    owed_ms = max(owed_ms, 25_000.0 + 1_000 * 2 * waiting / limit.rate)
+                    owed_ms = max(owed_ms, 25_000.0 + 1_000 * (2 * waiting + self._rude) / limit.rate)
         return owed_ms

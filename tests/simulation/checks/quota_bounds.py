@@ -5,12 +5,14 @@ early as the proxy's own charge, and an earlier charge never leaves less credit 
 charged yet, because an answer is still on its way, is left out of the verdict until it is known.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from math import inf, log
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
+from tests.simulation.checks.disturbance import HARMLESS
 from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.possible_rules import PossibleRules
@@ -30,6 +32,12 @@ _WHOLE_BATCHES_MS: Final = 2_000
 # A request that stalls, or that its broker does not answer, delays others for as long as its bytes are worth, and for
 # no longer than this. It is charged when it ends, and all wait for it then.
 _LONGEST_DELAY_MS: Final = 25_000
+# If no byte of a request comes for a second, it reserves nothing any more. For a minute, requests then reserve only
+# what has arrived of them.
+_STALLS_MS: Final = 900.0
+_DOUBT_MS: Final = 62_000.0
+# Until the proxy has noticed that a client has gone.
+_LONGEST_WAY_MS: Final = 2_000.0
 _MEETS_MS: Final = 1_000.0  # how long a new process needs to know which addresses are of one broker
 
 
@@ -44,7 +52,7 @@ class BucketKey(NamedTuple):
 class _Charge:
     """The bytes of one exchange in one bucket."""
 
-    __slots__ = ("asked", "flow", "is_old", "key", "over", "room", "unsure")
+    __slots__ = ("asked", "flow", "is_doubted", "is_old", "key", "over", "room", "unsure")
 
     def __init__(self, key: BucketKey, flow: Flow) -> None:
         self.key = key
@@ -53,6 +61,7 @@ class _Charge:
         self.over = ""  # what is wrong if this ShareFetch asks for records
         self.asked = 0  # what a fetch asks for while it is at the broker
         self.room = inf  # how many bytes the quota has left for it, at most
+        self.is_doubted = False  # whether the rest of a request of its bucket has not come for a second
         self.is_old = False  # whether an earlier limit, which its bucket may still have, let it through
 
 
@@ -91,6 +100,9 @@ class QuotaBounds(Check):
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
         self._judges_from_ms = 0.0
+        self._begun: dict[int, Exchange] = {}  # the Produces that are not complete
+        self._doubts_until_ms = 0.0
+        self._cut_off: deque[tuple[float, int]] = deque()  # requests that are surely charged, and from when on
 
     # -- which bucket --
 
@@ -163,6 +175,9 @@ class QuotaBounds(Check):
         self._of_connection.clear()
         self._suspicions.clear()
         self._buckets_seen.clear()
+        self._begun.clear()
+        self._doubts_until_ms = 0.0
+        self._cut_off.clear()
         self._is_stopping = False
 
     # -- what passes --
@@ -178,8 +193,12 @@ class QuotaBounds(Check):
             return
         tags, limit = self.limit_of(kind, exchange.entity)
         now_ms = self.world.clock.now_ms
+        if kind is PRODUCE:
+            self._begun[exchange.correlation_id] = exchange
         if limit is None or (self._rules_before and self._has_other_bucket(kind, exchange.entity, tags)):
             return
+        while self._cut_off and self._cut_off[0][0] <= now_ms:
+            self._settle(self.world.ledger.exchanges[self._cut_off.popleft()[1]], is_charged=True)
         key = BucketKey(exchange.forwarded_to, kind, tags)
         flow = self.flows.get(key)
         if flow is None:
@@ -192,6 +211,7 @@ class QuotaBounds(Check):
         amount = len(exchange.request) - 4 if kind is PRODUCE else 0
         is_dialled = is_first and waited_ms > 0
         charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
+        charge.is_doubted = self._doubts(now_ms)
         if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
             charge.room = self._room(charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
@@ -235,19 +255,34 @@ class QuotaBounds(Check):
         for correlation_id, other in self._in_flight[key].items():
             if not other.unsure:
                 continue
-            began_ms = self.world.ledger.exchanges[correlation_id].forwarded_first_ms
+            pending = self.world.ledger.exchanges[correlation_id]
+            began_ms = pending.forwarded_first_ms
             delay_ms = min(other.unsure * 1_000 / flow.rate, _LONGEST_DELAY_MS)
-            if key.kind is PRODUCE and not other.is_old and now_ms - began_ms < delay_ms:
+            since_ms = now_ms - pending.forwarded_last_ms if correlation_id in self._begun else 0.0
+            has_stalled = max(pending.stalled_ms, since_ms) >= _STALLS_MS
+            holds = not (other.is_old or other.is_doubted or has_stalled) and now_ms - began_ms < delay_ms
+            if key.kind is PRODUCE and holds:
                 waits_for.add(correlation_id)
             else:
                 debt -= other.unsure
         if debt <= 0:
             return None
         text = (
-            f"{exchange} begins at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
+            f"{exchange} begins or goes on at broker {key.node_id}, and its bucket {key.tags} of {key.kind} at "
             f"{flow.limit.rate:,.0f} B/s ({flow.limit.shaping}) is {debt:,.0f} B over what the quota has given"
         )
         return _Suspicion(debt, text, waits_for)
+
+    def _doubts(self, now_ms: float) -> bool:
+        """Return whether a request that begins now may reserve no more than what has arrived of it.
+
+        While rules change nobody knows which bucket a request has that stalls. So it counts for all of them.
+        """
+        for exchange in self._begun.values():
+            stalled_ms = max(exchange.stalled_ms, now_ms - exchange.forwarded_last_ms)
+            if stalled_ms >= _STALLS_MS:
+                self._doubts_until_ms = now_ms + _DOUBT_MS
+        return now_ms < self._doubts_until_ms
 
     def at_broker(self, exchange: "Exchange", node_id: int, frame: bytes) -> None:
         """Judge what a fetch asks for."""
@@ -284,8 +319,22 @@ class QuotaBounds(Check):
             text = f"{exchange} asks for {asked:,} B, and the quota has no more than {most:,.0f} B left"
             self.world.fail(self.name, text)
 
+    def continuing(self, exchange: "Exchange") -> None:
+        """Judge whether the bucket is out of debt, since the request reserves nothing any more."""
+        charge, now_ms = self._charges.get(exchange.correlation_id), self.world.clock.now_ms
+        is_judged = charge is not None and charge.key.kind is PRODUCE and not (charge.is_old or self._is_stopping)
+        if is_judged and self._is_calm:  # otherwise the proxy may have stood still, and not the client
+            assert charge is not None
+            suspicion = self._suspicion_of(exchange, charge, now_ms)
+            if suspicion is not None:
+                self._suspicions.append(suspicion)
+                self._suspicions = list(self._still_open())
+
     def forwarded(self, exchange: "Exchange") -> None:
         """A Produce without an answer is charged when it is forwarded as a whole."""
+        if exchange.correlation_id in self._begun:
+            self._doubts(self.world.clock.now_ms)
+            del self._begun[exchange.correlation_id]
         if not exchange.expects_response:
             self._settle(exchange, is_charged=True)
 
@@ -306,9 +355,36 @@ class QuotaBounds(Check):
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
         """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
+        self._doubts(self.world.clock.now_ms)
+        for correlation_id in [one for one, exchange in self._begun.items() if exchange.connection == connection]:
+            del self._begun[correlation_id]
         for correlation_id in list(self._of_connection.pop(connection, ())):
             exchange = self.world.ledger.exchanges[correlation_id]
-            self._settle(exchange, is_charged=False)
+            if not self._keep_cut_off(exchange, by_client=by_client):
+                self._settle(exchange, is_charged=False)
+
+    @property
+    def _is_calm(self) -> bool:
+        """Whether no fault has happened that may have stopped something."""
+        return HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
+
+    def _keep_cut_off(self, exchange: "Exchange", *, by_client: bool) -> bool:
+        """Keep what has come of a Produce, if it is more than its limit allows in a window. It is charged then.
+
+        Only faults may keep the proxy from noticing that its client has gone.
+        """
+        charge = self._charges[exchange.correlation_id]
+        flow, has_come = charge.flow, exchange.forwarded_bytes
+        window_bytes = flow.limit.rate * self._settings.window_ms * (self._settings.window_num - 1) / 1_000
+        is_cut_off = charge.unsure > 0 and exchange.forwarded_ms < 0 and has_come > window_bytes
+        if not (is_cut_off and self._is_calm and by_client and exchange.has_open_broker):
+            return False
+        now_ms = self.world.clock.now_ms
+        flow.give_back(charge.unsure - has_come, now_ms)
+        charge.unsure = has_come
+        charge.is_doubted = True
+        self._cut_off.append((now_ms + _LONGEST_WAY_MS, exchange.correlation_id))
+        return True
 
     def _settle(self, exchange: "Exchange", *, is_charged: bool) -> None:
         correlation_id = exchange.correlation_id

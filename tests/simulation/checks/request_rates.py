@@ -1,13 +1,16 @@
-"""The requests of each bucket are within ``request_rate``.
+"""The requests of each bucket are within ``request_rate``, on any number of connections.
 
-A request is charged when its answer begins, which is after the broker wrote it. If its bucket then owes something, its
-connection must not begin another request before the debt is paid. So in any window of W seconds at most
-rate * W + burst requests pass, and one more for each connection.
+A request is counted when the proxy begins to forward it, which is before the proxy charges it. While the bucket owes
+something, requests wait in its line, whatever their connection. So in any window of W seconds at most
+rate * W + burst requests begin, and one more. Only requests that keep a membership of a group wait no longer than five
+seconds. They count, too.
 """
 
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks.buckets import BucketCheck
+from tests.simulation.checks.check import Quotas
+from tests.simulation.checks.disturbance import HARMLESS
 from tests.simulation.checks.flow import TOLERANCE_MS, Flow
 
 if TYPE_CHECKING:
@@ -16,27 +19,31 @@ if TYPE_CHECKING:
 
 # SaslHandshake, ApiVersions and SaslAuthenticate come before a client is known.
 _GREETINGS: Final = frozenset((17, 18, 36))
+# OffsetCommit, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, and the heartbeats of the other protocols.
+_KEEP_MEMBERSHIP: Final = frozenset((8, 11, 12, 13, 14, 68, 76, 88))
+_MEMBERS_WAIT_MS: Final = 5_000.0
 
 
-class _Charge:
-    """A request in its bucket.
+class _Suspicion:
+    """A request that began in debt, unless enough of what was on its way then is never charged."""
 
-    Attributes:
-        flow: The oracle of the bucket.
-        is_taken: Whether the broker has answered, so that the request is taken from the flow.
-        free_ms: Until when the connection must wait after the answer.
-    """
+    __slots__ = ("excess", "text", "waits_for")
 
-    __slots__ = ("flow", "free_ms", "is_taken")
+    def __init__(self, excess: float, text: str, waits_for: set[int]) -> None:
+        self.excess = excess
+        self.text = text
+        self.waits_for = waits_for
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
-        self.is_taken = False
-        self.free_ms = 0.0
+
+class _Charge(NamedTuple):
+    """A request on its way, and the oracle of its bucket."""
+
+    exchange: "Exchange"
+    flow: Flow
 
 
 class RequestRates(BucketCheck):
-    """Judges each request by the answer that its connection got before."""
+    """Judges each request by all that its bucket has let through."""
 
     name: ClassVar[str] = "request rates"
     kind = "request_rate"
@@ -45,73 +52,98 @@ class RequestRates(BucketCheck):
         super().__init__(world)
         self._charges: dict[int, _Charge] = {}
         self._of_connection: dict[int, dict[int, None]] = {}
-        self._free_ms: dict[int, float] = {}
+        self._suspicions: list[_Suspicion] = []
+        self._dialled_ms: dict[int, float] = {}  # when each connection's first request began
+        self._given_until_ms: dict[Flow, float] = {}  # see ``_give_for_dial``
 
     def forget(self) -> None:
         """Forget all buckets."""
         super().forget()
         self._charges.clear()
         self._of_connection.clear()
-        self._free_ms.clear()
+        self._suspicions.clear()
+        self._given_until_ms.clear()
+
+    def rules_changed(self, *possible: Quotas) -> None:
+        """Go on with the buckets whose limits are as before. They owe the same."""
+        flows, settings = dict(self._flows), self.settings
+        super().rules_changed(*possible)
+        if self.settings == settings:
+            self._flows.update((key, flow) for key, flow in flows.items() if self._rules.limit(key.tags) == flow.limit)
 
     def forwarding(self, exchange: "Exchange") -> None:
-        """Judge whether the connection has waited long enough."""
+        """Judge whether the bucket was out of debt, and take the request from it."""
+        now_ms, connection = self.world.clock.now_ms, exchange.connection
+        dialled_ms = self._dialled_ms.setdefault(connection, now_ms)
         if exchange.api_key in _GREETINGS:
             return
         flow = self.flow_of(exchange)
         if flow is None:
             return
-        now_ms = self.world.clock.now_ms
-        free_ms = self._free_ms.get(exchange.connection, 0.0)
-        if now_ms < free_ms - TOLERANCE_MS:
+        if now_ms - dialled_ms < TOLERANCE_MS:
+            self._give_for_dial(flow, exchange.sent_ms, now_ms)
+        elif exchange.api_key not in _KEEP_MEMBERSHIP or now_ms - exchange.sent_ms < _MEMBERS_WAIT_MS:
+            self._judge(exchange, flow, now_ms)
+        flow.take(1, now_ms)
+        self._charges[exchange.correlation_id] = _Charge(exchange, flow)
+        self._of_connection.setdefault(connection, {})[exchange.correlation_id] = None
+
+    def _give_for_dial(self, flow: Flow, sent_ms: float, now_ms: float) -> None:
+        """Add what the quota has given while a request waited for the broker to be dialled, each moment of it once.
+
+        It may have been let through long ago. The time that it is worth has then passed for others.
+        """
+        flow.advance(now_ms)
+        from_ms = max(sent_ms, self._given_until_ms.get(flow, 0.0))
+        given = max(0.0, min(1.0, (now_ms - from_ms) * flow.rate / 1_000))
+        flow.credit += given
+        self._given_until_ms[flow] = from_ms + given * 1_000 / flow.rate
+
+    def _judge(self, exchange: "Exchange", flow: Flow, now_ms: float) -> None:
+        debt = flow.debt(now_ms)
+        if debt > 0:
             text = (
-                f"{exchange} begins {free_ms - now_ms:,.0f} ms before its connection has paid for what it sent before"
+                f"{exchange} begins, and its bucket at {flow.limit.rate:g} requests/s ({flow.limit.shaping}) is "
+                f"{debt:.1f} requests over what the quota has given"
             )
-            self.world.fail(self.name, f"{text}, at {flow.limit.rate:g} requests/s ({flow.limit.shaping})")
-        self._charges[exchange.correlation_id] = _Charge(flow)
-        self._of_connection.setdefault(exchange.connection, {})[exchange.correlation_id] = None
+            waits_for = {number for number, other in self._charges.items() if other.flow is flow}
+            self._suspicions.append(_Suspicion(debt, text, waits_for))
+            self._fail_for_sure()
 
     def forwarded(self, exchange: "Exchange") -> None:
         """A Produce without an answer is charged when it is forwarded as a whole."""
         if not exchange.expects_response:
-            self.answered(exchange)
-            self._settle(exchange)
-
-    def answered(self, exchange: "Exchange") -> None:
-        """Charge a request, at the earliest time at which the proxy can."""
-        charge = self._charges.get(exchange.correlation_id)
-        if charge is None:
-            return
-        flow, now_ms = charge.flow, self.world.clock.now_ms
-        flow.take(1, now_ms)
-        charge.is_taken = True
-        # What the proxy may not have charged yet is not owed yet.
-        unsure = sum(1 for other in self._charges.values() if other.flow is flow and other.is_taken) - 1
-        debt_ms = max(0.0, flow.debt(now_ms) - unsure) * 1_000 / flow.limit.rate
-        most_ms = self.settings.max_throttle_ms
-        windows_ms = self.settings.window_num * self.settings.window_ms
-        if flow.limit.shaping == "sampled" and most_ms is not None and most_ms < windows_ms:
-            return  # after the longest wait, windows forget what is still owed
-        if debt_ms:
-            charge.free_ms = now_ms + (debt_ms if most_ms is None else min(debt_ms, most_ms))
+            self._settle(exchange.correlation_id, is_charged=True)
 
     def passed(self, exchange: "Exchange", frame_bytes: int) -> None:
-        """The proxy has surely charged this request, and the connection waits."""
-        self._settle(exchange)
+        """The proxy has surely charged this request."""
+        self._settle(exchange.correlation_id, is_charged=True)
 
     def connection_closed(self, client: str, connection: int, *, by_client: bool) -> None:
-        """Nobody knows whether the proxy has charged what was on its way. Say no, which is never a false alarm."""
-        for correlation_id in self._of_connection.pop(connection, ()):
-            charge = self._charges.pop(correlation_id, None)
-            if charge is not None and charge.is_taken:
-                charge.flow.give_back(1, self.world.clock.now_ms)
-        self._free_ms.pop(connection, None)
+        """The proxy charges what is whole, unless the broker may not have got it. Only faults may have kept it back."""
+        is_calm = HARMLESS.issuperset(kind for kind, number in self.world.scenario.fired.items() if number)
+        for correlation_id in tuple(self._of_connection.pop(connection, ())):
+            exchange = self._charges[correlation_id].exchange
+            is_whole = exchange.forwarded_ms >= 0 and exchange.has_open_broker
+            self._settle(correlation_id, is_charged=by_client and is_calm and is_whole)
 
-    def _settle(self, exchange: "Exchange") -> None:
-        charge = self._charges.pop(exchange.correlation_id, None)
+    def _settle(self, correlation_id: int, *, is_charged: bool) -> None:
+        charge = self._charges.pop(correlation_id, None)
         if charge is None:
             return
-        connection = exchange.connection
-        self._of_connection.get(connection, {}).pop(exchange.correlation_id, None)
-        if charge.free_ms:
-            self._free_ms[connection] = max(charge.free_ms, self._free_ms.get(connection, 0.0))
+        self._of_connection.get(charge.exchange.connection, {}).pop(correlation_id, None)
+        if not is_charged:
+            charge.flow.give_back(1, self.world.clock.now_ms)
+        for suspicion in self._suspicions:
+            if correlation_id in suspicion.waits_for:
+                suspicion.waits_for.discard(correlation_id)
+                suspicion.excess -= not is_charged
+        if self._suspicions:
+            self._fail_for_sure()
+
+    def _fail_for_sure(self) -> None:
+        """Report what is wrong whatever becomes of what is on its way."""
+        for suspicion in self._suspicions:
+            if suspicion.excess > len(suspicion.waits_for):
+                self.world.fail(self.name, suspicion.text)
+        self._suspicions = [one for one in self._suspicions if one.excess > 0]

@@ -21,6 +21,7 @@ class StandIn:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.clock = Clock()
+        self.scheduler = SimpleNamespace(calls=0)
         self.ledger = Ledger(self.clock)
         self.story = Story(self.clock)
         self.network = SimpleNamespace(links={})

@@ -89,6 +89,24 @@ def test_a_request_waits_for_25_seconds_for_one_that_its_broker_has() -> None:
         wait(world, 2_000)
 
 
+@pytest.mark.parametrize("sent_bytes", [-1, 40, 41])
+def test_a_request_waits_for_none_whose_client_sends_nothing(sent_bytes: int) -> None:
+    world = a_world()
+    begun = send(world, size=200_000)
+    world.ledger.forwarding(begun.correlation_id, 1, 0, an_end())
+    begun.sent_bytes, begun.forwarded_bytes = sent_bytes, 40
+    second = send(world, 18, connection=3)
+    forward(world, second)
+    world.give(second, world.answer(second))
+    send(world, connection=3)
+
+    if sent_bytes == 40:
+        with pytest.raises(Violation, match="is not forwarded"):
+            wait(world, 7_500)
+    else:
+        wait(world, 20_000)
+
+
 def test_a_fetch_waits_no_longer_than_it_says() -> None:
     world = a_world()
     body = (500).to_bytes(4) + bytes(40)

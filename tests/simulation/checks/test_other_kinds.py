@@ -14,6 +14,7 @@ from tests.simulation.ledger import Exchange
 from tests.simulation.violation import Violation
 from tests.simulation.wire import create_partitions, create_topics
 
+HEARTBEAT = 12
 CREATE_TOPICS = 19
 CREATE_PARTITIONS = 37
 EXISTS = 36
@@ -73,11 +74,86 @@ def test_requests_at_13_tenths_of_their_quota_are_found(
         run()
 
 
-def test_each_connection_may_begin_one_request_before_it_is_told_to_wait() -> None:
+def with_connections(number: int) -> StandIn:
+    """Return a world whose connections have each had a request, for which the broker was dialled."""
     world = a_world(RequestRates)
-
-    for connection in range(100):
+    for connection in range(number):
         world.exchange(3, connection=connection)
+        world.wait(100)
+    world.wait(5_000)
+    return world
+
+
+def test_all_connections_share_the_rate() -> None:
+    world = with_connections(20)
+    for connection in range(12):  # a burst of 10, and what rounding may be worth
+        world.exchange(3, connection=connection)
+
+    world.exchange(3, connection=12)
+    with pytest.raises(Violation, match="requests over"):
+        world.exchange(3, connection=13)
+
+
+def test_requests_that_waited_for_a_dial_are_worth_that_time_once() -> None:
+    world = with_connections(1)
+    waiting = [world.send(3, connection=connection) for connection in range(100, 140)]
+    world.wait(2_000)
+    for request in waiting:  # 20 for the two seconds, and 10 for the burst
+        world.forward(request)
+        world.give(request, world.answer(request))
+
+    world.wait(700)
+    with pytest.raises(Violation, match=r"requests over"):
+        world.exchange(3, connection=0)
+
+
+@pytest.mark.parametrize(("fault", "owes"), [("file broken", True), ("broker crash", False)])
+def test_requests_of_clients_that_have_left_count_if_no_fault_keeps_them_back(fault: str, owes: bool) -> None:
+    world = with_connections(20)
+    world.scenario.fired[fault] = 1
+    for connection in range(12):
+        world.forward(world.send(3, connection=connection))
+        world.ledger.disconnected("producer-1", connection, by_client=True)
+    world.exchange(3, connection=13)
+
+    if owes:
+        with pytest.raises(Violation, match="requests over"):
+            world.exchange(3, connection=14)
+    else:
+        world.exchange(3, connection=14)
+
+
+@pytest.mark.parametrize(("waited_ms", "may_pass"), [(5_000, True), (200, False)])
+def test_members_of_groups_wait_for_five_seconds_at_most(waited_ms: float, may_pass: bool) -> None:
+    world = with_connections(20)
+    for connection in range(13):
+        world.exchange(3, connection=connection)
+    heartbeat = world.send(HEARTBEAT, connection=13)
+    for _ in range(round(waited_ms / 100)):
+        world.wait(100)
+        world.exchange(3, connection=14)
+
+    if may_pass:
+        world.forward(heartbeat)
+    else:
+        with pytest.raises(Violation, match="requests over"):
+            world.forward(heartbeat)
+
+
+def test_rules_of_others_forgive_nothing() -> None:
+    world = with_connections(20)
+    for connection in range(13):
+        world.exchange(3, connection=connection)
+    check = world.ledger.checks[-1]
+    check.rules_changed([{"client-id": "etl", "request_rate": 10}, {"client-id": "web", "request_rate": 1}])
+    for connection in range(30):
+        world.exchange(3, connection=connection % 20)  # nobody knows yet under which rules
+    world.wait(1_000)
+    for connection in range(10):
+        world.exchange(3, connection=connection)
+
+    with pytest.raises(Violation, match="requests over"):
+        world.exchange(3, connection=11)
 
 
 def test_changes_that_the_broker_refused_are_free() -> None:

@@ -1,6 +1,7 @@
 """One connection of a simulated client: requests out, responses in, in the order that Kafka promises."""
 
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from tests.simulation.clients.habits import Writer
@@ -12,7 +13,7 @@ from tests.simulation.ledger import NEVER, Entity, Exchange
 from tests.simulation.wire.common import WireError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from random import Random
 
     from tests.simulation.network import End
@@ -103,6 +104,8 @@ class Connection:
         self._slow_read_ms = 0.0
         self._resume: Event | None = None
         self._deaf_after_bytes = -1
+        self._begun: Exchange | None = None  # a request that is written in part
+        self._gathered: list[bytes] | None = None
         self._end: End = world.network.connect(setting.source_host, address, self)
         self._timer = world.call_later(self.profile.connect_timeout_ms, self._on_timer)
 
@@ -144,8 +147,12 @@ class Connection:
         expects_response: bool = True,
         timeout_ms: float = 0.0,
         entity: Entity | None = None,
+        first_bytes: int | None = None,
     ) -> Exchange:
-        """Write a request. ``on_response`` or ``on_failure`` is called once, later, unless there is no response."""
+        """Write a request. ``on_response`` or ``on_failure`` is called once, later, unless there is no response.
+
+        If ``first_bytes`` is given, only so many bytes are written, and ``go_on`` writes the others.
+        """
         setting = self.setting
         exchange = Exchange(
             correlation_id,
@@ -167,11 +174,37 @@ class Connection:
             if self._timer is None:
                 self._timer = self.world.call_later(timeout_ms, self._on_timer)
         self.world.ledger.sent(exchange)
-        if self._writer is None:
+        if first_bytes is not None:
+            exchange.sent_ms, exchange.sent_bytes = NEVER, first_bytes
+            self._begun = exchange
+            self._end.write(frame[:first_bytes])
+        elif self._gathered is not None:
+            self._gathered.append(frame)
+        elif self._writer is None:
             self._end.write(frame)
         else:
             self._writer.write(frame, exchange)
         return exchange
+
+    def go_on(self, most_bytes: int) -> None:
+        """Write the next bytes of the request that was begun."""
+        exchange = self._begun
+        if exchange is None or self.is_gone:
+            return
+        begin = exchange.sent_bytes
+        end = exchange.sent_bytes = min(begin + most_bytes, len(exchange.request))
+        if end == len(exchange.request):
+            self._begun = None
+            exchange.sent_ms = self.world.clock.now_ms
+        self._end.write(exchange.request[begin:end])
+
+    @contextmanager
+    def gathered(self) -> "Iterator[None]":
+        """Write all requests that are sent within the ``with`` block at once."""
+        self._gathered = []
+        yield
+        frames, self._gathered = self._gathered, None
+        self._end.write(b"".join(frames))
 
     # -- how it ends --
 

@@ -29,6 +29,8 @@ ALTER_CLIENT_QUOTAS: Final = 49
 SHARE_GROUP_HEARTBEAT: Final = 76
 SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
+# The manner of an adversary, see ``adversary``.
+HARM: Final = "harm"
 
 # From these versions on the broker answers at once and leaves the waiting to the client (KIP-219). Of an API that is
 # not here, all versions are.

@@ -86,6 +86,7 @@ def _odd_dial(scenario: "Scenario", random: Random) -> bool:
 # -- the operator --
 
 
+_ABSENT: Final = "nobody"
 _LOW_RATE: Final = 2_048.0  # below it debts of before would take minutes
 
 
@@ -107,6 +108,17 @@ def _quotas_changed(scenario: "Scenario", random: Random) -> bool:
     else:
         settings["quotas"] = configuration.draw_quotas(random, has_login=scenario.setup.has_login)
     scenario.write_settings(settings, what)
+    return True
+
+
+@kind
+def _quotas_of_others_changed(scenario: "Scenario", random: Random) -> bool:
+    """The operator writes a quota of somebody into the file who is not there. All others owe what they owed."""
+    settings = dict(scenario.proxy.settings)
+    others = [one for one in settings["quotas"] if one.get("client-id") != _ABSENT]
+    rule = {"client-id": _ABSENT, "producer_byte_rate": random.choice((2_048, 20_480)) + random.randrange(100)}
+    settings["quotas"] = [*others, rule]
+    scenario.write_settings(settings, "a quota of somebody who is not there")
     return True
 
 

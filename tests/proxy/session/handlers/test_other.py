@@ -31,6 +31,7 @@ def test_labels_of_unknown_api_keys_are_bounded() -> None:
     wire = Wire()
 
     for key in range(1_000, 2_000):
+        wire.now_ms += 1
         wire.client(other_request(key, api_key=key))
         wire.broker(other_response(key))
 
