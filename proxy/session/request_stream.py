@@ -154,21 +154,10 @@ class RequestStream:
     def _pass_on(self, data: bytes, start: int, now_ms: int) -> None:  # noqa: C901 - one loop is faster
         """Forward the requests from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
-        if self.waiting is not None:
-            start += self.waiting.take_decision(now_ms)
-        if self.waiting is not None:
-            self._data, self._at = data, start
+        is_begun = self.waiting is not None or state.request_left > 0
+        if is_begun and (start := self._pass_front(data, start, now_ms)) < 0:
             return
         account, context, broker_turn = state.account, state.context, state.broker_turn
-        if state.request_left:
-            self._begin_turn()
-            rest_end = min(len(data), start + state.request_left)
-            if not may_go_on(state, rest_end - start, now_ms):
-                self._data, self._at = data, start
-                return
-            state.to_broker.append(data[start:rest_end])
-            self.pass_body(rest_end - start, now_ms)
-            start = rest_end
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         is_held = self._begin_turn()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
@@ -225,6 +214,22 @@ class RequestStream:
             self._end_turn(data, start, position, now_ms)
         if position < end and not state.is_blocked:
             self._collect(end - position)
+
+    def _pass_front(self, data: bytes, start: int, now_ms: int) -> int:
+        """Pass on a request that is decided on, or the rest of one. Return the offset behind it, -1 if it has to wait."""
+        state, waiting = self._state, self.waiting
+        if waiting is not None:
+            start += waiting.take_decision(now_ms)
+            self._data, self._at = data, start
+            return start if self.waiting is None else -1
+        self._begin_turn()
+        end = min(len(data), start + state.request_left)
+        if not may_go_on(state, end - start, now_ms):
+            self._data, self._at = data, start
+            return -1
+        state.to_broker.append(data[start:end])
+        self.pass_body(end - start, now_ms)
+        return end
 
     def _begin_turn(self) -> bool:
         """Note that no request waits yet. Return whether all have to, for a response that is held back."""
