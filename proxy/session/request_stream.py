@@ -216,7 +216,7 @@ class RequestStream:
             self._collect(end - position)
 
     def _pass_front(self, data: bytes, start: int, now_ms: int) -> int:
-        """Pass on a request that is decided on, or the rest of one. Return the offset behind it, -1 if it has to wait."""
+        """Pass on a request that is decided on, or the rest of one. Return its end, or -1 if it has to wait."""
         state, waiting = self._state, self.waiting
         if waiting is not None:
             start += waiting.take_decision(now_ms)
