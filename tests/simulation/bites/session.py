@@ -77,7 +77,7 @@ SESSION: Final = (
         _REQUESTS,
         "            account.release_stale(charged, now_ms=now_ms)\n",
         "",
-        theme="adversaries",
+        theme="usage log",
     ),
     Break(
         "A connection holds as many buckets as it has requests in flight",
@@ -113,6 +113,7 @@ SESSION: Final = (
         "        if self._requests.has_stalled():\n            give_up_reservation(self.state, now_ms)\n",
         "        pass\n",
         theme="adversaries",
+        why="It was not found within 330,000 steps. It holds others for 25 s at most, and few wait with nothing else before them.",
     ),
     Break(
         "The rest of a request that stalled is forwarded, whatever its bucket owes",
