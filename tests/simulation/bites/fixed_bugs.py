@@ -73,6 +73,7 @@ FIXED_BUGS: Final = (
         old="        if has_passed and any(pending.is_charged_by_response for pending in in_flight):\n",
         new="        if False:\n",
         origin="fixed bug",
+        theme="many consumers",
     ),
     Break(
         name="One broker under two names has two quotas",

@@ -54,7 +54,7 @@ QUOTA: Final = (
         _BUCKET,
         "        if now_ms < self.silent_until_ms and self.kind in HAS_LINE:\n",
         "        if False:\n",
-        why="Fetches that began before the first debt would have to be answered after the windows have forgotten it.",
+        why="It matters to sampled windows only. What the check of bounds allows them to forget is more than is lost.",
     ),
     Break(
         "A fetch that waits for data holds others back as if its broker had some",

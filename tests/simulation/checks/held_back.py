@@ -12,6 +12,7 @@ from tests.simulation.checks import frames
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.entities import FETCH, KINDS, PRODUCE, Limit, RuleBook, Rules, Tags
 from tests.simulation.checks.settings import SETTLE_MS
+from tests.simulation.clients.profiles import HARM
 
 if TYPE_CHECKING:
     from tests.simulation.ledger import Exchange
@@ -388,6 +389,8 @@ class HeldBack(Check):
     def _request_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:
         """Return whether a request has a reason to wait: its client's throttle time, its bucket, or those before it."""
         last = connection.last
+        if getattr(self.world.scenario.actors.get(exchange.client), "manner", "") == HARM:
+            return True  # it has no claim to be served soon
         if exchange.sent_ms < 0 or exchange.passed_ms >= 0 or exchange.api_key not in _KIND_OF:
             return True
         if last is None or last.forwarded_to is None or (connection.at_broker and self._may_drain):
@@ -412,16 +415,23 @@ class HeldBack(Check):
         bucket = self._buckets.get(key)
         if bucket is None:
             return False
+        exchanges = self.world.ledger.exchanges
         return now_ms < bucket.busy_until_ms or any(
-            until_ms > now_ms and not _has_stalled(self.world.ledger.exchanges[correlation_id], now_ms)
+            _may_hold(exchanges[correlation_id], until_ms, now_ms)
             for correlation_id, until_ms in bucket.at_broker.items()
         )
 
 
-def _has_stalled(exchange: "Exchange", now_ms: float) -> bool:
-    """Return whether no byte of a request has come for so long that it may hold nobody."""
-    has_passed = exchange.forwarded_ms < 0 and 0 <= exchange.sent_bytes <= exchange.forwarded_bytes
-    return has_passed and now_ms - exchange.forwarded_last_ms > _STALLED_MS
+def _may_hold(exchange: "Exchange", until_ms: float, now_ms: float) -> bool:
+    """Return whether a request that was forwarded, perhaps in part, may hold others, which it does until ``until_ms``.
+
+    It holds nobody if no byte of it has come for so long. A piece that waited for its turn holds others anew.
+    """
+    if exchange.forwarded_ms >= 0:
+        return now_ms < until_ms
+    has_passed = 0 <= exchange.sent_bytes <= exchange.forwarded_bytes
+    lasts_ms = _STALLED_MS if has_passed else _LONGEST_DELAY_MS
+    return now_ms < exchange.forwarded_last_ms + lasts_ms
 
 
 def _is_on_the_way(exchange: "Exchange", last: "Exchange | None") -> bool:

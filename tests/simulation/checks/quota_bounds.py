@@ -323,7 +323,10 @@ class QuotaBounds(Check):
         """Judge whether the bucket is out of debt, since the request reserves nothing any more."""
         charge, now_ms = self._charges.get(exchange.correlation_id), self.world.clock.now_ms
         is_judged = charge is not None and charge.key.kind is PRODUCE and not (charge.is_old or self._is_stopping)
-        if is_judged and self._is_calm:  # otherwise the proxy may have stood still, and not the client
+        has_rules_of_now = exchange.forwarded_first_ms > self._changed_ms + SETTLE_MS
+        if (
+            is_judged and has_rules_of_now and self._is_calm
+        ):  # otherwise the proxy may have stood still, and not the client
             assert charge is not None
             suspicion = self._suspicion_of(exchange, charge, now_ms)
             if suspicion is not None:

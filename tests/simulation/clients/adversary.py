@@ -41,7 +41,6 @@ _FOREVER_MS: Final = (1 << 31) - 1
 _PATIENT_MS: Final = 40_000.0
 _MOST_CONNECTIONS: Final = 60
 _MOST_FLOODED: Final = 4_000  # requests of a flood, in the whole run
-_PIECE_EVERY_MS: Final = 600.0
 
 
 class Adversary:
@@ -152,11 +151,12 @@ class Adversary:
     def _never_end(self, connection: Connection) -> None:
         """Send a long Produce piece by piece, and leave before its end."""
         frame = self._begin_long(connection, self.random.choice((100_000, 300_000)))
-        piece = self.random.choice((1, 2_000, 20_000))
-        times = min(self.random.choice((5, 20)), (len(frame) - 1_000) // piece)
+        piece = self.random.choice((1, 2_000, 20_000, 60_000))
+        every_ms = self.random.choice((20.0, 600.0))
+        times = min(self.random.choice((5, 20)), (len(frame) - 10_000) // piece)
         for at in range(times):
-            self.world.call_later((at + 1) * _PIECE_EVERY_MS, connection.go_on, piece)
-        self.world.call_later((times + 1) * _PIECE_EVERY_MS, connection.abort)
+            self.world.call_later((at + 1) * every_ms, connection.go_on, piece)
+        self.world.call_later((times + 1) * every_ms, connection.abort)
 
     def _begin_long(self, connection: Connection, size: int) -> bytes:
         self._begun += 1
@@ -192,8 +192,9 @@ class Adversary:
         self._leave_after(connection, (3_000.0, _PATIENT_MS))
 
     def _poll(self, connection: Connection) -> None:
-        """Fetch what never comes."""
-        self._fetch(connection)
+        """Fetch what never comes, or wait for so much that the broker answers late."""
+        max_wait_ms = self.random.choice((_FOREVER_MS, 3_000, 8_000, 13_000))
+        self._fetch(connection, max_wait_ms=max_wait_ms, again=max_wait_ms < _FOREVER_MS)
         self._leave_after(connection, (1_000.0, 12_000.0, _PATIENT_MS))
 
     def _wait(self, connection: Connection) -> None:
@@ -233,14 +234,19 @@ class Adversary:
             detail=ProduceDetail(acks, batches), expects_response=acks != 0, entity=entity, first_bytes=first,
         )  # fmt: skip
 
-    def _fetch(self, connection: Connection) -> None:
+    def _fetch(self, connection: Connection, *, max_wait_ms: int = _FOREVER_MS, again: bool = False) -> None:
         correlation_id = self.world.ledger.next_id()
         frame = fetch.request(
             correlation_id, _FETCH_VERSION, self.setting.entity.client_id, [(self._topic, [FetchPartition(0, 0)])],
-            max_wait_ms=_FOREVER_MS, min_bytes=_FOREVER_MS,
+            max_wait_ms=max_wait_ms, min_bytes=_FOREVER_MS,
         )  # fmt: skip
+
+        def answered(_result: object, _exchange: Exchange) -> None:
+            if again and not connection.is_gone:
+                self._fetch(connection, max_wait_ms=max_wait_ms, again=True)
+
         connection.send(frame, FETCH, _FETCH_VERSION, correlation_id, parse=fetch_response.parse_response,
-                        on_response=_ignore)  # fmt: skip
+                        on_response=answered)  # fmt: skip
 
     def _request(self, connection: Connection) -> None:
         if connection.is_gone:
