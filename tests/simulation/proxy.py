@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
 
 from kafka_quota_proxy.config.errors import ConfigError, StartError
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.proxy.server.active_rules import PreparedFile
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.simulation.disk import Disk
@@ -92,8 +94,14 @@ class Proxy:
         return replace(config, max_buffered_bytes=config.max_buffered_bytes // self.memory_divisor)
 
     async def _apply(self, server: Server, new: Loaded) -> None:
-        await server.reload(self._with_less_memory(new.config))
-        self.on_applied(self._settings_by_hash[new.hash])
+        put_in_force = server.rules.put_in_force
+
+        def put_and_tell(file: PreparedFile) -> None:
+            put_in_force(file)
+            self.on_applied(self._settings_by_hash[new.hash])
+
+        with patch.object(server.rules, "put_in_force", put_and_tell):
+            await server.reload(self._with_less_memory(new.config))
 
     def _ended(self, number: int, task: "asyncio.Task[None]") -> None:
         if number != self.number:

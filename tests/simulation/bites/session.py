@@ -105,7 +105,7 @@ SESSION: Final = (
         "A connection does not wait for what others owe of request_rate",
         "proxy/session/broker_turn.py",
         "            may = state.rate_turn.one_has_come(buckets.rate, now_ms, keeps_membership=kind.keeps_membership)\n",
-        "",
+        "            may = True\n",
         theme="adversaries",
     ),
     Break(
