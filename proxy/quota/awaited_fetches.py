@@ -11,8 +11,6 @@ from typing import Final
 # When a bucket has owed nothing for this long, its fetches pass freely once one of them turned out to be parked.
 CALM_MS: Final = 1_000
 _ANY_NUMBER: Final = 1 << 30
-# For how long a fetch holds others back if the broker has data for it and does not answer.
-_STALLED_MS: Final = 25_000
 
 
 class AwaitedFetches:
@@ -22,20 +20,17 @@ class AwaitedFetches:
     ones of the round will probably bring. If the round ends and no response has used up the limit, the fetches of the
     round are taken for parked. The next round then lets as many more pass as there were before, or any number if the
     bucket has owed nothing for a second. So a crowd behind parked fetches has passed after some rounds, and a crowd in
-    front of a full topic brings little at once.
-
-    If the broker certainly has data for a fetch without room, the round lasts until that is answered: the broker has
-    stalled, and would answer all fetches at once when it works again.
+    front of a full topic brings little at once. A broker that stalls may answer all of them at once when it works
+    again, and what they bring is then paid in full.
     """
 
-    __slots__ = ("_certain", "_expected_bytes", "_left", "_parked", "_until_ms")
+    __slots__ = ("_expected_bytes", "_left", "_parked", "_until_ms")
 
     def __init__(self) -> None:
         self._until_ms = 0  # the end of the round
         self._expected_bytes = 0  # what the fetches of the round will probably bring
         self._parked = 0  # how many fetches passed without room and are not answered, unless the limit is used up
         self._left = 0  # how many more fetches may pass in this round without room
-        self._certain = 0  # how many fetches passed without room and are not answered, though the broker has data
 
     def may_pass(self, amount: int, *, in_flight: int, room: float, now_ms: int) -> bool:
         """Return whether a fetch that will probably bring ``amount`` bytes may be forwarded now. Changes nothing.
@@ -57,7 +52,6 @@ class AwaitedFetches:
         room: float,
         owed_until_ms: int,
         answer_ms: int,
-        is_certain: bool,
         now_ms: int,
     ) -> None:
         """Note that a fetch is forwarded, which will probably bring ``amount`` bytes.
@@ -68,38 +62,28 @@ class AwaitedFetches:
             room: As for ``may_pass``.
             owed_until_ms: The time at which the bucket last ceased to owe anything.
             answer_ms: How long a broker with data takes to answer.
-            is_certain: Whether the broker certainly has data for the fetch.
             now_ms: The time.
         """
         expected = min(self._expected_bytes, in_flight)
         if now_ms >= self._until_ms:
             if not in_flight:
-                self._parked = self._certain = 0
+                self._parked = 0
             is_calm = in_flight and now_ms - owed_until_ms >= CALM_MS
-            self._left = 0 if self._certain else _ANY_NUMBER if is_calm else max(0, self._parked - 1)
-            self._until_ms = now_ms + (_STALLED_MS if self._certain else answer_ms)
+            self._left = _ANY_NUMBER if is_calm else max(0, self._parked - 1)
+            self._until_ms = now_ms + answer_ms
             expected = 0
         elif expected and room < expected + amount:
             self._left -= 1
         self._expected_bytes = expected + amount
         if room < expected + amount:
             self._parked += 1
-            if is_certain:
-                self._certain += 1
-                self._until_ms = now_ms + _STALLED_MS
 
-    def answered(self, *, owes: bool, was_certain: bool, answer_ms: int, now_ms: int) -> None:
-        """Note that a fetch was answered.
-
-        ``owes`` says whether the bucket is over its limit now, and ``was_certain`` is ``is_certain`` of the fetch.
-        """
+    def answered(self, *, owes: bool, answer_ms: int, now_ms: int) -> None:
+        """Note that a fetch was answered. ``owes`` says whether the bucket is over its limit now."""
         self._parked = 0 if owes else max(0, self._parked - 1)
         if owes:
             self._left = 0
-        if was_certain and self._certain:
-            self._certain -= 1
-        if not self._certain:
-            self._until_ms = min(self._until_ms, now_ms + answer_ms)
+        self._until_ms = min(self._until_ms, now_ms + answer_ms)
 
     def held_until_ms(self, *, in_flight: int) -> int:
         """Return the time until which a fetch without room waits, or a past time."""

@@ -273,15 +273,14 @@ class Bucket(ReservedUsage):
             at_ms = max(at_ms, self.held_until_ms)
         return max(now_ms + 1, ceil(at_ms))
 
-    def pass_fetch(self, amount: int, *, room: float, answer_ms: int, is_certain: bool, now_ms: int) -> None:
+    def pass_fetch(self, amount: int, *, room: float, answer_ms: int, now_ms: int) -> None:
         """Note that a fetch is forwarded that will probably be charged ``amount`` bytes, of which there are ``room``.
 
-        ``answer_ms`` is how long a broker with data takes to answer, and ``is_certain`` says whether it has data for
-        this fetch for certain. ``settle`` ends the expectation.
+        ``answer_ms`` is how long a broker with data takes to answer. ``settle`` ends the expectation.
         """
         self.awaited.passes(
             amount, in_flight=self.in_flight, room=room, owed_until_ms=ceil(self.silent_until_ms),
-            answer_ms=answer_ms, is_certain=is_certain, now_ms=now_ms,
+            answer_ms=answer_ms, now_ms=now_ms,
         )  # fmt: skip
         self.in_flight += amount
 

@@ -140,6 +140,12 @@ class FetchSize:
             whole += batch
         return whole, whole + charged, responses
 
+    def is_cut(self, asked_bytes: int, response_bytes: int) -> bool:
+        """Return whether a response probably ends within a batch, if its first batch has at most ``asked_bytes``."""
+        around_bytes, batch_bytes = self._around_bytes, self.batch_bytes
+        is_known = around_bytes >= 0 and batch_bytes > 0 and asked_bytes > _SINGLE
+        return is_known and response_bytes - around_bytes >= asked_bytes and asked_bytes % batch_bytes > 0
+
     @property
     def learns(self) -> bool:
         """Whether ``note_batch`` should be called with the first batch of the response that has arrived."""

@@ -171,7 +171,7 @@ class FetchHandler(Handler):
             if charge is None:
                 return None
         answer_ms = state.context.quotas.answer_time.ms
-        bucket.pass_fetch(expected_bytes, room=room, answer_ms=answer_ms, is_certain=self._is_behind, now_ms=now_ms)
+        bucket.pass_fetch(expected_bytes, room=room, answer_ms=answer_ms, now_ms=now_ms)
         if turn.place is not None:
             turn.leave()
         self._forwarded_ms = now_ms
@@ -304,10 +304,9 @@ class FetchHandler(Handler):
             self._brought_bytes = fetched_bytes
             wait_ms = bucket.charge(fetched_bytes, now_ms=now_ms)
             if self._asked_bytes:
-                was_certain = self._is_behind
                 self._learn(profile, bucket, fetched_bytes, data, position, now_ms)
                 answer_ms = self._state.context.quotas.answer_time.ms
-                bucket.awaited.answered(owes=wait_ms > 0, was_certain=was_certain, answer_ms=answer_ms, now_ms=now_ms)
+                bucket.awaited.answered(owes=wait_ms > 0, answer_ms=answer_ms, now_ms=now_ms)
             if bucket.line is not None:
                 bucket.line.end_request(fetched_bytes)
             return wait_ms
@@ -332,8 +331,14 @@ class FetchHandler(Handler):
         has_records = fetched_bytes >= self._size.batch_bytes
         if has_records:
             self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
-        is_full = has_records and fetched_bytes >= asked_bytes
-        self._is_behind = is_full and (asked_bytes > 1 or self._is_behind)
+        # A response that ends within a batch. A first batch that is longer than asked, or just as long as a number of
+        # batches, may have been the last.
+        self._is_behind = (
+            has_records
+            and self._size.is_cut(asked_bytes, fetched_bytes)
+            and profile.api_key == _FETCH
+            and 0 < first_batch_bytes(data, position, profile.api_version) <= asked_bytes
+        )
         if self._size.learns:
             if profile.api_key == _FETCH:
                 batch_bytes = first_batch_bytes(data, position, profile.api_version)

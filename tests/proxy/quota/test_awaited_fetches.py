@@ -19,21 +19,21 @@ class Fetches:
     def may_pass(self, now_ms: int) -> bool:
         return self.awaited.may_pass(100, in_flight=100 * self.at_broker, room=self.room, now_ms=now_ms)
 
-    def begin(self, now_ms: int, *, most: int = 1_000, is_certain: bool = False) -> int:
+    def begin(self, now_ms: int, *, most: int = 1_000) -> int:
         """Forward as many fetches as may pass, up to ``most``, and return their number."""
         passed = 0
         while passed < most and self.may_pass(now_ms):
             self.awaited.passes(
                 100, in_flight=100 * self.at_broker, room=self.room, owed_until_ms=self.owed_until_ms,
-                answer_ms=ANSWER_MS, is_certain=is_certain, now_ms=now_ms,
+                answer_ms=ANSWER_MS, now_ms=now_ms,
             )  # fmt: skip
             self.at_broker += 1
             passed += 1
         return passed
 
-    def answer(self, now_ms: int, *, owes: bool, was_certain: bool = False) -> None:
+    def answer(self, now_ms: int, *, owes: bool) -> None:
         self.at_broker -= 1
-        self.awaited.answered(owes=owes, was_certain=was_certain, answer_ms=ANSWER_MS, now_ms=now_ms)
+        self.awaited.answered(owes=owes, answer_ms=ANSWER_MS, now_ms=now_ms)
 
 
 def test_fetches_pass_while_the_limit_has_room_for_them() -> None:
@@ -74,23 +74,6 @@ def test_after_a_response_that_used_up_the_limit_one_fetch_passes_again() -> Non
     fetches.answer(5_055, owes=True)
 
     assert fetches.begin(5_060) == 1
-
-
-def test_broker_that_has_data_and_does_not_answer_holds_the_others_back_for_25_s() -> None:
-    fetches = Fetches()
-
-    assert fetches.begin(5_000, is_certain=True) == 1
-    assert fetches.begin(29_999) == 0
-    assert fetches.begin(30_000) == 1
-
-
-def test_an_answer_ends_the_stall_of_a_broker() -> None:
-    fetches = Fetches()
-    fetches.begin(5_000, is_certain=True)
-
-    fetches.answer(9_000, owes=False, was_certain=True)
-
-    assert fetches.begin(9_000) == 1
 
 
 def test_any_number_of_small_fetches_pass_a_limit_with_ample_room() -> None:

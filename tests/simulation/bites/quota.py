@@ -59,7 +59,7 @@ QUOTA: Final = (
     Break(
         "A fetch that waits for data holds others back as if its broker had some",
         "proxy/quota/awaited_fetches.py",
-        "            self._until_ms = now_ms + (_STALLED_MS if self._certain else answer_ms)\n",
+        "            self._until_ms = now_ms + answer_ms\n",
         "            self._until_ms = now_ms + 10 * answer_ms\n",
         theme="full and idle topics",
     ),
