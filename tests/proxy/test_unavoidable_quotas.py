@@ -552,6 +552,7 @@ def test_names_that_alternate_ahead_of_answers_are_held_a_few_times() -> None:
     here = scene(QuotaRule(user="nobody", producer_byte_rate=1.0), max_buckets=10)
     wire = here.connect()
     for number in range(1_000):
+        wire.now_ms += 1
         wire.client(produce_request(number, client_id=("one", "two", "three")[number % 3]))
         wire.wait(1)
         if number >= 100:
