@@ -183,11 +183,11 @@ def test_any_batches_and_quotas(kafka_4: Kafka, batch_bytes: int, partitions: in
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("batch_bytes", [64 * KIB, MIB])
+@pytest.mark.parametrize(("batch_bytes", "partitions"), [(64 * KIB, 1), (64 * KIB, 50), (MIB, 1)])
 @pytest.mark.parametrize("library", _LIBRARIES)
-def test_large_quota(kafka_4: Kafka, library: str, batch_bytes: int) -> None:
+def test_large_quota(kafka_4: Kafka, library: str, batch_bytes: int, partitions: int) -> None:
     shares: dict[Cell, float] = {}
-    for cell in _cells([library], [(50 * MIB, batch_bytes)], with_kafkas=True):
+    for cell in _cells([library], [(50 * MIB, batch_bytes)], partitions, with_kafkas=True):
         shares |= _shares(kafka_4, [cell], seconds=int(_AFTER_S[cell.shape]) + 2 * _WINDOW_S)
 
     print(_as_table(shares))  # noqa: T201
