@@ -158,5 +158,5 @@ def test_parts_are_no_faster_than_adjacent_records_except_for_a_burst(
     rate = max(before, after, amount / demand.interval_ms)
     size = amount / len(found)
     for at_ms, following_ms in pairwise(found):
-        # A burst is in the middle, so parts on its opposite sides may lie closer together. Times are whole milliseconds.
+        # Parts on opposite sides of a burst may lie closer together. Times are whole milliseconds.
         assert at_ms <= 500 <= following_ms or (following_ms - at_ms + 1) * rate >= size * 0.999
