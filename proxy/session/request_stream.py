@@ -227,8 +227,9 @@ class RequestStream:
 
         If it waits still, the bytes are kept, and -1 is returned.
         """
-        if self.waiting is not None:
-            start += self.waiting.take_decision(now_ms)
+        waiting = self.waiting
+        if waiting is not None:
+            start += waiting.take_decision(now_ms)
             if self.waiting is None:
                 return start
         elif may_go_on(self._state, len(rest := data[start : start + self._state.request_left]), now_ms):

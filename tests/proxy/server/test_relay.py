@@ -20,6 +20,7 @@ from kafka_quota_proxy.proxy.server.relay_sockets import Sockets
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.proxy.server.test_connection import WAIT_MS, answers, disconnects
 from tests.proxy.server.test_queued_connections import ONE_SLOT
+from tests.support.builds import interpreted_only
 from tests.support.certificates import Authority
 from tests.support.frames import (
     fetch_request,
@@ -100,6 +101,7 @@ def limit(server: Server, most: int) -> Limited:
     return limited
 
 
+@interpreted_only
 def test_busy_sockets_share_the_event_loop_with_all_others(monkeypatch: pytest.MonkeyPatch) -> None:
     relay = Relay(cast("Sockets", SimpleNamespace(ready=lambda: [*range(5)])))
     now_ns = [0]

@@ -11,6 +11,7 @@ from kafka_quota_proxy.config.model import QuotaRule
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
 from tests.support.attack_world import Client, World
+from tests.support.builds import interpreted_only
 from tests.support.frames import fetch_request, produce_request
 
 
@@ -34,6 +35,7 @@ def handled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
+@interpreted_only
 @pytest.mark.parametrize("names", [["a"], ["a", "b"], [f"name-{number}" for number in range(9_000)]])
 def test_one_read_is_little_work(names: list[str], handled: list[int]) -> None:
     world = World(QuotaRule(client_id="etl", producer_byte_rate=1e6))
@@ -50,6 +52,7 @@ def test_one_read_is_little_work(names: list[str], handled: list[int]) -> None:
     assert len(most) <= 100
 
 
+@interpreted_only
 def test_one_relayed_read_is_little_work(handled: list[int]) -> None:
     world = World(QuotaRule(client_id="etl", producer_byte_rate=1e6))
     client, names = Client(world), ("a", "b")
@@ -68,6 +71,7 @@ def test_one_relayed_read_is_little_work(handled: list[int]) -> None:
     assert 300 < handled[0] <= 600
 
 
+@interpreted_only
 def test_little_is_gathered_while_the_broker_is_dialled(handled: list[int]) -> None:
     world = World(QuotaRule(client_id="etl", producer_byte_rate=1e6))
     client = Client(world)
