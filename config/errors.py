@@ -49,7 +49,7 @@ class Fault:
 
 
 def _shortened(text: str) -> str:
-    """Return a text whose words, and which itself, are not much longer than what people write."""
+    """Shorten each long word of a text. If the text is still long, leave out its middle."""
     if len(text) <= _LONGEST_WORD:
         return text
     text = _LONG_WORD.sub(r"\1…", text)

@@ -159,7 +159,7 @@ class RequestStream:
         account, context, broker_turn = state.account, state.context, state.broker_turn
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         may_wait = state.is_blocked or state.responses.begun is not None or state.is_client_full
-        is_held = may_wait and self._is_held()
+        is_held = may_wait and self._begin_turn()
         is_read = (testing := context.testing) is not None and may_refuse(state, testing)
         is_used_up = now_ms == self._work_ms or self._work <= 0 < state.held_until_ms  # in this ms, or until the timer
         work, in_flight = self._work if is_used_up else _MOST_WORK, state.in_flight
@@ -215,7 +215,7 @@ class RequestStream:
         if position < end and not state.is_blocked:
             self._collect(end - position)
 
-    def _is_held(self) -> bool:
+    def _begin_turn(self) -> bool:
         """Note that no request waits yet. Return whether all have to, for a response that is held back."""
         state = self._state
         state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
