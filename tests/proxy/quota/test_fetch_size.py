@@ -87,3 +87,12 @@ def test_now_and_then_a_single_batch_is_asked_for_to_learn_the_sizes_again() -> 
     asked = [size.ask(MIB // 20, room=0, limit=MIB) for _ in range(100)]
 
     assert asked.count(1) == 6
+
+
+@pytest.mark.parametrize(
+    ("asked", "records", "is_cut"),
+    [(2_500, 2_500, True), (2_500, 2_450, False), (2_000, 2_000, False), (1, 1_000, False)],
+)
+def test_only_a_piece_of_a_batch_shows_that_there_is_more(asked: int, records: int, is_cut: bool) -> None:
+    """A response as long as two batches, or a single one, may have been all that the broker had."""
+    assert taught(*[1_000] * 8).is_cut(asked, records + 100) is is_cut
