@@ -280,22 +280,22 @@ class AdminPort:
     # -- in a thread --
 
     def _serve(self, answered: "_Answered") -> None:
-        connection, peer = answered.client.connection, answered.client.peer
         try:
+            connection, peer = answered.client.connection, answered.client.peer
             connection.settimeout(_SOCKET_TIMEOUT_S)
             with io.BufferedReader(answered.request) as incoming, io.BufferedWriter(answered.request) as outgoing:
                 _Request(self._site, incoming, outgoing, peer).handle()
         except OSError:
-            log.debug("admin request from %s failed", peer, exc_info=True)
+            log.debug("admin request from %s failed", answered.client.peer, exc_info=True)
         except Exception as error:  # noqa: BLE001 - as above
             report(error)
         finally:
             with suppress(OSError):
-                connection.shutdown(socket.SHUT_WR)
+                answered.client.connection.shutdown(socket.SHUT_WR)
             try:
                 self._loop.call_soon_threadsafe(self._finished, answered)
             except RuntimeError:  # the loop is closed
-                connection.close()
+                answered.client.connection.close()
 
 
 @dataclass(slots=True, eq=False)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +18,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.errors import ConfigError, Fault
 from kafka_quota_proxy.config.load import Loaded, load
 from kafka_quota_proxy.config.model import EntityName, KafkaSettings, ProxyConfig, QuotaRule
+from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.server.file_state import file_state
 
 log = logging.getLogger(__name__)
@@ -116,7 +118,7 @@ class Reloader:
         """Read the file now, and return whether it is valid. If it is valid and new, it is passed to ``on_loaded``."""
         try:
             # Certificate files are watched separately, and may be half replaced now.
-            loaded = await asyncio.to_thread(load, self._path, reads_files=False)
+            loaded = await in_thread(partial(load, self._path, reads_files=False), name="reload")
         except ConfigError as error:
             self.last_reload_successful = False
             log_faults(error.faults)
@@ -133,7 +135,7 @@ class Reloader:
         before, self._in_force = self._in_force, loaded
         changed = needs_restart(self._started_with, loaded.config)
         await self._on_loaded(loaded)
-        text = await asyncio.to_thread(summary, before.config, loaded.config)
+        text = await in_thread(partial(summary, before.config, loaded.config), name="reload")
         message = f"{self._path} is in force: {text}"
         self._tell(logging.INFO, "config_reloaded", message, loaded.warnings, changed)
         for key in changed:
@@ -143,7 +145,7 @@ class Reloader:
             )  # fmt: skip
         rules = [*before.config.quotas]
         del before
-        await asyncio.to_thread(_free, rules)
+        await in_thread(partial(_free, rules), name="reload")
         return True
 
     def _tell(self, level: int, event: str, message: str, faults: tuple[Fault, ...], restart: tuple[str, ...]) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 from kafka_quota_proxy.config.errors import StartError
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
+from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
@@ -109,11 +110,11 @@ class Server:
         Return the configuration that was in force then.
         """
         async with self.rules.unchanged():
-            prepared = await asyncio.to_thread(self.rules.prepare, file)
+            prepared = await in_thread(partial(self.rules.prepare, file), name="reload")
             self._put_in_force(prepared)
         config, last = prepared.config, [prepared]
         del prepared
-        await asyncio.to_thread(free, last)
+        await in_thread(partial(free, last), name="reload")
         return config
 
     def apply(self, file: ProxyConfig) -> None:
