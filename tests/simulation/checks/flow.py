@@ -76,8 +76,11 @@ class Flow:
             return limit.rate * settings.burst_ms / 1_000
         return limit.rate * settings.window_ms * (settings.window_num - 1) / 2_000
 
-    def change(self, limit: Limit, settings: Settings, now_ms: float, settle_ms: float) -> None:
-        """Apply another limit from now on. Until it has settled, the larger of the two holds."""
+    def change(self, limit: Limit, settings: Settings, now_ms: float, settle_ms: float, *, unsure: int = 0) -> None:
+        """Apply another limit from now on. Until it has settled, the larger of the two holds.
+
+        The proxy may never charge ``unsure`` of the bytes that have passed.
+        """
         self.advance(now_ms)
         self._settings = settings
         before, burst = self.limit, self._burst_of(limit)
@@ -88,7 +91,7 @@ class Flow:
         self.rate, self.burst = max(limit.rate, self.rate), max(burst, self.burst)
         # A higher limit gives its whole window, once the debt of before is paid. It may do so before it has settled.
         if self.is_known:
-            self._paid_ms = now_ms + max(0.0, -self.credit) * 1_000 / self.rate
+            self._paid_ms = now_ms + max(0.0, -self.credit - unsure) * 1_000 / self.rate
         self._forgets |= limit.shaping != before.shaping or limit.shaping == "sampled"
         self.most_fetched = max(self._most_fetched_of(limit), self.most_fetched)
         self.limit = limit

@@ -11,6 +11,7 @@ from math import inf, log
 from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 
 from tests.simulation.checks import frames
+from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import HARMLESS
 from tests.simulation.checks.entities import FETCH, PRODUCE, Limit, Tags
@@ -38,7 +39,6 @@ _STALLS_MS: Final = 900.0
 _DOUBT_MS: Final = 62_000.0
 # Until the proxy has noticed that a client has gone.
 _LONGEST_WAY_MS: Final = 2_000.0
-_MEETS_MS: Final = 1_000.0  # how long a new process needs to know which addresses are of one broker
 
 
 class BucketKey(NamedTuple):
@@ -99,7 +99,7 @@ class QuotaBounds(Check):
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
-        self._judges_from_ms = 0.0
+        self._started_ms = 0.0
         self._begun: dict[int, Exchange] = {}  # the Produces that are not complete
         self._doubts_until_ms = 0.0
         self._cut_off: deque[tuple[float, int]] = deque()  # requests that are surely charged, and from when on
@@ -114,8 +114,10 @@ class QuotaBounds(Check):
             self._resolved[kind, entity.user, entity.client_id] = found
         return found
 
-    def _has_other_bucket(self, kind: str, entity: "Entity", tags: Tags) -> bool:
-        """Return whether a client may still be charged to another bucket, or to none, by the rules of before."""
+    def _may_have_other_bucket(self, kind: str, entity: "Entity", tags: Tags) -> bool:
+        """Return whether a client may be charged to another bucket, or to none, as by the rules of before."""
+        if may_have_two_buckets(self.world, self._started_ms):
+            return True
         now_ms = self.world.clock.now_ms
         while self._rules_before and self._rules_before[0][0] <= now_ms:
             del self._rules_before[0]
@@ -148,8 +150,10 @@ class QuotaBounds(Check):
             if limit is None:
                 del self.flows[key]
             elif limit != self.flows[key].limit or settings != before:
-                self.flows[key].change(limit, settings, now_ms, SETTLE_MS)
-                for charge in self._in_flight.get(key, {}).values():
+                in_flight = self._in_flight.get(key, {}).values()
+                unsure = sum(charge.unsure for charge in in_flight)
+                self.flows[key].change(limit, settings, now_ms, SETTLE_MS, unsure=unsure)
+                for charge in in_flight:
                     charge.asked = 0  # the limit of before allowed it
                     charge.is_old = True
 
@@ -158,7 +162,7 @@ class QuotaBounds(Check):
         self._forget()
         self._rules_before.clear()
         self._has_rules = False
-        self._judges_from_ms = self.world.clock.now_ms + _MEETS_MS
+        self._started_ms = self.world.clock.now_ms
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Begin anew."""
@@ -195,7 +199,7 @@ class QuotaBounds(Check):
         now_ms = self.world.clock.now_ms
         if kind is PRODUCE:
             self._begun[exchange.correlation_id] = exchange
-        if limit is None or (self._rules_before and self._has_other_bucket(kind, exchange.entity, tags)):
+        if limit is None or self._may_have_other_bucket(kind, exchange.entity, tags):
             return
         while self._cut_off and self._cut_off[0][0] <= now_ms:
             self._settle(self.world.ledger.exchanges[self._cut_off.popleft()[1]], is_charged=True)
@@ -212,7 +216,7 @@ class QuotaBounds(Check):
         is_dialled = is_first and waited_ms > 0
         charge.is_old = is_dialled and exchange.sent_ms < self._changed_ms
         charge.is_doubted = self._doubts(now_ms)
-        if not is_dialled and not self._is_stopping and not self._may_have_two_buckets(now_ms):
+        if not is_dialled and not self._is_stopping:
             charge.room = self._room(charge, now_ms)
             suspicion = self._suspicion_of(exchange, charge, now_ms)
             if suspicion is not None and exchange.api_key == frames.SHARE_FETCH:
@@ -227,14 +231,6 @@ class QuotaBounds(Check):
             # The request may have been let through long ago, and have waited since for the broker to be dialled. The
             # time that its bytes are worth has then passed for others.
             flow.credit += min(amount, flow.rate * waited_ms / 1_000)
-
-    def _may_have_two_buckets(self, now_ms: float) -> bool:
-        """Return whether a broker may have a bucket for each of its two names, which the proxy has not both reached."""
-        scenario = self.world.scenario
-        has_failed = any(
-            number for kind, number in scenario.fired.items() if kind.startswith(("broker", "host", "odd"))
-        )
-        return scenario.setup.has_second_names and (has_failed or now_ms < self._judges_from_ms)
 
     def _room(self, charge: _Charge, now_ms: float) -> float:
         """Return how many more bytes the quota of a bucket gives at once now, at most."""
@@ -288,8 +284,6 @@ class QuotaBounds(Check):
         """Judge what a fetch asks for."""
         charge = self._charges.get(exchange.correlation_id)
         if charge is None or exchange.answered_ms >= 0 or self._is_stopping:
-            return
-        if self._may_have_two_buckets(self.world.clock.now_ms):
             return
         if charge.over and share_fetch.parse_request(frame).max_bytes > 0:
             self.world.fail(self.name, charge.over)
