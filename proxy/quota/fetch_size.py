@@ -22,7 +22,7 @@ _FEWEST: Final = 8
 _LEARNS_AGAIN: Final = 32
 _LESSONS: Final = 2
 # Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor.
-_WORTH: Final = 1.02
+_WORTH: Final = 1.01
 _SINGLE: Final = 1
 # Room for fewer batches than this is as good as none: a piece of a batch would be much of it.
 _MANY: Final = 8

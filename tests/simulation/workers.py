@@ -5,6 +5,7 @@ server process that has imported everything, so it costs little.
 """
 
 import contextlib
+import gc
 import multiprocessing
 import resource
 import signal
@@ -165,5 +166,7 @@ def _work(run: RunSeed, seeds: "Connection[Outcome, int | None]", is_twice: bool
     with contextlib.suppress(EOFError, OSError):
         while (seed := seeds.recv()) is not None:
             outcome = run_guarded(run, seed, is_twice=is_twice, most_seconds=seed_seconds)
+            # A world's remains are kept. The collector would look at those of all worlds before, again and again.
+            gc.freeze()
             # Nobody reads the story of a run in which all went well.
             seeds.send(outcome if outcome.violation is not None else outcome._replace(story=[]))
