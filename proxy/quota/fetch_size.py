@@ -146,6 +146,12 @@ class FetchSize:
         is_known = around_bytes >= 0 and batch_bytes > 0 and asked_bytes > _SINGLE
         return is_known and response_bytes - around_bytes >= asked_bytes and asked_bytes % batch_bytes > 0
 
+    def note_response(self, asked_bytes: int, response_bytes: int) -> None:
+        """Learn the sizes again soon, if a response to a fetch of ``asked_bytes`` is a batch longer than those known."""
+        records_bytes = response_bytes - self._around_bytes
+        if self._around_bytes >= 0 and records_bytes > max(asked_bytes, self.batch_bytes) and asked_bytes > _SINGLE:
+            self._until_lesson = min(0, self._until_lesson)
+
     @property
     def learns(self) -> bool:
         """Whether ``note_batch`` should be called with the first batch of the response that has arrived."""

@@ -331,6 +331,7 @@ class FetchHandler(Handler):
         has_records = fetched_bytes >= self._size.batch_bytes
         if has_records:
             self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
+            self._size.note_response(asked_bytes, fetched_bytes)
         # A response that ends within a batch. A first batch that is longer than asked, or just as long as a number of
         # batches, may have been the last.
         self._is_behind = (

@@ -89,6 +89,24 @@ def test_now_and_then_a_single_batch_is_asked_for_to_learn_the_sizes_again() -> 
     assert asked.count(1) == 6
 
 
+def test_batch_that_is_longer_than_those_known_lets_the_sizes_be_learned_again() -> None:
+    size = taught(*[4_000] * 9)
+    assert size.ask(3_000, room=0, limit=60_000) == 16_000
+
+    size.note_response(16_000, 16_384 + 100)
+
+    assert [size.ask(3_000, room=0, limit=60_000) for _ in range(3)] == [1, 1, 16_000]
+
+
+@pytest.mark.parametrize(("asked", "records"), [(16_000, 16_000), (16_000, 12_000), (3_000, 4_000), (1, 4_000)])
+def test_batch_of_a_known_size_is_nothing_new(asked: int, records: int) -> None:
+    size = taught(*[4_000] * 9)
+
+    size.note_response(asked, records + 100)
+
+    assert size.ask(3_000, room=0, limit=60_000) == 16_000
+
+
 @pytest.mark.parametrize(
     ("asked", "records", "is_cut"),
     [(2_500, 2_500, True), (2_500, 2_450, False), (2_000, 2_000, False), (1, 1_000, False)],

@@ -245,7 +245,7 @@ class ThrottleAmounts(Check):
         if exchange.is_inter_broker or exchange.forwarded_to is None or not self._rules:
             return
         if may_have_two_buckets(self.world, self._started_ms):
-            self._is_exact = False
+            self._is_exact, self._most_known_ms = False, inf
             return
         tags, limit = self._rules[kind].bucket(exchange.entity.user, exchange.entity.client_id)
         if limit is None:
