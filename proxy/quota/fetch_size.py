@@ -147,7 +147,7 @@ class FetchSize:
         return is_known and response_bytes - around_bytes >= asked_bytes and asked_bytes % batch_bytes > 0
 
     def note_response(self, asked_bytes: int, response_bytes: int) -> None:
-        """Learn the sizes again soon, if a response to a fetch of ``asked_bytes`` is a batch longer than those known."""
+        """Learn the sizes again soon, if a response to a fetch of ``asked_bytes`` is one batch, longer than known."""
         records_bytes = response_bytes - self._around_bytes
         if self._around_bytes >= 0 and records_bytes > max(asked_bytes, self.batch_bytes) and asked_bytes > _SINGLE:
             self._until_lesson = min(0, self._until_lesson)
