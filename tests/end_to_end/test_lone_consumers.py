@@ -187,7 +187,7 @@ def test_any_batches_and_quotas(kafka_4: Kafka, batch_bytes: int, partitions: in
 @pytest.mark.parametrize("library", _LIBRARIES)
 def test_large_quota(kafka_4: Kafka, library: str, batch_bytes: int, partitions: int) -> None:
     shares: dict[Cell, float] = {}
-    for cell in _cells([library], [(50 * MIB, batch_bytes)], partitions, with_kafkas=True):
+    for cell in _cells([library], [(50 * MIB, batch_bytes)], partitions):
         cycles = 2 if cell.shape == PACED else 4
         shares |= _shares(kafka_4, [cell], seconds=int(_AFTER_S[cell.shape]) + cycles * _WINDOW_S)
 

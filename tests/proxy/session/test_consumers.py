@@ -170,3 +170,18 @@ def test_idle_consumers_take_little_from_greedy_ones_of_the_same_quota(shaping: 
         group.produce(*partitions)
 
     assert group.share(*greedy, after_s=15) >= 0.85
+
+
+@pytest.mark.parametrize("seed", range(4, 9))
+def test_long_batch_at_the_end_is_no_sign_that_the_broker_has_more(seed: int) -> None:
+    random = Random(seed)  # noqa: S311 - a simulation
+    partition = Partition(*(random.randint(200, 1_200) for _ in range(400)), 200_000, 200_000, end=401)
+    group = Consumers(20 * KIB, Shaping.SAMPLED)
+    group.add(partition)
+    while not group.parked:
+        group.run(50)
+
+    group.run(300)
+    group.produce(partition)
+
+    assert group.context.quotas.answer_time.ms < FIRST_ANSWER_MS
