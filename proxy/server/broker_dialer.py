@@ -79,6 +79,7 @@ class BrokerDialer:
         self._tasks = tasks
         self._local_addr = local_address(source)
         self._queues: dict[Address, _DialQueue] = {}  # by address, while it is being dialled
+        self._is_over = False
 
     def start(self, connection: ClientConnection) -> "PendingDial":
         """Queue a dial to the client's broker. It ends with a call of ``broker_connected`` or ``broker_failed``."""
@@ -86,11 +87,15 @@ class BrokerDialer:
         queue = self._queues.setdefault(address, _DialQueue(address))
         dial = PendingDial(connection, queue)
         queue.waiting[dial] = None
-        self._start_queued(queue)
+        if self._is_over:
+            asyncio.get_running_loop().call_soon(connection.close, "shutdown")
+        else:
+            self._start_queued(queue)
         return dial
 
     def cancel(self) -> None:
-        """Cancel all dials."""
+        """Cancel all dials, and start no more. A client that was accepted at the end of a drain may ask for one yet."""
+        self._is_over = True
         for queue in self._queues.values():
             for dial in (*queue.waiting, *queue.running):
                 dial.give_up()

@@ -67,6 +67,18 @@ async def test_an_upstream_that_refuses_closes_the_client_and_is_counted_and_log
 
 
 @on_uvloop
+async def test_client_that_comes_at_the_end_of_a_drain_is_closed_at_once() -> None:
+    """A dial would let the process live on for as long as its broker is silent."""
+    with deaf_broker() as deaf:
+        async with running(ProxyConfig(listeners=(listener_to(deaf),))) as server:
+            server._dialer.cancel()
+            async with client_of(server) as client:
+                assert await asyncio.wait_for(client.ask(other_request()), 2) == b""
+
+            assert _disconnects(server) == {"shutdown": 1}
+
+
+@on_uvloop
 async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     unused = Address(host="127.0.0.1", port=free_port())
     async with running(ProxyConfig(listeners=(listener_to(unused),))) as server:

@@ -11,6 +11,7 @@ charge them. So a quiet bucket owes nothing, and it has room for as much again. 
   not known, so it may hold back others for this long, and each of them that is answered may do so once more.
 """
 
+from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
@@ -85,6 +86,7 @@ class QuietClients(Check):
         self._rules = PossibleRules(((),), FETCH, world.settings)
         self._has_rules = self._is_known = self._is_stopping = False
         self._changed_ms = self._settled_ms = 0.0
+        self._unlimited_ms = -inf  # when something was last fetched that nothing limits, or that is observed only
         self._used: dict[int, dict[tuple[str, str], _Usage]] = {}  # by broker and entity
         self._loud_until_ms: dict[tuple[int, Tags], float] = {}
         self._connections: dict[int, _Connection] = {}
@@ -102,7 +104,9 @@ class QuietClients(Check):
         self._rules = PossibleRules(possible, FETCH, self.world.settings)
         self._is_known = len(possible) == 1
         if self._has_rules:
-            is_loud = any(now_ms < until_ms for until_ms in self._loud_until_ms.values())
+            # What was fetched without a limit may be much more than a new one allows.
+            is_loud = now_ms - self._unlimited_ms < 2 * self._window_ms
+            is_loud |= any(now_ms < until_ms for until_ms in self._loud_until_ms.values())
             self._changed_ms = now_ms
             self._settled_ms = max(self._settled_ms, now_ms + (_CHANGED_MS if is_loud else SETTLE_MS))
         self._has_rules = True
@@ -111,6 +115,7 @@ class QuietClients(Check):
         """A new process has charged nothing."""
         self._has_rules = self._is_stopping = False
         self._changed_ms = self._settled_ms = 0.0
+        self._unlimited_ms = -inf
         for kept in (self._used, self._loud_until_ms, self._answer_ms, self._answered, self._answered_before):
             kept.clear()
 
@@ -186,6 +191,7 @@ class QuietClients(Check):
         usage.note(len(response), now_ms, self._window_ms)
         found = self._bucket(entity, node_id)
         if found is None:
+            self._unlimited_ms = now_ms
             return
         key, limit = found
         if not self._is_quiet(key, limit):

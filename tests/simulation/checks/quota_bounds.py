@@ -146,16 +146,17 @@ class QuotaBounds(Check):
         self._rules = {kind: PossibleRules(possible, kind, settings) for kind in _KINDS}
         self._resolved.clear()
         for key in list(self.flows):
-            limit = self._rules[key.kind].limit(key.tags)
+            limit, flow = self._rules[key.kind].limit(key.tags), self.flows[key]
+            if limit == flow.limit and settings == before:
+                continue
+            in_flight = self._in_flight.get(key, {}).values()
+            for charge in in_flight:
+                charge.asked = 0  # the limit of before allowed it
+                charge.is_old = True
             if limit is None:
                 del self.flows[key]
-            elif limit != self.flows[key].limit or settings != before:
-                in_flight = self._in_flight.get(key, {}).values()
-                unsure = sum(charge.unsure for charge in in_flight)
-                self.flows[key].change(limit, settings, now_ms, SETTLE_MS, unsure=unsure)
-                for charge in in_flight:
-                    charge.asked = 0  # the limit of before allowed it
-                    charge.is_old = True
+            else:
+                flow.change(limit, settings, now_ms, SETTLE_MS, unsure=sum(charge.unsure for charge in in_flight))
 
     def proxy_started(self, number: int) -> None:
         """Begin anew: a new process knows nothing of the bytes of before, and reads the rules as they are now."""
@@ -373,7 +374,8 @@ class QuotaBounds(Check):
         charge = self._charges[exchange.correlation_id]
         flow, has_come = charge.flow, exchange.forwarded_bytes
         window_bytes = flow.limit.rate * self._settings.window_ms * (self._settings.window_num - 1) / 1_000
-        is_cut_off = charge.unsure > 0 and exchange.forwarded_ms < 0 and has_come > window_bytes
+        lacks_rest = exchange.forwarded_ms < 0 and exchange.sent_ms < 0  # otherwise it is charged when it is forwarded
+        is_cut_off = charge.unsure > 0 and lacks_rest and has_come > window_bytes
         if not (is_cut_off and self._is_calm and by_client and exchange.has_open_broker):
             return False
         now_ms = self.world.clock.now_ms
