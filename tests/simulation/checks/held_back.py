@@ -384,7 +384,9 @@ class HeldBack(Check):
         """Return whether a response is not due, or is one that ``enforcement: delay`` holds back."""
         if exchange.answered_ms < 0 or exchange.passed_ms >= 0:
             return True
-        return any(limit.enforcement == "delay" for limit in self._limits(KINDS, exchange))
+        limits = self._limits(KINDS, exchange)
+        # A request keeps the limit with which it began, also if the rule is gone and the enforcement is another.
+        return any("delay" in (limit.enforcement, self.world.settings.enforcement) for limit in limits)
 
     def _request_may_wait(self, connection: _Connection, exchange: "Exchange", now_ms: float) -> bool:
         """Return whether a request has a reason to wait: its client's throttle time, its bucket, or those before it."""
@@ -395,6 +397,8 @@ class HeldBack(Check):
             return True
         if last is None or last.forwarded_to is None or (connection.at_broker and self._may_drain):
             return True
+        if last.forwarded_ms < 0:
+            return True  # the rest of the one before waits for its turn
         if now_ms < connection.told_until_ms or self._limits(_OF_REQUESTS, exchange):
             return True
         found = self._limit(exchange, last.forwarded_to)
