@@ -50,7 +50,7 @@ class AwaitedFetches:
         *,
         in_flight: int,
         room: float,
-        owed_until_ms: int,
+        owed_until_ms: float,
         answer_ms: int,
         now_ms: int,
     ) -> None:

@@ -279,7 +279,7 @@ class Bucket(ReservedUsage):
         ``answer_ms`` is how long a broker with data takes to answer. ``settle`` ends the expectation.
         """
         self.awaited.passes(
-            amount, in_flight=self.in_flight, room=room, owed_until_ms=ceil(self.silent_until_ms),
+            amount, in_flight=self.in_flight, room=room, owed_until_ms=self.silent_until_ms,
             answer_ms=answer_ms, now_ms=now_ms,
         )  # fmt: skip
         self.in_flight += amount

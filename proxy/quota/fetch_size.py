@@ -140,17 +140,19 @@ class FetchSize:
             whole += batch
         return whole, whole + charged, responses
 
-    def is_cut(self, asked_bytes: int, response_bytes: int) -> bool:
-        """Return whether a response probably ends within a batch, if its first batch has at most ``asked_bytes``."""
-        around_bytes, batch_bytes = self._around_bytes, self.batch_bytes
-        is_known = around_bytes >= 0 and batch_bytes > 0 and asked_bytes > _SINGLE
-        return is_known and response_bytes - around_bytes >= asked_bytes and asked_bytes % batch_bytes > 0
+    def note_response(self, asked_bytes: int, response_bytes: int) -> bool:
+        """Return whether a response to a fetch of ``asked_bytes`` probably ends within a batch.
 
-    def note_response(self, asked_bytes: int, response_bytes: int) -> None:
-        """Learn the sizes again soon, if a response to a fetch of ``asked_bytes`` is one batch, longer than known."""
-        records_bytes = response_bytes - self._around_bytes
-        if self._around_bytes >= 0 and records_bytes > max(asked_bytes, self.batch_bytes) and asked_bytes > _SINGLE:
+        That is the case if its first batch has at most ``asked_bytes``. If a longer batch than all known comes alone,
+        the sizes are learned again soon.
+        """
+        around_bytes, batch_bytes = self._around_bytes, self.batch_bytes
+        records_bytes = response_bytes - around_bytes
+        if asked_bytes == _SINGLE or records_bytes < asked_bytes or around_bytes < 0 or not batch_bytes:
+            return False
+        if records_bytes > asked_bytes and records_bytes > batch_bytes:
             self._until_lesson = min(0, self._until_lesson)
+        return asked_bytes % batch_bytes > 0
 
     @property
     def learns(self) -> bool:

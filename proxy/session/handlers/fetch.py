@@ -328,15 +328,13 @@ class FetchHandler(Handler):
         """Learn from a response how long the broker takes to answer, and how large its batches are."""
         asked_bytes, self._asked_bytes = self._asked_bytes, 0
         took_ms = now_ms - self._forwarded_ms
-        has_records = fetched_bytes >= self._size.batch_bytes
-        if has_records:
+        is_cut = False
+        if fetched_bytes >= self._size.batch_bytes:  # it has records
             self._state.context.quotas.answer_time.note(took_ms, had_data=self._is_behind)
-            self._size.note_response(asked_bytes, fetched_bytes)
-        # A response that ends within a batch. A first batch that is longer than asked, or just as long as a number of
-        # batches, may have been the last.
+            is_cut = self._size.note_response(asked_bytes, fetched_bytes)
+        # A first batch that is longer than asked, or just as long as a number of batches, may have been the last.
         self._is_behind = (
-            has_records
-            and self._size.is_cut(asked_bytes, fetched_bytes)
+            is_cut
             and profile.api_key == _FETCH
             and 0 < first_batch_bytes(data, position, profile.api_version) <= asked_bytes
         )

@@ -113,4 +113,4 @@ def test_batch_of_a_known_size_is_nothing_new(asked: int, records: int) -> None:
 )
 def test_only_a_piece_of_a_batch_shows_that_there_is_more(asked: int, records: int, is_cut: bool) -> None:
     """A response as long as two batches, or a single one, may have been all that the broker had."""
-    assert taught(*[1_000] * 8).is_cut(asked, records + 100) is is_cut
+    assert taught(*[1_000] * 8).note_response(asked, records + 100) is is_cut
