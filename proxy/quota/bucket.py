@@ -257,12 +257,18 @@ class Bucket(ReservedUsage):
         Later requests then wait until the usage is within the limit again. Fetches hold each other back for no longer
         than ``AwaitedFetches`` says, since nobody knows what they will bring.
         """
+        if self.kind is QuotaKind.FETCH:
+            return self.is_free_for_fetch(amount, room=self.fetch_room(now_ms=now_ms), now_ms=now_ms)
         if now_ms < self.silent_until_ms:
             return False
-        if self.kind is QuotaKind.FETCH:
-            room = self.fetch_room(now_ms=now_ms)
-            return self.awaited.may_pass(amount, in_flight=self.in_flight, room=room, now_ms=now_ms)
         return not self.in_flight or now_ms >= self.held_until_ms or self.has_room(amount, now_ms=now_ms)
+
+    def is_free_for_fetch(self, amount: int, *, room: float, now_ms: int) -> bool:
+        """Return what ``is_free`` returns, for a fetch. ``room`` is that of ``fetch_room``."""
+        in_flight = self.in_flight
+        return now_ms >= self.silent_until_ms and (
+            not in_flight or self.awaited.may_pass(amount, in_flight=in_flight, room=room, now_ms=now_ms)
+        )
 
     def free_at_ms(self, *, now_ms: int) -> int:
         """Return the earliest time at which a request that waits for this bucket may be forwarded. Changes nothing."""

@@ -38,8 +38,8 @@ class FetchSize:
     """
 
     __slots__ = (
-        "_around_bytes", "_asked", "_best", "_follows_single", "_oldest", "_samples", "_took_ms",
-        "_until_lesson", "batch_bytes",
+        "_around_bytes", "_asked", "_best", "_follows_single", "_oldest", "_samples", "_took_ms", "_until_lesson",
+        "_usual_asked", "_usual_cap", "batch_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -48,6 +48,9 @@ class FetchSize:
         self._around_bytes = -1  # the bytes of a response around its records; -1 if not known yet
         # What was found to be best up to some number of bytes, by that number, which is negative without room for it.
         self._best: dict[int, int] = {}
+        # The last answer with room, which is that of most fetches. The cap is -1 if there is none.
+        self._usual_cap = -1
+        self._usual_asked = 0
         self._asked = 0
         self._oldest = 0  # the place of the sample that is replaced next
         self._took_ms = 0.0  # how long the broker takes to answer, on average
@@ -63,8 +66,18 @@ class FetchSize:
             limit: How many bytes per second this connection may fetch.
         """
         self._follows_single = self._asked == _SINGLE
-        self._asked = asked = self._ask(cap_bytes, room, limit)
+        if cap_bytes == self._usual_cap and cap_bytes <= room:
+            asked = self._usual_asked
+        else:
+            asked = self._ask(cap_bytes, room, limit)
+            if cap_bytes <= room and self._samples:
+                self._usual_cap, self._usual_asked = cap_bytes, asked
+        self._asked = asked
         return asked
+
+    def _forget_best(self) -> None:
+        self._best.clear()
+        self._usual_cap = -1
 
     def _ask(self, cap_bytes: int, room: float, limit: float) -> int:
         has_room = cap_bytes <= room
@@ -169,7 +182,7 @@ class FetchSize:
         if self._asked == _SINGLE:
             around = max(0, response_bytes - batch_bytes)
             if abs(around - self._around_bytes) * 10 > around:
-                self._best.clear()
+                self._forget_best()
             self._around_bytes = around
         samples = self._samples
         if samples and not self._follows_single:
@@ -182,4 +195,4 @@ class FetchSize:
         largest = max(samples)
         if largest != self.batch_bytes or len(samples) < _SAMPLES or not self._oldest:
             self.batch_bytes = largest
-            self._best.clear()
+            self._forget_best()

@@ -155,7 +155,7 @@ class FetchHandler(Handler):
         room = bucket.fetch_room(now_ms=now_ms)
         asked_bytes = self._size.ask(bucket.fetch_cap(room), room=room, limit=bucket.limit / max(1, bucket.holders))
         expected_bytes = self._expected_bytes(bucket, min(asked_bytes, limits.max_bytes))
-        if bucket.line is not None or not bucket.is_free(expected_bytes, now_ms=now_ms):
+        if bucket.line is not None or not bucket.is_free_for_fetch(expected_bytes, room=room, now_ms=now_ms):
             has_waited = awaited_rest or (turn.place is not None and turn.place.is_waiting)
             if not turn.has_come(bucket, expected_bytes, now_ms):
                 self._waits_since_ms = self._waits_since_ms if has_waited else now_ms

@@ -81,6 +81,16 @@ def test_smaller_batches_are_noticed() -> None:
     assert size.ask(MIB // 20, room=0, limit=MIB) >= 5_000
 
 
+def test_with_room_other_batches_are_noticed() -> None:
+    size = taught(*[10_000] * 16)
+    assert size.ask(131_072, room=MIB, limit=MIB) == 131_072
+    for _ in range(17):
+        size.ask(1, room=0, limit=MIB)
+        size.note_batch(40_000, 40_100, 1)
+
+    assert size.ask(131_072, room=MIB, limit=MIB) == 120_000
+
+
 def test_now_and_then_a_single_batch_is_asked_for_to_learn_the_sizes_again() -> None:
     size = taught(*[1_000] * 16)
 
