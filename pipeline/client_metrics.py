@@ -25,7 +25,7 @@ _KINDS: Final = ("produce", "fetch", "request")
 _QUANTITIES: Final = {"byte_rate": RATE, "request_time": RATE, "throttle_time": THROTTLE}
 _CLIENT_ID_LABELS: Final = ("client_id", "clientId", "clientid", "client")
 _TYPE_LABELS: Final = ("resource", "type", "quota_type")
-_BROKER_LABELS: Final = ("broker", "broker_id", "brokerId", "node_id", "nodeId", "kafka_broker", "kafka_broker_id")
+BROKER_LABELS: Final = ("broker", "broker_id", "brokerId", "node_id", "nodeId", "kafka_broker", "kafka_broker_id")
 _INSTANCE: Final = "instance"
 # Matches the name of a metric, here and as a matcher of Prometheus.
 NAME_PATTERN: Final = "(?i:kafka_server_(?:quota_)?(?:(produce|fetch|request)_)?(byte_rate|request_time|throttle_time))"
@@ -104,9 +104,16 @@ def instance_of(labels: Mapping[str, str]) -> str:
     return labels.get(_INSTANCE) or "(no instance)"
 
 
+def other_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels that name neither the metric, the client nor the instance."""
+    client_id = next((key for key in _CLIENT_ID_LABELS if key in labels), "")
+    own = {"__name__", "user", client_id, _INSTANCE, *_TYPE_LABELS}
+    return {key: value for key, value in labels.items() if key not in own}
+
+
 def broker_of(labels: Mapping[str, str]) -> int | None:
     """Return the node id that a label of the series contains, or None."""
-    return next((int(labels[key]) for key in _BROKER_LABELS if re.fullmatch(r"\d{1,9}", labels.get(key, ""))), None)
+    return next((int(labels[key]) for key in BROKER_LABELS if re.fullmatch(r"\d{1,9}", labels.get(key, ""))), None)
 
 
 def _measured(kind: str, attribute: str) -> Measured | None:

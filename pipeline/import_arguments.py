@@ -8,6 +8,7 @@ from typing import Final
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import parse_duration_ms
 from kafka_quota_proxy.pipeline.client_metrics import OPTIONS, Measured
+from kafka_quota_proxy.pipeline.scraped_brokers import REPLICA_LABELS
 
 _PROMETHEUS: Final = (
     "example: kafka-quota-pipeline import prometheus --url http://prometheus:9090 --from 2026-11-01 "
@@ -17,7 +18,10 @@ _PROMETHEUS: Final = (
     "that kind. Each record is the mean rate of one step, and resolution_ms says so. The metrics have the names that\n"
     "the JMX exporter gives them without rules, with its example for Kafka or with those of jmx-monitoring-stacks;\n"
     "--metric takes others. The proxy of a record is the label instance. Its broker is a label such as broker or\n"
-    "broker_id, or what --broker says, or a number in the order of the instances, which stderr shows."
+    "broker_id, or what --broker says, or a number in the order of the instances, which stderr shows. If series of\n"
+    "one client and instance differ in a label, they are several brokers, and the proxy has this label, too. Series\n"
+    f"that differ only in a replica label ({', '.join(REPLICA_LABELS[:3])}\n"
+    f"{', '.join(REPLICA_LABELS[3:])}, or a --replica-label) are one broker, measured twice."
 )
 _JMX_CSV: Final = (
     "example: kafka-run-class.sh org.apache.kafka.tools.JmxTool --report-format csv --reporting-interval 10000 \\\n"
@@ -57,6 +61,13 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         type=_metric,
         metavar="WHAT=NAME",
         help=f"the name of a metric under own rules; WHAT is one of {', '.join(OPTIONS)}; may be repeated",
+    )
+    prometheus.add_argument(
+        "--replica-label",
+        action="append",
+        default=[],
+        metavar="LABEL",
+        help="a label in which only the replicas of your Prometheus differ; may be repeated",
     )
     prometheus.add_argument("--bearer-token-file", metavar="FILE", help="a file with the token for the server")
     _broker(prometheus, "INSTANCE")

@@ -3,15 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from kafka_quota_proxy.pipeline.client_metrics import Measured, broker_of, instance_of, of_labels
-from kafka_quota_proxy.pipeline.rate_samples import SampledBucket, Series
+from kafka_quota_proxy.pipeline.client_metrics import Measured, instance_of, of_labels, other_labels
+from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedSeries
 
 
 class Answer(NamedTuple):
-    """The client metrics of an answer, the node ids that its labels contain, and how many other series it has."""
+    """The client metrics of an answer, and how many other series it has."""
 
-    series: list[Series]
-    brokers: dict[str, int | None]  # by instance
+    series: list[ScrapedSeries]
     others: int
 
 
@@ -21,19 +20,15 @@ class AnswerError(Exception):
 
 def answer_of(document: Any, own_names: Mapping[str, Measured], *, name: str = "") -> Answer:  # noqa: ANN401  (JSON)
     """Return the content of an answer. ``name`` is the metric if functions of the query have removed it."""
-    series: list[Series] = []
-    brokers: dict[str, int | None] = {}
+    series: list[ScrapedSeries] = []
     others = 0
     for labels, samples in _matrix(document):
         found = of_labels({"__name__": name, **labels} if name else labels, own_names)
         if found is None:
             others += 1
             continue
-        instance = instance_of(labels)
-        brokers.setdefault(instance, broker_of(labels))
-        bucket = SampledBucket(instance, found.measured.kind, found.user, found.client_id)
-        series.append(Series(bucket, found.measured, samples))
-    return Answer(series, brokers, others)
+        series.append(ScrapedSeries(instance_of(labels), other_labels(labels), found, samples))
+    return Answer(series, others)
 
 
 def _matrix(document: Any) -> Iterator[tuple[dict[str, str], list[tuple[int, float]]]]:  # noqa: ANN401  (JSON)

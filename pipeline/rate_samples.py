@@ -1,8 +1,8 @@
 """Turns samples of rates into records of the usage log. Does no I/O.
 
 A sample stands for the time since the sample before it, so the amount is the rate multiplied by this time. The first
-sample of a series, and a sample after a gap, stand for the usual distance of samples. Two series of the same bucket,
-such as those of two Prometheus replicas, are merged into one by time.
+sample of a series, and a sample after a gap, stand for the usual distance of samples. Two series of the same bucket are
+those of two Prometheus replicas, and are merged into one by time.
 
 Kafka's rates are means over the last windows (by default 11 of one second), so a byte may be counted up to this time
 later than it passed. Kafka's ``throttle-time`` is the mean wait of the requests that were throttled in these windows,
@@ -27,7 +27,7 @@ _RATE_MS: Final = {"produce": 1_000, "fetch": 1_000, "request": 1}
 
 
 class SampledBucket(NamedTuple):
-    """The quota bucket of one client at one broker, which is known by its instance."""
+    """The quota bucket of one client at one broker. ``instance`` is the broker's name, usually the scraped instance."""
 
     instance: str
     kind: str

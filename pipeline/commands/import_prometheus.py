@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quota_proxy.pipeline.client_metrics import Measured
+from kafka_quota_proxy.pipeline.client_metrics import BROKER_LABELS, THROTTLE, Measured
 from kafka_quota_proxy.pipeline.commands.importing import (
     NO_METRICS,
     day_and_time,
@@ -20,8 +20,9 @@ from kafka_quota_proxy.pipeline.errors import InputError, PipelineError, UsageEr
 from kafka_quota_proxy.pipeline.imported_log import ImportedLog, imported_log
 from kafka_quota_proxy.pipeline.prometheus_answer import Answer, AnswerError, answer_of
 from kafka_quota_proxy.pipeline.prometheus_api import Prometheus
-from kafka_quota_proxy.pipeline.rate_samples import SampledBucket, SampleIntegrator, node_ids, throttle_times
+from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator, throttle_times
 from kafka_quota_proxy.pipeline.report import duration
+from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedBrokers, ScrapedSeries
 
 _STEP_MS: Final = 60_000
 _SAY_EVERY_S: Final = 5.0
@@ -29,33 +30,33 @@ _SAY_EVERY_S: Final = 5.0
 
 def execute(args: argparse.Namespace) -> int:
     """Write the usage log, print its sums, and return the exit status."""
-    own_names = dict(args.metric)
     integrator = SampleIntegrator(args.step or _STEP_MS)
-    given = dict(args.broker)
     with imported_log(args.out) as log:
         if args.url:
-            brokers, numbered = _from_server(args, own_names, given, integrator, log)
+            brokers = _from_server(args, integrator, log)
         elif args.from_ms is not None or args.until_ms is not None:
             raise UsageError("--from and --until: are for --url; a file is imported as a whole")
         else:
-            brokers, numbered = _from_files(args.file, own_names, given, integrator, log)
+            brokers = _from_files(args, integrator, log)
         if not log.records:
             raise PipelineError("none of the clients sent or fetched anything in this time")
-    for name in sorted(given.keys() - brokers.keys()):
+    for name in sorted(dict(args.broker).keys() - brokers.node_ids.keys() - brokers.telling.keys()):
         say(f"--broker {name}: there is no such instance")
-    say_brokers(brokers, numbered)
+    say_brokers(brokers.node_ids, brokers.numbered)
+    for instance, telling in sorted(brokers.telling.items()):
+        if labels := sorted(telling.difference(BROKER_LABELS)):
+            words = " ".join(f"--replica-label {label}" for label in labels)
+            say(
+                f"{instance}: series of one client differ in {', '.join(labels)}, so they are counted as several "
+                f"brokers; if they are one broker, measured twice, add {words}"
+            )
     say_summary(log, integrator, args.out)
     return 0
 
 
-def _from_server(
-    args: argparse.Namespace,
-    own_names: dict[str, Measured],
-    given: dict[str, int],
-    integrator: SampleIntegrator,
-    log: ImportedLog,
-) -> tuple[dict[str, int], set[str]]:
-    """Import from a server. Return the node id of each instance, and the instances whose id is only a number."""
+def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
+    """Import from a server. Return the brokers that it knows."""
+    own_names = dict(args.metric)
     step_ms = args.step or _STEP_MS
     from_ms, until_ms = args.from_ms, args.until_ms or int(time.time() * 1_000)
     if from_ms is None or until_ms < from_ms + step_ms:
@@ -66,53 +67,42 @@ def _from_server(
     if not names:
         raise PipelineError(f"{server.url}: {NO_METRICS} (--metric takes other names)")
     say(f"reading {', '.join(names)} of {len(instances)} {'instance' if len(instances) == 1 else 'instances'}")
-    brokers = node_ids(instances, given)
-    seen: set[str] = set()
-    labelled: set[str] = set()
+    brokers = ScrapedBrokers(dict(args.broker), instances=instances, replica_labels=args.replica_label)
     said_s = time.monotonic()
     times = {"from_ms": from_ms, "until_ms": until_ms, "step_ms": step_ms}
     for piece in server.pieces(names, args.match, own_names, **times):
-        for answer in piece.answers:
-            seen |= answer.brokers.keys()
-            labelled |= _take_labels(answer, brokers, given)
-        log.add(integrator.take(one for answer in piece.answers for one in answer.series), brokers)
+        every = [one for answer in piece.answers for one in answer.series]
+        brokers.learn(every)
+        brokers.number()
+        log.add(integrator.take(brokers.series(every)), brokers.node_ids)
         if time.monotonic() - said_s > _SAY_EVERY_S or piece.until_ms + step_ms > until_ms:
             said_s = time.monotonic()
             say(f"  up to {day_and_time(piece.until_ms)} UTC: {log.records:,} records")
     if integrator.usual_ms > 1.5 * step_ms:
         say(f"the samples are {duration(integrator.usual_ms)} apart, farther than --step, and so are the records")
-    return {name: brokers[name] for name in seen}, seen - labelled - given.keys()
+    return brokers
 
 
-def _from_files(
-    paths: list[str],
-    own_names: dict[str, Measured],
-    given: dict[str, int],
-    integrator: SampleIntegrator,
-    log: ImportedLog,
-) -> tuple[dict[str, int], set[str]]:
-    """Import from saved answers. Return the node id of each instance, and the instances whose id is only a number."""
-    labels: dict[str, int | None] = {}
-    waits: dict[tuple[SampledBucket, int], float] = {}
+def _from_files(args: argparse.Namespace, integrator: SampleIntegrator, log: ImportedLog) -> ScrapedBrokers:
+    """Import from saved answers. Return the brokers that they contain."""
+    own_names = dict(args.metric)
+    brokers = ScrapedBrokers(dict(args.broker), replica_labels=args.replica_label)
     # The throttle times may be in another answer than the rates, and are few.
-    for _, answer in _answers(paths, own_names):
-        labels = {**answer.brokers, **labels}
-        waits |= throttle_times(answer.series)
-    if not labels:
-        raise PipelineError(f"{', '.join(paths)}: {NO_METRICS} (--metric takes other names)")
-    known = {instance: node_id for instance, node_id in labels.items() if node_id is not None} | given
-    brokers = node_ids(labels, known)
-    for _, answer in _answers(paths, own_names):
-        log.add(integrator.take(answer.series, waits), brokers)
-    return {name: brokers[name] for name in labels}, labels.keys() - known.keys()
-
-
-def _take_labels(answer: Answer, brokers: dict[str, int], given: dict[str, int]) -> set[str]:
-    """Add the instances of an answer to ``brokers``, and return those with a label that contains the node id."""
-    labelled = {name: node_id for name, node_id in answer.brokers.items() if node_id is not None and name not in given}
-    brokers |= labelled
-    brokers |= node_ids(answer.brokers, brokers)
-    return set(labelled)
+    throttled: list[ScrapedSeries] = []
+    for _, answer in _answers(args.file, own_names):
+        brokers.learn(answer.series)
+        throttled += (
+            one._replace(samples=[sample for sample in one.samples if sample[1] > 0])
+            for one in answer.series
+            if one.metric.measured.quantity == THROTTLE
+        )
+    brokers.number()
+    if not brokers.node_ids:
+        raise PipelineError(f"{', '.join(args.file)}: {NO_METRICS} (--metric takes other names)")
+    waits = throttle_times(brokers.series(throttled))
+    for _, answer in _answers(args.file, own_names):
+        log.add(integrator.take(brokers.series(answer.series), waits), brokers.node_ids)
+    return brokers
 
 
 def _answers(paths: list[str], own_names: dict[str, Measured]) -> Iterator[tuple[str, Answer]]:

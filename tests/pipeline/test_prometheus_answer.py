@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kafka_quota_proxy.pipeline.client_metrics import RATE, Measured
+from kafka_quota_proxy.pipeline.client_metrics import RATE, ClientMetric, Measured
 from kafka_quota_proxy.pipeline.prometheus_answer import AnswerError, answer_of
-from kafka_quota_proxy.pipeline.rate_samples import SampledBucket, Series
+from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedSeries
 
 ALICE = {"instance": "kafka-1:9404", "user": "alice"}
 NAME = "kafka_server_Produce_byte_rate"
@@ -21,25 +21,25 @@ def test_samples_have_whole_milliseconds_and_numbers() -> None:
 
     found = answer_of(answer(one), {})
 
-    bucket = SampledBucket("kafka-1:9404", "produce", "alice", "")
+    metric = ClientMetric(Measured("produce", RATE), "alice", "")
     samples = [(1767225600000, float("nan")), (1767225615031, float("inf")), (10**12, 5.0)]
-    assert str(found.series) == str([Series(bucket, Measured("produce", RATE), samples)])
+    assert str(found.series) == str([ScrapedSeries("kafka-1:9404", {}, metric, samples)])
 
 
 def test_the_name_of_a_query_replaces_the_one_that_its_functions_removed() -> None:
     one = {"metric": ALICE, "values": [[1, "5"]]}
 
     assert len(answer_of(answer(one), {}, name=NAME).series) == 1
-    assert answer_of(answer(one), {}) == ([], {}, 1)
+    assert answer_of(answer(one), {}) == ([], 1)
 
 
-def test_labels_may_contain_the_node_id() -> None:
-    labelled = {"metric": {"__name__": NAME, "instance": "b:1", "broker_id": "7"}, "values": []}
+def test_labels_that_name_no_client_are_kept() -> None:
+    labelled = {"metric": {"__name__": NAME, **ALICE, "broker_id": "7", "clientId": "etl", "client": "x"}, "values": []}
     other = {"metric": {"__name__": "up", "instance": "c:1"}, "values": [[1, "1"]]}
 
-    found = answer_of(answer({"metric": {"__name__": NAME, **ALICE}, "values": []}, labelled, other), {})
+    found = answer_of(answer(labelled, other), {})
 
-    assert found.brokers == {"kafka-1:9404": None, "b:1": 7}
+    assert [one.labels for one in found.series] == [{"broker_id": "7", "client": "x"}]
     assert found.others == 1
 
 

@@ -62,6 +62,47 @@ def test_one_answer_may_be_written_over_many_lines(tmp_path: Path, capsys: pytes
     assert "broker 8" not in said.err
 
 
+def test_brokers_behind_one_exporter_are_counted_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both series are of one client and instance. The node ids may also be in answers of their own."""
+    both = [series(RATE, minutes(3, 1_000.0), broker=broker) for broker in "12"]
+    (one := tmp_path / "one.json").write_text(json.dumps(answer(*both)))
+    (lines := tmp_path / "lines.json").write_text("".join(json.dumps(answer(each)) + "\n" for each in both))
+
+    for saved in (one, lines):
+        records = imported(tmp_path, "--file", str(saved))
+
+        found = {broker: [each["amount"] for each in records if each["broker"] == broker] for broker in (1, 2)}
+        assert found == {1: [60_000] * 3, 2: [60_000] * 3}
+        said = capsys.readouterr()
+        assert said.out.startswith("6 records of 1 min, 360 kB of produce\n")
+        assert said.err == 'broker 1 is b:1{broker="1"}\nbroker 2 is b:1{broker="2"}\n'
+
+
+def test_only_replicas_are_merged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two replicas of a Prometheus see two pods behind one address, and two jobs scrape each of them."""
+    document = answer(
+        *(
+            series(RATE, minutes(2, 1_000.0), prometheus_replica=replica, pod=pod, job=job)
+            for replica in "ab"
+            for pod in ("kafka-0", "kafka-1")
+            for job in "xy"
+        )
+    )
+    (saved := tmp_path / "answer.json").write_text(json.dumps(document))
+
+    each = imported(tmp_path, "--file", str(saved))
+    told = capsys.readouterr().err
+    merged = imported(tmp_path, "--file", str(saved), "--replica-label", "job")
+
+    assert sorted((one["broker"], one["amount"]) for one in each) == [(at, 60_000) for at in (1, 1, 2, 2, 3, 3, 4, 4)]
+    assert (
+        "b:1: series of one client differ in job, pod, so they are counted as several brokers; if they are one broker, "
+        "measured twice, add --replica-label job --replica-label pod\n"
+    ) in told
+    assert {one["proxy"] for one in merged} == {'b:1{pod="kafka-0"}', 'b:1{pod="kafka-1"}'}
+    assert [one["amount"] for one in merged] == [60_000] * 4
+
+
 def test_each_line_may_be_an_answer_and_throttle_times_may_come_later(tmp_path: Path) -> None:
     lines = [
         answer(series(RATE, minutes(2, 1_000.0), broker="4")),
@@ -87,27 +128,31 @@ def test_metrics_of_own_rules_have_own_names(tmp_path: Path) -> None:
 
 
 def test_labels_of_a_server_name_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Three brokers: one has a label, one is named on the command line, and one is numbered."""
+    """One broker has a label, one is named on the command line, one is numbered, and two are behind one exporter."""
 
     def answer_to(path: str, query: dict[str, str]) -> tuple[int, Any]:
         if path.endswith("/values"):
-            return 200, {"data": [RATE] if "__name__" in path else ["a:1", "b:1", "c:1"]}
+            return 200, {"data": [RATE] if "__name__" in path else ["a:1", "b:1", "c:1", "d:1"]}
         start, end = float(query["start"]), float(query["end"])
         values: dict[float, str | float] = dict.fromkeys(range(int(start), int(end) + 1, MINUTE), 10.0)
         return 200, answer(
             series("", values, instance="a:1"),
             series("", values, instance="b:1", broker_id="9"),
             series("", values, instance="c:1"),
+            series("", values, instance="d:1", broker="11"),
+            series("", values, instance="d:1", broker="12"),
         )
 
     with server(answer_to) as (address, _):
         words = ["--url", f"http://{address}", "--from", "2026-11-01T00:00", "--until", "2026-11-01T02:00"]
         records = imported(tmp_path, *words, "--broker", "c:1=1")
 
-    assert {(one["proxy"], one["broker"]) for one in records} == {("a:1", 2), ("b:1", 9), ("c:1", 1)}
-    assert len(records) == 3 * 120
+    assert {(one["proxy"], one["broker"]) for one in records} == {
+        ("a:1", 2), ("b:1", 9), ("c:1", 1), ('d:1{broker="11"}', 11), ('d:1{broker="12"}', 12),
+    }  # fmt: skip
+    assert len(records) == 5 * 120
     said = capsys.readouterr().err
-    assert "  up to 2026-11-01 02:00:00 UTC: 360 records\nbroker 1 is c:1\nbroker 2 is a:1 (a number in" in said
+    assert "  up to 2026-11-01 02:00:00 UTC: 600 records\nbroker 1 is c:1\nbroker 2 is a:1 (a number in" in said
 
 
 @pytest.mark.parametrize(
