@@ -1,14 +1,19 @@
 """Reads addresses with a port, IP addresses and ranges of ports in the form that operators write."""
 
 import re
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import BROKER_PORTS, Address
 from kafka_quota_proxy.config.units import shown
 
-_HOST_PORT: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,]+)):([0-9]+)", re.ASCII)
+# A shell, a template or a pattern is left in a host with one of the excluded characters.
+_HOST_PORT: Final = re.compile(
+    r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,*?<>(){}$\"'`\\|;&#=%]+)):([0-9]+)", re.ASCII
+)
+_SHORT_IP: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10}){0,3}", re.ASCII)
+_BROADCAST: Final = IPv4Address("255.255.255.255")
 _PORT_RANGE: Final = re.compile(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", re.ASCII)
 _PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with node id n gets port FIRST + n"
 _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
@@ -22,7 +27,7 @@ def parse_address(value: str) -> Address:
     if "," in value:
         raise UnitError(f"must be one address, not a list; {_ADDRESS_HELP}")
     match = _HOST_PORT.fullmatch(value)
-    if match is None:
+    if match is None or (match[1] and ip_of(match[1]) is None):
         raise UnitError(f"{shown(value)} is not an address; {_ADDRESS_HELP}")
     ipv6, host, digits = match.groups()
     # Do not pass many digits to int(), which raises another error for more than 4,300 digits.
@@ -31,7 +36,46 @@ def parse_address(value: str) -> Address:
         raise UnitError(f"port {digits} is out of range; a port is at most 65535")
     if host and not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
         raise UnitError(f"{shown(host)} is not a host name: between its dots there are 1 to 63 characters")
+    if host and re.fullmatch(r"\d+(\.\d+)+", host) and ip_of(host) is None:
+        raise UnitError(f"{shown(host)} is not an IP address: it has four numbers from 0 to 255")
+    if is_group(ipv6 or host):
+        raise UnitError(f"{ipv6 or host} is the address of a group of machines; write the address of one")
     return Address(host=ipv6 or host, port=port)
+
+
+def parse_bind(value: str) -> Address:
+    """Return the address on which to listen, in ``HOST:PORT``. Raises UnitError if ``value`` is not an address."""
+    host, _, port = value.rpartition(":")
+    if host in ("", "*", "[*]") and port.isdecimal():
+        raise UnitError(f"{value!r} names no address; write 0.0.0.0:{port} to listen on all of them")
+    return parse_address(value)
+
+
+def ip_of(host: str) -> IPv4Address | IPv6Address | None:
+    """Return the IP address that a host is, as a system reads it (also ``0`` and ``127.1``), or None for a name."""
+    try:
+        found = ip_address(host)
+    except ValueError:
+        if not _SHORT_IP.fullmatch(host):
+            return None
+        *first, last = map(int, host.split("."))
+        space = 256 ** (4 - len(first))  # the last number stands for all bytes that are left
+        if last >= space or any(number > 255 for number in first):
+            return None
+        return IPv4Address(int.from_bytes(bytes(first)) * space + last)
+    return getattr(found, "ipv4_mapped", None) or found
+
+
+def is_any(host: str) -> bool:
+    """Whether a host stands for all addresses of a machine, as 0.0.0.0 does. One can listen there."""
+    found = ip_of(host)
+    return found is not None and found.is_unspecified
+
+
+def is_group(host: str) -> bool:
+    """Whether a host is a multicast or broadcast address, which TCP has no connections to."""
+    found = ip_of(host)
+    return found is not None and (found.is_multicast or found == _BROADCAST)
 
 
 def parse_ip(value: str) -> str:

@@ -6,6 +6,7 @@ that the operator sees all faults at once. They ignore values of the wrong type,
 
 from typing import Final
 
+from kafka_quota_proxy.config.broker_address_checks import check_broker_addresses
 from kafka_quota_proxy.config.fair_call_queue_checks import check_fair_call_queue
 from kafka_quota_proxy.config.listener_checks import check_listeners
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker
@@ -34,6 +35,7 @@ def check(file: UncheckedFile, *, now_ms: int | None = None) -> None:
     ``now_ms`` is the Unix time. If it is None, expired rules are not reported.
     """
     check_listeners(file)
+    check_broker_addresses(file)
     check_one_broker(file)
     check_quotas(file)
     if now_ms is not None:

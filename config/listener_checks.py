@@ -4,12 +4,11 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import default_broker_ports, parse_port_range
+from kafka_quota_proxy.config.addresses import default_broker_ports, is_any, parse_port_range
 from kafka_quota_proxy.config.document import Location
 from kafka_quota_proxy.config.model import BROKER_PORTS, Address, RelayKind, Shaping
 from kafka_quota_proxy.config.security import ClientAuth
 from kafka_quota_proxy.config.unvalidated import (
-    ANY_HOST,
     UncheckedFile,
     address_of,
     addresses_of,
@@ -96,7 +95,7 @@ def _check_upstream(file: UncheckedFile, at: tuple[str | int, ...], listener: di
         message = "cannot be given with upstream; give one of them: a broker that advertises this proxy, or a cluster"
         file.error((*at, "bootstrap_servers"), message)
     bind = address_of(listener.get("bind"))
-    if bind and bind.host in ANY_HOST and "advertised_host" not in listener:
+    if bind and is_any(bind.host) and "advertised_host" not in listener:
         message = f"is missing; clients cannot connect to {bind.host}: write the host that clients use"
         file.error((*at, "advertised_host"), message)
     if bind and bind.port == 0 and "broker_ports" not in listener:

@@ -22,7 +22,7 @@ def parse_endpoint(text: str) -> str:
         port = url.port
     except ValueError as error:
         raise ValueError(f"{error}; write the base URL of the receiver, such as {EXAMPLE}") from error
-    if url.scheme not in {"http", "https"} or not url.hostname or port == 0:
+    if url.scheme not in {"http", "https"} or not url.hostname or "*" in url.hostname or port == 0:
         raise ValueError(f"{text!r} is not the base URL of a receiver; write one such as {EXAMPLE}")
     if url.username is not None or url.password is not None:
         raise ValueError("has credentials; set the environment variable OTEL_EXPORTER_OTLP_HEADERS in place of them")

@@ -4,10 +4,11 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import is_any
 from kafka_quota_proxy.config.document import Location
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.replication_checks import check_client, check_topic
-from kafka_quota_proxy.config.unvalidated import ANY_HOST, UncheckedFile, address_of, addresses_of, leads_to
+from kafka_quota_proxy.config.unvalidated import UncheckedFile, address_of, addresses_of, leads_to
 
 _KEY: Final = "quotas_from"
 _AT: Final = (_KEY,)
@@ -61,7 +62,7 @@ def _servers(file: UncheckedFile) -> Iterator[tuple[Location, Address, str]]:
 def _leads_here(server: Address, bind: Address, advertised_host: object) -> bool:
     if leads_to(server, bind):
         return True
-    names = (advertised_host, socket.gethostname()) if bind.host in ANY_HOST else (advertised_host,)
+    names = (advertised_host, socket.gethostname()) if is_any(bind.host) else (advertised_host,)
     return server.port == bind.port and server.host in names
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 
 from kafka_quota_proxy.config import value_readers as read
-from kafka_quota_proxy.config.addresses import parse_address, parse_port_range
+from kafka_quota_proxy.config.addresses import is_group, parse_address, parse_port_range
 from kafka_quota_proxy.config.cluster_schema import QUOTAS_FROM, REPLICATION, STORE, USAGE_LOG, quotas_from_mapping
 from kafka_quota_proxy.config.fair_call_queue_schema import FAIR_CALL_QUEUE, none_for_false
 from kafka_quota_proxy.config.model import (
@@ -33,7 +33,7 @@ from kafka_quota_proxy.config.units import INT32_MAX, parse_duration_ms, parse_s
 
 _ENFORCEMENT: Final = Key(read.member_of(Enforcement))
 _SHAPING: Final = Key(read.member_of(Shaping))
-_BIND: Final = Key(read.address, missing="write the address to listen on, such as 0.0.0.0:9092")
+_BIND: Final = Key(read.bind, missing="write the address to listen on, such as 0.0.0.0:9092")
 # ``fair_call_queue: false`` becomes None. Null in the file is a fault.
 _FAIR_CALL_QUEUE: Final = Key(FAIR_CALL_QUEUE, expand=none_for_false)
 _CONNECTION_LIMIT: Final = Key(read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")))
@@ -106,9 +106,12 @@ def _all_rules(lists: Iterable[tuple[MappingRule, ...] | None]) -> tuple[Mapping
 def _own_ip_address(value: object) -> str:
     name = read.text("an IP address of this machine, such as 10.0.0.5")(value)
     try:
-        return str(ip_address(name))
+        found = str(ip_address(name))
     except ValueError:
-        raise ValueError(f"{name!r} is not an IP address; write one of this machine, such as 10.0.0.5") from None
+        found = None
+    if found is None or is_group(found):
+        raise ValueError(f"{name!r} is not an IP address of a machine; write one of this machine, such as 10.0.0.5")
+    return found
 
 
 def _max_throttle_ms(value: object) -> int | None:
@@ -152,7 +155,7 @@ _LISTENER: Final = Section(
         # listener_checks.py reports if both or neither of upstream and bootstrap_servers are given.
         "upstream": Key(read.parsed(_upstream, "HOST:PORT, such as 127.0.0.1:9092")),
         "bootstrap_servers": Key(read.bootstrap_servers),
-        "advertised_host": Key(read.host),
+        "advertised_host": Key(read.advertised_host),
         "broker_ports": Key(read.parsed(parse_port_range, "FIRST-LAST, such as 9193-9292")),
         "node_id": Key(read.node_id),
         "inter_broker": Key(read.boolean),
@@ -179,7 +182,7 @@ _ADMIN: Final = Section(
     Admin,
     {
         "bind": _BIND,
-        "metrics_bind": Key(read.address),
+        "metrics_bind": Key(read.bind),
         "hosts": Key(ListOf(read.host)),
         "quotas_token_file": read.FILE_PATH,
     },

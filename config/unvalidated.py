@@ -6,7 +6,7 @@ These checks treat a value of the wrong type as missing. Another part of the pac
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
+from kafka_quota_proxy.config.addresses import is_any, parse_address, parse_addresses
 from kafka_quota_proxy.config.document import Document, Location, fault_at
 from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.model import Address
@@ -14,8 +14,7 @@ from kafka_quota_proxy.config.units import parse_rate
 
 _LIKELY_A_UNIT_IS_MISSING: Final = 1_000  # bytes per second; less than one small record
 
-ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
-_OWN_HOST: Final = ANY_HOST | {"localhost", "127.0.0.1", "::1"}
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _T = TypeVar("_T")
 
 
@@ -103,13 +102,13 @@ def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
 
 def leads_to(address: Address, bind: Address) -> bool:
     """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
-    own = address.host == bind.host or (address.host in _OWN_HOST and bind.host in _OWN_HOST)
+    own = address.host == bind.host or all(host in _LOOPBACK or is_any(host) for host in (address.host, bind.host))
     return own and address.port == bind.port
 
 
 def share_host(one: str, other: str) -> bool:
     """Whether listeners on these two hosts would overlap: the hosts are equal, or one of them means all addresses."""
-    return one == other or not ANY_HOST.isdisjoint((one, other))
+    return one == other or is_any(one) or is_any(other)
 
 
 def small_rate(value: object) -> str | None:

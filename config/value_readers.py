@@ -11,7 +11,7 @@ from enum import Enum
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any, Final, TypeVar
 
-from kafka_quota_proxy.config.addresses import parse_address, parse_addresses
+from kafka_quota_proxy.config.addresses import is_any, parse_address, parse_addresses, parse_bind
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import DEFAULT, Address
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
@@ -152,12 +152,23 @@ def bootstrap_servers(value: object) -> tuple[Address, ...]:
 
 
 def host(value: object) -> str:
-    """Read the host name or IP address, without a port, at which clients reach the proxy."""
+    """Read a host name or an IP address without a port."""
     name = text("the host name or IP address that clients reach this proxy at")(value)
     try:
-        return str(IPv6Address(name)) if ":" in name else parse_address(f"{name}:1").host
+        return parse_address(f"[{IPv6Address(name)}]:1" if ":" in name else f"{name}:1").host
     except (UnitError, AddressValueError) as error:
-        raise ValueError(f"{name!r} is not a host name or an IP address, without a port") from error
+        raise ValueError(
+            f"{name!r} is not a host name or an IP address, without a port; write one that clients reach, such as "
+            "proxy.example.com"
+        ) from error
+
+
+def advertised_host(value: object) -> str:
+    """Read the host name or IP address, without a port, at which clients reach the proxy."""
+    name = host(value)
+    if is_any(name):
+        raise ValueError(f"no client can connect to {name}, which means all addresses; write the host that clients use")
+    return name
 
 
 def topic_name(value: object) -> str:
@@ -170,7 +181,7 @@ def topic_name(value: object) -> str:
     return value
 
 
-address: Final = parsed(parse_address, "HOST:PORT, such as 127.0.0.1:9092")
+bind: Final = parsed(parse_bind, "HOST:PORT, such as 127.0.0.1:9092")
 byte_rate: Final = quantity(parse_rate, QuotaKind.PRODUCE.spec.unit.expected)
 duration_ms: Final = positive_duration("a duration, such as 500ms or 1s")
 poll_interval_ms: Final = quantity(

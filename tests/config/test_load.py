@@ -619,6 +619,17 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
         ("bind: a:1, bootstrap_servers: b:0", "bootstrap_servers: b:0 has port 0"),
         ("bind: a:1, bootstrap_servers: 'b:2,a:1'", "bootstrap_servers: a:1 is bound by this proxy in line 1"),
         ("bind: a:1, bootstrap_servers: b:2, advertised_host: 'c:3'", "advertised_host: 'c:3' is not a host name"),
+        ("bind: '*:1', bootstrap_servers: b:2", "bind: '*:1' names no address; write 0.0.0.0:1 to listen on all"),
+        ("bind: 224.0.0.1:1, bootstrap_servers: b:2", "bind: 224.0.0.1 is the address of a group of machines"),
+        ("bind: a:1, bootstrap_servers: '*:2'", "bootstrap_servers: '*:2' is not an address; write HOST:PORT"),
+        ("bind: '[::0]:1', bootstrap_servers: b:2", "advertised_host: is missing; clients cannot connect to ::0"),
+        ("bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: '*'", "advertised_host: '*' is not a host name or"),
+        (
+            "bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: 0.0.0.0",
+            "advertised_host: no client can connect to 0.0.0.0, which means all addresses; write the host that clients",
+        ),
+        ("bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: '::'", "advertised_host: no client can connect to :"),
+        ("bind: 'a:1', bootstrap_servers: 'b:2', advertised_host: 'ff02::1'", "advertised_host: 'ff02::1' is not a h"),
         ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9000", "broker_ports: must be FIRST-LAST"),
         ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9-8", "broker_ports: '9-8' is not a range within"),
         ("bind: a:1, bootstrap_servers: b:2, broker_ports: 9-99999", "broker_ports: '9-99999' is not a range within"),
@@ -628,6 +639,27 @@ def test_the_brokers_of_a_cluster_have_the_hundred_ports_behind_the_bootstrap_po
 )
 def test_a_faulty_cluster_is_refused(listener: str, fault: str) -> None:
     assert f"f.yaml:1: listeners[0].{fault}" in only_fault(f"listeners: [{{name: x, {listener}}}]\n")
+
+
+@each_case(
+    "section, fault",
+    [
+        ("admin: {bind: '*:1'}", "admin.bind: '*:1' names no address; write 0.0.0.0:1 to listen on all of them"),
+        ("admin: {bind: 'a:1', metrics_bind: '*:2'}", "admin.metrics_bind: '*:2' names no address; write 0.0.0.0:2"),
+        ("upstream_bind: 224.0.0.1", "upstream_bind: '224.0.0.1' is not an IP address of a machine; write one"),
+        ("usage_log: {kafka: {bootstrap_servers: '*:1'}}", "usage_log.kafka.bootstrap_servers: '*:1' is not an addr"),
+        ("quotas_from: 'kafka://*:1/t'", "quotas_from: '*:1' is not an address; write HOST:PORT"),
+    ],
+)
+def test_an_address_that_nobody_can_use_is_refused(section: str, fault: str) -> None:
+    assert f"f.yaml:2: {fault}" in "\n".join(faults(f"{LISTENERS}{section}\n"))
+
+
+@each_case("bind", ["0.0.0.0:9092", "'[::]:9092'", "127.0.0.1:0"])
+def test_an_address_on_which_one_can_listen_is_no_fault(bind: str) -> None:
+    more = "advertised_host: proxy, broker_ports: 9093-9099"
+
+    assert warnings(f"listeners: [{{name: a, bind: {bind}, bootstrap_servers: 'b:2', {more}}}]\n") == []
 
 
 def test_native_relay_is_refused_where_there_is_no_epoll(monkeypatch: pytest.MonkeyPatch) -> None:

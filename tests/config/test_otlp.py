@@ -30,6 +30,7 @@ def test_an_endpoint_is_a_base_url(url: str) -> None:
         ("{}", "otlp.endpoint: is missing; write the base URL of the receiver, such as http://127.0.0.1:4318"),
         ("{endpoint: 'collector:4318'}", "'collector:4318' is not the base URL of a receiver"),
         ("{endpoint: 'grpc://collector:4317'}", "is not the base URL of a receiver"),
+        ("{endpoint: 'http://*:4318'}", "is not the base URL of a receiver"),
         ("{endpoint: 'http://:4318'}", "is not the base URL of a receiver"),
         ("{endpoint: 'http://collector:99999'}", "out of range 0-65535; write the base URL"),
         ("{endpoint: 'http://u:p@collector:4318'}", "has credentials; set the environment variable OTEL_EXPORTER_OTLP"),
