@@ -53,7 +53,7 @@ def _fault_of(path: str, content: bytes | None) -> str | None:
 
 def fault_of_blank(path: str) -> str:
     """Return what is wrong with a file of 0 bytes. Spark never opens such a file, and so reports no fault."""
-    return _CUT if path.endswith(".gz") else _NO_PARQUET
+    return _CUT if path.lower().endswith(".gz") else _NO_PARQUET
 
 
 def fault_of_gz(pieces: Iterable[bytes]) -> str | None:

@@ -46,7 +46,7 @@ def _write(rows: DataFrame, lake: Lake, cluster: str, quarantine: str) -> None:
         F.collect_set(F.when(is_good, utc_day())).alias("days"),
         F.min(F.when(is_good, F.col("start_ms"))).alias("first_ms"),
         F.max(F.when(is_good, F.col("start_ms"))).alias("last_ms"),
-        F.collect_set(F.when(F.col("source").endswith(".gz"), F.col("source"))).alias("compressed"),
+        F.collect_set(F.when(F.lower("source").endswith(".gz"), F.col("source"))).alias("compressed"),
         F.count("fault").alias("bad"),
     ).collect()
     broken: list[Fault] = faults_of_gz(spark, found["compressed"]) if found["compressed"] else []

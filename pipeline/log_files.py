@@ -26,10 +26,14 @@ from kafka_quota_proxy.pipeline.record import COLUMNS, RECORD
 from kafka_quota_proxy.pipeline.session import silenced
 from kafka_quota_proxy.pipeline.staging import is_results
 
-# The endings of complete files. Files that end in .part and hidden files are skipped.
+# The endings of complete files, in lower or upper case. Files that end in .part and hidden files are skipped.
 TEXT: Final = ("jsonl", "json", "ndjson", "jsonl.gz", "json.gz", "ndjson.gz")
+ENDINGS_OF_TEXT: Final = ".jsonl, .json or .ndjson (also .gz)"
+ENDINGS: Final = f"{ENDINGS_OF_TEXT}, or .parquet"
 _PARQUET: Final = ("parquet",)
 _GZ: Final = "gz"
+_UNFINISHED: Final = "part"
+_SHOWN: Final = 5
 # Spark writes a checksum of each page, and verifies it only on request.
 _SUMS: Final = {"parquet.page.verify-checksum.enabled": "true"}
 _LOCAL: Final = r"^file:(//)?"
@@ -40,8 +44,9 @@ class LogFiles:
     """The text and Parquet files of the usage log at ``usage``, a path or a pattern with wildcards.
 
     With ``cluster``, only files in directories with the name ``cluster=NAME`` belong to the log. Directories that
-    contain the results of a command are skipped, and are listed in ``passed_over``. Raises UsageError if the path does
-    not exist, or if the cluster has no file.
+    contain the results of a command are skipped, and are listed in ``passed_over``. ``left_out`` are files whose names
+    do not end as those of a log, which are not read. Raises UsageError if the path does not exist, or if the cluster
+    has no file.
     """
 
     def __init__(self, spark: SparkSession, usage: str, cluster: str | None = None) -> None:
@@ -49,13 +54,15 @@ class LogFiles:
         self._usage = usage
         self._is_part = cluster is not None
         root = log_root(usage)
-        self._paths = [file_system.plain(path) for path in listed(spark, usage).inputFiles()]
+        every = [file_system.plain(path) for path in listed(spark, usage).inputFiles()]
         if cluster is not None:
-            self._paths = [path for path in self._paths if f"/cluster={cluster}/" in path]
-            if not self._paths:
+            every = [path for path in every if f"/cluster={cluster}/" in path]
+            if not every:
                 raise UsageError(f"--cluster {cluster}: --usage {usage} has no file in a directory cluster={cluster}")
-        directories = {at for path in self._paths for at in _directories_of(path, root)}
+        directories = {at for path in every for at in _directories_of(path, root)}
         self.passed_over = tuple(sorted(at for at in directories if is_results(at)))
+        self._paths = [path for path in every if not any(path.startswith(f"{at}/") for at in self.passed_over)]
+        self.left_out = tuple(path for path in self._paths if not _has(path, (*TEXT, *_PARQUET, _UNFINISHED)))
 
     def lines(self) -> DataFrame | None:
         """Return the lines of the text files, or None if there are no text files.
@@ -126,8 +133,7 @@ class LogFiles:
 
     def _of(self, endings: Sequence[str]) -> list[str]:
         """Return the paths of the log's files with one of these endings, apart from those in skipped directories."""
-        named = [path for path in self._paths if path.endswith(tuple(f".{ending}" for ending in endings))]
-        return [path for path in named if not any(path.startswith(f"{at}/") for at in self.passed_over)]
+        return [path for path in self._paths if _has(path, endings)]
 
     def _loaded(
         self, form: str, endings: Sequence[str], without: Container[str] = (), **options: str
@@ -138,6 +144,21 @@ class LogFiles:
         reader = _reader(self._spark, form, endings, **options)
         is_all = not (self.passed_over or without or self._is_part)
         return reader.load(self._usage if is_all else [_as_pattern(path) for path in kept])
+
+
+def left_out_of_stream(spark: SparkSession, usage: str) -> str | None:
+    """Return a sentence about the files of a log that a stream does not read, or None if there are none."""
+    every = [file_system.plain(path) for path in listed(spark, usage).inputFiles()]
+    paths = [path for path in every if not _has(path, (*TEXT, _UNFINISHED))]
+    return left_out_words(paths, ENDINGS_OF_TEXT) if paths else None
+
+
+def left_out_words(paths: Sequence[str], endings: str = ENDINGS) -> str:
+    """Return a sentence that names files which are not read, of which there is at least one."""
+    count = "1 file was" if len(paths) == 1 else f"{len(paths):,} files were"
+    more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
+    names = ", ".join(sorted(paths)[:_SHOWN])
+    return f"{count} not read, because the name does not end in {endings}: {names}{more}"
 
 
 def faults_of_gz(spark: SparkSession, paths: Sequence[str]) -> list[Fault]:
@@ -154,6 +175,10 @@ def _faults_of(files: DataFrame, *, is_local: bool) -> list[Fault]:
     content = F.lit(None).cast("binary").alias("content") if is_local else F.col("content")
     found = files.select("path", line_place()[0], content).mapInPandas(gz_faults, FAULT)
     return [(row["fault"], None, row["source"], None) for row in found.collect()]
+
+
+def _has(path: str, endings: Sequence[str]) -> bool:
+    return path.lower().endswith(tuple(f".{ending}" for ending in endings))
 
 
 def _as_pattern(path: str) -> str:
@@ -183,15 +208,16 @@ def line_place() -> tuple[Column, Column]:
 
 
 def _reader(spark: SparkSession, form: str, endings: Sequence[str], **options: str) -> DataFrameReader:
-    reader = spark.read.format(form).options(
-        pathGlobFilter=name_pattern(endings), recursiveFileLookup="true", **options
-    )
+    if endings:
+        options["pathGlobFilter"] = name_pattern(endings)
+    reader = spark.read.format(form).options(recursiveFileLookup="true", **options)
     return reader.schema(RECORD) if form == "parquet" else reader
 
 
 def name_pattern(endings: Sequence[str]) -> str:
-    """Return a glob pattern that matches the file names with one of these endings."""
-    return f"*.{{{','.join(endings)}}}"
+    """Return a glob pattern that matches the file names with one of these endings, in lower or upper case."""
+    any_case = re.sub("[a-z]", lambda letter: f"[{letter[0]}{letter[0].upper()}]", ",".join(endings))
+    return f"*.{{{any_case}}}"
 
 
 def listed(spark: SparkSession, usage: str) -> DataFrame:
@@ -200,7 +226,7 @@ def listed(spark: SparkSession, usage: str) -> DataFrame:
     Raises UsageError if ``usage``, which is the path of the log, does not exist.
     """
     try:
-        found = _reader(spark, "binaryFile", (*TEXT, *_PARQUET)).load(usage)
+        found = _reader(spark, "binaryFile", ()).load(usage)
         _ = found.schema  # Spark Connect looks for the path only now
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":

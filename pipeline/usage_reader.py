@@ -19,7 +19,16 @@ from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE
 from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
 from kafka_quota_proxy.pipeline.lake_rollup import Sums
-from kafka_quota_proxy.pipeline.log_files import TEXT, LogFiles, line_place, listed, log_root, name_pattern
+from kafka_quota_proxy.pipeline.log_files import (
+    ENDINGS,
+    TEXT,
+    LogFiles,
+    left_out_words,
+    line_place,
+    listed,
+    log_root,
+    name_pattern,
+)
 from kafka_quota_proxy.pipeline.parsing import (
     QUARANTINE,
     checked,
@@ -52,6 +61,7 @@ class Usage:
     broken_files: int
     duplicates: int
     sums: Sums | None = None
+    left_out: tuple[str, ...] = ()  # files whose names do not end as those of a log, which were not read
     passed_over: tuple[str, ...] = ()  # directories below the log with results of these commands, which were not read
     coarse: Coarse | None = None  # imported records, which are less exact than those of a proxy
 
@@ -63,6 +73,8 @@ class Usage:
             (self.duplicates, "records came more than once and were counted once"),
         ]
         words = [f"{count:,} {what}" for count, what in said if count]
+        if self.left_out:
+            words.insert(0, left_out_words(self.left_out))
         return [*words, self.coarse.words()] if self.coarse else words
 
 
@@ -88,9 +100,7 @@ def read(
     every = LogFiles(spark, usage, cluster)
     lines, stored = every.lines(), every.stored()
     if lines is None and stored is None:
-        raise UsageError(
-            f"--usage {usage}: no usage log there; its files end in .jsonl, .json or .ndjson (also .gz), or .parquet"
-        )
+        raise UsageError(f"--usage {usage}: no usage log there; its files end in {ENDINGS}")
     found = _Found(spark, broken=every.broken())
     if lines is not None:
         # A damaged line may still look like a record, so all lines of a damaged file are dropped. If a file only ends
@@ -102,7 +112,7 @@ def read(
         _take_lines(found, lines, output)
     if stored is not None:
         _take_stored(found, stored, every, output)
-    return found.usage(output, passed_over=every.passed_over)
+    return found.usage(output, passed_over=every.passed_over, left_out=every.left_out)
 
 
 class _Found:
@@ -126,7 +136,7 @@ class _Found:
         self.bad_count += bad
         self.coarse = Coarse(self.coarse.records + coarse, max(self.coarse.resolution_ms, resolution_ms))
 
-    def usage(self, output: Output, *, passed_over: tuple[str, ...] = ()) -> Usage:
+    def usage(self, output: Output, *, passed_over: tuple[str, ...] = (), left_out: tuple[str, ...] = ()) -> Usage:
         """Write the quarantine, leave out duplicates, and return the records."""
         if self.broken or self.bad_count:
             rows = [local_frame(self.spark, self.broken, FAULT), *self.bad]
@@ -148,6 +158,7 @@ class _Found:
             bad_lines=self.bad_count,
             broken_files=len(self.broken),
             duplicates=duplicates,
+            left_out=left_out,
             passed_over=passed_over,
             coarse=self.coarse if self.coarse.records else None,
         )

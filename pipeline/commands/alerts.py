@@ -38,6 +38,7 @@ from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
 from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.late_records import LateRecords, records_by_window
+from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
@@ -124,6 +125,8 @@ def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) ->
     if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
         return topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
     lines = followed(spark, args.usage, kafka=kafka)
+    if not args.usage.startswith("kafka://") and (words := left_out_of_stream(spark, args.usage)):
+        say(words)
     return lines if args.cluster is None else lines.where(F.col("source").contains(f"/cluster={args.cluster}/"))
 
 

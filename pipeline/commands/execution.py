@@ -60,7 +60,7 @@ def is_quickly_read(usage: str) -> bool:
     """Return whether a usage log is on this machine and so small that a command ends within seconds."""
     total = 0
     for name, size in file_system.local_sizes(usage):
-        total += size * next((factor for ending, factor in _COMPRESSED.items() if name.endswith(ending)), 1)
+        total += size * next((factor for ending, factor in _COMPRESSED.items() if name.lower().endswith(ending)), 1)
         if total > QUICK_BYTES:
             return False
     return total > 0

@@ -32,7 +32,7 @@ from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.lake_batch import batch_writer
 from kafka_quota_proxy.pipeline.lake_rollup import refresh
-from kafka_quota_proxy.pipeline.log_files import listed
+from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
@@ -51,7 +51,9 @@ def execute(args: argparse.Namespace) -> int:
     spark = session(master=args.master, conf=dict(args.conf), of_format=lake.settings())
     absolute(args, spark)
     if not args.usage.startswith("kafka://"):
-        listed(spark, args.usage)  # before a lake is created
+        words = left_out_of_stream(spark, args.usage)  # it raises UsageError before a lake is created
+        if words:
+            say(words)
     lake.create(spark)
     rows = parsed(followed(spark, args.usage, kafka=kafka_config_of(args), skips_damage=True), is_placed=True)
     if args.explain:

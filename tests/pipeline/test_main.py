@@ -335,12 +335,16 @@ def table(out: str, name: str) -> list[dict[str, str]]:
 def test_the_bill_of_a_month_has_remarks_on_the_log(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spark: SparkSession
 ) -> None:
-    """A file is duplicated, an hour is missing, a clock steps back, and an owner changes. The bill is right."""
+    """A file is duplicated, an hour is missing, a clock steps back, and an owner changes. The bill is right.
+
+    It says which file is not in it.
+    """
     hours = [hour for hour in range(48) if hour != 30]
     log = [record(at_s=hour * 3_600, amount=10**9 + hour) for hour in hours]
     log += [record(at_s=10 * 3_600 + 0.5, amount=7)]
     write_log(tmp_path / "usage" / "a.jsonl", log)
     write_log(tmp_path / "usage" / "again.jsonl", log[:20])
+    (tmp_path / "usage" / "b.jsonl.zst").write_bytes(b"...")
     owners = tmp_path / "owners.csv"
     owners.write_text(
         "user,client_id,owner,from,until\nalice,,old,,2026-09-08\nalice,,new,2026-09-08,\n", encoding="utf-8"
@@ -366,6 +370,10 @@ def test_the_bill_of_a_month_has_remarks_on_the_log(
         "old": str(sum(one["amount"] for one in log if one["start_ms"] < START_MS + 86_400_000)),
         "new": str(sum(one["amount"] for one in log if one["start_ms"] >= START_MS + 86_400_000)),
     }
+    left_out = "1 file was not read, because the name does not end in .jsonl"
+    assert f"note: {left_out}" in said
+    assert left_out in explained
+    assert left_out in (tmp_path / "bill" / "notes.txt").read_text(encoding="utf-8")
     assert "20 records came more than once" in said
     assert "p1 logged nothing from 2026-09-08 06:00:00 to 2026-09-08 07:00:00 UTC" in said
     assert "the clock of p1 stepped back on 2026-09-07" in said

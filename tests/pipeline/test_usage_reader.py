@@ -16,6 +16,7 @@ from pyspark.testing import assertDataFrameEqual
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.file_integrity import fault_of_gz, gz_faults
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault
+from kafka_quota_proxy.pipeline.log_files import left_out_of_stream, left_out_words
 from kafka_quota_proxy.pipeline.usage_reader import Usage, read
 from kafka_quota_proxy.pipeline.writing import Output, staged
 from tests.pipeline.support import frame, lines, record, rows, write_log
@@ -295,7 +296,49 @@ def test_a_part_file_is_skipped(spark: SparkSession, output: Output, tmp_path: P
     write_log(tmp_path / "a.jsonl", [record()])
     write_log(tmp_path / "b.jsonl.part", [record(at_s=1)])
 
-    assert counts(read(spark, str(tmp_path), output)) == (1, 0, 0, 0)
+    usage = read(spark, str(tmp_path), output)
+
+    assert counts(usage) == (1, 0, 0, 0)
+    assert usage.words() == []
+
+
+def test_the_case_of_a_file_name_does_not_matter(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    """Hadoop finds the codec of .GZ, too. A damaged one is found as well."""
+    for at, name in enumerate(("a.JSONL", "b.Json", "c.NDJSON")):
+        write_log(tmp_path / "log" / name, [record(at_s=at)])
+    (tmp_path / "log" / "d.jsonl.GZ").write_bytes(gzip.compress(lines([record(at_s=3)]).encode()))
+    (tmp_path / "log" / "e.JSONL.gz").write_bytes(gzip.compress(lines([record(at_s=4)]).encode())[:-9])
+    frame(spark, [record(at_s=5)]).coalesce(1).write.parquet(str(tmp_path / "stored"))
+    (stored,) = (tmp_path / "stored").glob("*.parquet")
+    stored.rename(tmp_path / "log" / "f.PARQUET")
+
+    usage = read(spark, str(tmp_path / "log"), output)
+
+    assert {row["start_ms"] for row in usage.records.collect()} >= {
+        record(at_s=at)["start_ms"] for at in (0, 1, 2, 3, 5)
+    }
+    assert usage.words() == ["1 files are damaged or end too early: see quarantine/"]
+
+
+def test_files_that_are_not_read_are_named(spark: SparkSession, output: Output, tmp_path: Path) -> None:
+    """Hadoop finds no records at all in some of them, such as .lz4, and reports nothing."""
+    write_log(tmp_path / "a.jsonl", [record()])
+    for ending in ("zst", "bz2", "lz4", "xz"):
+        (tmp_path / f"b.jsonl.{ending}").write_bytes(b"...")
+    for hidden in ("_SUCCESS", ".b.jsonl.zst.crc"):
+        (tmp_path / hidden).write_bytes(b"...")
+
+    usage = read(spark, str(tmp_path), output)
+
+    assert counts(usage) == (1, 0, 0, 0)
+    names = ", ".join(f"{tmp_path}/b.jsonl.{ending}" for ending in ("bz2", "lz4", "xz", "zst"))
+    assert usage.words() == [
+        "4 files were not read, because the name does not end in .jsonl, .json or .ndjson (also .gz), or .parquet: "
+        f"{names}"
+    ]
+    assert left_out_words([*usage.left_out, "c.csv", "d.csv"]).endswith(f"{names}, c.csv and 1 more")
+    assert str(left_out_of_stream(spark, f"{tmp_path}/*.lz4")).startswith("1 file was not read")
+    assert left_out_of_stream(spark, f"{tmp_path}/*.jsonl") is None
 
 
 @pytest.mark.parametrize("name", ["nothing/here", "", "*.jsonl"])
