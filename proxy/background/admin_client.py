@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, NamedTuple, Self, TypeVar
 
 from aiokafka.conn import AIOKafkaConnection, create_conn
 from aiokafka.errors import KafkaConnectionError, KafkaError, NoError, for_code
@@ -42,6 +42,16 @@ _CLOSE_S: Final = 1.0
 ADMIN_ERRORS: Final = (KafkaError, OSError, ValueError, AssertionError, RuntimeError)
 
 T = TypeVar("T")
+
+
+class LogSizes(NamedTuple):
+    """The size in bytes of each partition's log at each broker, by node id, topic and partition number.
+
+    ``failures`` has the errors of brokers that did not answer, by node id. Each is one of ``ADMIN_ERRORS``.
+    """
+
+    sizes: Mapping[tuple[int, str, int], int]
+    failures: Mapping[int, Exception]
 
 
 class BrokerClient:
@@ -185,10 +195,8 @@ class ClusterClient(BrokerClient):
         """Return the node ids of the replicas that reassignments are adding, for each topic and partition number."""
         return self.run(self._reassignments())
 
-    def log_sizes(
-        self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]
-    ) -> dict[tuple[int, str, int], int]:
-        """Return the size in bytes of each partition's log at each broker, by node id, topic and partition number.
+    def log_sizes(self, partitions: Mapping[str, Sequence[int]], node_ids: Iterable[int]) -> LogSizes:
+        """Return the sizes of the partitions' logs at these brokers. A broker that is away is no error.
 
         If a log is being moved to another directory of its broker, only the copy in the old directory counts. Brokers
         leave out topics that this client is not authorized to describe.
@@ -203,7 +211,7 @@ class ClusterClient(BrokerClient):
 
     async def _configs(self, queries: Sequence[ConfigQuery]) -> list[list[Configs] | Exception]:
         answers = await asyncio.gather(*(self._config(query) for query in queries), return_exceptions=True)
-        return [_not_cancelled(one) for one in answers]
+        return [one if isinstance(one, Exception) else _answered(one) for one in answers]
 
     async def _config(self, query: ConfigQuery) -> list[Configs]:
         request = _describe(query)
@@ -213,7 +221,11 @@ class ClusterClient(BrokerClient):
     async def _reassignments(self) -> dict[tuple[str, int], tuple[int, ...]]:
         await self._metadata(())  # the controller may have changed
         request = ListPartitionReassignmentsRequest(self._timeout_ms, None, {})
-        answer = await self._from_broker(request, self._controller_id)
+        try:
+            answer = await self._from_broker(request, self._controller_id)
+        except ADMIN_ERRORS:
+            # With KRaft any broker passes the request on, and the one in Metadata is any broker, which may be away.
+            answer = await self._from_any(request)
         error = for_code(answer.error_code)
         if error is not NoError:
             raise error(f"ListPartitionReassignments: {answer.error_message or error.__name__}")
@@ -223,19 +235,21 @@ class ClusterClient(BrokerClient):
             for index, _, adding, *_ in partitions
         }
 
-    async def _log_sizes(
-        self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]
-    ) -> dict[tuple[int, str, int], int]:
+    async def _log_sizes(self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]) -> LogSizes:
         request = DescribeLogDirsRequest(partitions)
-        answers = await asyncio.gather(*(self._from_broker(request, node_id) for node_id in node_ids))
-        return {
+        asked = (self._from_broker(request, node_id) for node_id in node_ids)
+        answers = dict(zip(node_ids, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+        failures = {node_id: answer for node_id, answer in answers.items() if isinstance(answer, ADMIN_ERRORS)}
+        sizes = {
             (node_id, topic, index): size_bytes
-            for node_id, answer in zip(node_ids, answers, strict=True)
-            for _, _, topics in answer.log_dirs
+            for node_id, answer in answers.items()
+            if node_id not in failures
+            for _, _, topics in _answered(answer).log_dirs
             for topic, logs in topics
             for index, size_bytes, _, is_future in logs
             if not is_future
         }
+        return LogSizes(sizes, failures)
 
     async def _from_any(self, request: Request) -> Any:  # noqa: ANN401
         """Send a request to the broker that answered last, or to another known broker if that one fails."""
@@ -259,10 +273,11 @@ def _describe(query: ConfigQuery) -> DescribeConfigsRequest:
     return DescribeConfigsRequest([(int(query.kind), name, list(query.keys)) for name in query.names])
 
 
-def _not_cancelled(answer: list[Configs] | BaseException) -> list[Configs] | Exception:
-    if isinstance(answer, Exception | list):
-        return answer
-    raise answer
+def _answered(answer: T | BaseException) -> T:
+    """Return an answer of ``asyncio.gather``, or raise what was raised."""
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
 
 
 def _words(error: BaseException) -> str:

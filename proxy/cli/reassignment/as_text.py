@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any, Final
 
 from kafka_quota_proxy.proxy.cli.reassignment.human_units import clock_text, duration_text, rate_text, size_text
-from kafka_quota_proxy.proxy.cli.reassignment.model import Estimate, Holder, Report, Row, Side, Verdict
+from kafka_quota_proxy.proxy.cli.reassignment.model import Estimate, Holder, Move, Report, Row, Side, Verdict
 
 _BAR: Final = 24
 _FILLED, _EMPTY = "█", "░"
+_SHOWN_MOVES: Final = 5
 _HEADINGS: Final = ("topic", "to", "left", "done", "rate", "limit", "incoming", "time left", "ends")
 
 
@@ -29,20 +30,29 @@ class Question:
 
 def lines(report: Report, *, now: datetime, question: Question, notes: Sequence[str] = ()) -> Iterator[str]:
     """Yield the lines of the report. ``now`` is the local time of the report's last sample."""
-    yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
-    yield summary(report, now=now)
+    if report.rows:
+        yield from _table([_HEADINGS, *(_cells(row, now) for row in report.rows)])
+        yield summary(report, now=now)
+    yield from _waits(report)
     yield from _too_low(report)
-    yield from _answers(report, now=now, question=question)
+    if report.rows:
+        yield from _answers(report, now=now, question=question)
     yield from notes
 
 
 def summary(report: Report, *, now: datetime) -> str:
     """Return one line about the whole reassignment: the bytes left, the rates, and when it ends."""
     rate = "…" if report.rate is None else rate_text(report.rate)
+    what = "without what waits" if report.waiting else "in all"
     return (
-        f"in all: {size_text(report.left_bytes)} left of {size_text(report.size_bytes)} ({_percent(report)}), "
+        f"{what}: {size_text(report.left_bytes)} left of {size_text(report.size_bytes)} ({_percent(report)}), "
         f"{rate} copied, {rate_text(report.incoming_rate)} incoming, {_end(report.verdict, report.time_left_ms, now)}"
     )
+
+
+def name_of(move: Move) -> str:
+    """Return the name of a move: its partition, and the broker that it goes to."""
+    return f"{move.topic}-{move.partition} to broker {move.follower}"
 
 
 def bar(report: Report) -> str:
@@ -69,6 +79,11 @@ def as_json(report: Report, *, time_ms: int, question: Question, notes: Sequence
         ],
         "throttles": [_throttle(estimate) for estimate in report.estimates if estimate.limit is not None],
         "smallest_rate": report.smallest_rate,
+        "waiting": [
+            {"topic": move.topic, "partition": move.partition, "broker": move.follower}
+            | {"for_brokers": list(brokers), "reason": reason}
+            for move, brokers, reason in report.waiting
+        ],
         "notes": list(notes),
     }
     if question.throttle is not None:
@@ -142,6 +157,22 @@ def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join([*words, *numbers]).rstrip()
 
 
+def _apart(report: Report) -> str:
+    return ", without what waits" if report.waiting else ""
+
+
+def _waits(report: Report) -> Iterator[str]:
+    """Yield a line for each reason why moves wait, with these moves and the brokers that they wait for."""
+    moves_by_reason: dict[tuple[tuple[int, ...], str], list[Move]] = {}
+    for move, brokers, reason in report.waiting:
+        moves_by_reason.setdefault((brokers, reason), []).append(move)
+    for (brokers, reason), moves in moves_by_reason.items():
+        names = ", ".join(map(name_of, moves[:_SHOWN_MOVES]))
+        more = f" and {len(moves) - _SHOWN_MOVES} more" if len(moves) > _SHOWN_MOVES else ""
+        whom = " or ".join(f"broker {broker}" for broker in brokers) or "a leader"
+        yield f"{names}{more} {'waits' if len(moves) == 1 else 'wait'} for {whom}: {reason}"
+
+
 def _too_low(report: Report) -> Iterator[str]:
     """Yield a line for each reason why the reassignment never ends, such as a throttle that is too low.
 
@@ -186,9 +217,9 @@ def _answers(report: Report, *, now: datetime, question: Question) -> Iterator[s
             if time_left_ms is None
             else f"end in {duration_text(time_left_ms)}, at {clock_text(now, time_left_ms)}"
         )
-        yield f"at {rate_text(question.throttle)} it would {outlook}"
+        yield f"at {rate_text(question.throttle)} it would {outlook}{_apart(report)}"
     if question.by_ms is not None:
-        yield f"to end {question.by} it takes {rate_text(report.rate_to_end_in(question.by_ms))}"
+        yield f"to end {question.by} it takes {rate_text(report.rate_to_end_in(question.by_ms))}{_apart(report)}"
 
 
 def _holder_name(holder: Holder) -> str:
@@ -212,6 +243,8 @@ def _end(verdict: Verdict, time_left_ms: float | None, now: datetime) -> str:
             return "stalled: nothing is copied"
         case Verdict.UNKNOWN:
             return "not watched for long enough to say when it ends"
+        case Verdict.WAITS:
+            return "the rest waits"
 
 
 def _done(one: Report | Row) -> float:

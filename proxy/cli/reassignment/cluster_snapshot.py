@@ -18,9 +18,9 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.throttled_replicas import ThrottledReplicas
 from kafka_quota_proxy.config.throttled_replicas import read as read_replicas
 from kafka_quota_proxy.config.units import UNLIMITED
-from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
+from kafka_quota_proxy.proxy.background.admin_client import ADMIN_ERRORS, ClusterClient
 from kafka_quota_proxy.proxy.background.admin_requests import ConfigKind, ConfigQuery, Configs, Partition
-from kafka_quota_proxy.proxy.cli.reassignment.model import Limit, Move, Sample, Sizes
+from kafka_quota_proxy.proxy.cli.reassignment.model import Limit, Move, Sample, Sizes, Waiting
 from kafka_quota_proxy.proxy.cli.reassignment.throttles import (
     BrokerConfigs,
     ClusterThrottles,
@@ -66,6 +66,7 @@ class ClusterSnapshot:
     arrived: tuple[Move, ...]  # completed since the last snapshot
     cancelled: tuple[Move, ...]
     unsettled: tuple[Move, ...] = ()  # not known yet whether completed or cancelled
+    waiting: tuple[Waiting, ...] = ()  # moves that are not in the sample, because a broker is away
     notes: tuple[str, ...]  # sentences about faults of the throttles
 
 
@@ -81,7 +82,7 @@ class SnapshotReader:
         self._leaders = _leaders_behind(config)
         self._proxied = len({listener.upstream for listener in config.listeners if listener.inter_broker})
         self._clock_ms = clock_ms
-        self._moves: Mapping[Move, Sizes] = {}
+        self._moving: frozenset[Move] = frozenset()
         self._gone_since_ms: Mapping[Move, int] = {}  # when each unsettled move was first missing
         self._throttles = ClusterThrottles()
         self._racks: Mapping[int, str | None] = {}
@@ -91,25 +92,25 @@ class SnapshotReader:
     def read(self) -> ClusterSnapshot:
         """Ask the cluster for the state of all its reassignments.
 
-        Raises ReadingError if a topic cannot be described, a partition has no leader, or a broker does not report the
-        size of a log. If the cluster does not respond, raises one of ``proxy.background.admin_client.ADMIN_ERRORS``.
+        Raises ReadingError if a topic cannot be described, or a broker does not report the size of a log. If the
+        cluster does not respond, raises one of ``proxy.background.admin_client.ADMIN_ERRORS``.
         """
         moving = {
             Move(topic, partition, follower)
             for (topic, partition), adding in self._admin.reassignments().items()
             for follower in adding
         }
-        gone = (self._moves.keys() | self._gone_since_ms.keys()) - moving
+        gone = (self._moving | self._gone_since_ms.keys()) - moving
         partitions = self._partitions({move.topic for move in moving | gone})
         moving = {move for move in moving if (move.topic, move.partition) in partitions}
-        moves = self._sizes(moving, partitions)
+        moves, waiting = self._sizes(moving, partitions)
         now_ms = self._clock_ms()
         self._read_throttles(moves, now_ms)
         arrived = {move for move in gone if _has_arrived(move, partitions)}
         cancelled = {move for move in gone - arrived if now_ms - self._gone_since_ms.get(move, now_ms) >= _SETTLED_MS}
         unsettled = gone - arrived - cancelled
         self._gone_since_ms = {move: self._gone_since_ms.get(move, now_ms) for move in unsettled}
-        self._moves = moves
+        self._moving = frozenset(moving)
         limits = tuple(self._limits(moves))
         return ClusterSnapshot(
             sample=Sample(time_ms=now_ms, moves=moves),
@@ -117,6 +118,7 @@ class SnapshotReader:
             arrived=tuple(sorted(arrived)),
             cancelled=tuple(sorted(cancelled)),
             unsettled=tuple(sorted(unsettled)),
+            waiting=tuple(waiting),
             notes=(
                 *unknown_throttles(self._throttles),
                 *unlisted_moves(moves, self._throttles),
@@ -147,19 +149,38 @@ class SnapshotReader:
                 found[topic.name, partition.number] = partition
         return found
 
-    def _sizes(self, moving: Iterable[Move], partitions: Mapping[_TopicPartition, Partition]) -> dict[Move, Sizes]:
+    def _sizes(
+        self, moving: Iterable[Move], partitions: Mapping[_TopicPartition, Partition]
+    ) -> tuple[dict[Move, Sizes], list[Waiting]]:
+        """Return the sizes of the moves whose brokers answer, and the other moves."""
         moves = sorted(moving)
-        wanted: dict[str, list[int]] = {}
+        led: list[Move] = []
+        waiting: list[Waiting] = []
+        wanted: dict[str, set[int]] = {}
         brokers: set[int] = set()
         for move in moves:
-            leader = partitions[move.topic, move.partition].leader
-            if leader < 0:
-                raise ReadingError(f"{move.topic}-{move.partition} has no leader")
-            brokers |= {leader, move.follower}
-            if move.partition not in wanted.setdefault(move.topic, []):
-                wanted[move.topic].append(move.partition)
-        sizes = self._admin.log_sizes(wanted, sorted(brokers)) if moves else {}
-        return {move: _sizes_of(move, partitions[move.topic, move.partition], moves, sizes) for move in moves}
+            partition = partitions[move.topic, move.partition]
+            if partition.leader < 0:
+                candidates = set(partition.in_sync or partition.replicas) - {move.follower}
+                waiting.append(Waiting(move, tuple(sorted(candidates)), "the partition has no leader"))
+                continue
+            led.append(move)
+            brokers |= {partition.leader, move.follower}
+            wanted.setdefault(move.topic, set()).add(move.partition)
+        if not led:
+            return {}, waiting
+        sizes, failures = self._admin.log_sizes(
+            {topic: sorted(numbers) for topic, numbers in wanted.items()}, sorted(brokers)
+        )
+        found: dict[Move, Sizes] = {}
+        for move in led:
+            partition = partitions[move.topic, move.partition]
+            away = next((broker for broker in (partition.leader, move.follower) if broker in failures), None)
+            if away is None:
+                found[move] = _sizes_of(move, partition, moves, sizes)
+            else:
+                waiting.append(Waiting(move, (away,), str(failures[away]) or repr(failures[away])))
+        return found, waiting
 
     def _read_throttles(self, moves: Mapping[Move, Sizes], now_ms: int) -> None:
         """Read the throttles from the cluster if the last ones are two seconds old, or if a move is new."""
@@ -173,7 +194,12 @@ class SnapshotReader:
         *answers, of_all_topics = self._admin.configs(
             [*queries, ConfigQuery(ConfigKind.TOPIC, tuple(topics), _OF_TOPICS)]
         )
-        of_brokers = {broker: _values(answer)[str(broker)] for broker, answer in zip(brokers, answers, strict=True)}
+        # A broker may have gone away since it was asked for sizes. The next snapshot will say so.
+        of_brokers = {
+            broker: _values(answer)[str(broker)]
+            for broker, answer in zip(brokers, answers, strict=True)
+            if not isinstance(answer, ADMIN_ERRORS)
+        }
         of_topics = _values(of_all_topics)
         self._throttles = ClusterThrottles(
             brokers={broker: _broker_configs(values) for broker, values in of_brokers.items()},

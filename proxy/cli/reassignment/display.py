@@ -72,7 +72,8 @@ class LiveDisplay(Display):
 
     def show(self, report: Report, *, now: datetime, question: Question, notes: Sequence[str]) -> None:
         """Draw the report over the previous report."""
-        self._draw([bar(report), *lines(report, now=now, question=question, notes=notes)])
+        bars = [bar(report)] if report.rows else []
+        self._draw([*bars, *lines(report, now=now, question=question, notes=notes)])
 
     def show_error(self, text: str) -> None:
         """Draw the error over the previous report."""

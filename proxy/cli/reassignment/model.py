@@ -19,6 +19,14 @@ class Move(NamedTuple):
     follower: int
 
 
+class Waiting(NamedTuple):
+    """A move that cannot go on, or whose progress nobody can tell, until ``brokers`` (node ids) are back."""
+
+    move: Move
+    brokers: tuple[int, ...]
+    reason: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """Holds a partition's log size at its leader and at the broker to which it is being copied, at one moment."""
@@ -82,6 +90,7 @@ class Verdict(Enum):
     ENDS = "ends"
     TOO_LOW = "too low"  # more data arrives than is copied
     STANDS_STILL = "stands still"  # nothing is copied, although the throttle has room
+    WAITS = "waits"  # a part of the reassignment waits for brokers that are away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +163,7 @@ class Report:
     incoming_rate: float
     verdict: Verdict
     time_left_ms: float | None
+    waiting: tuple[Waiting, ...] = ()  # moves that are in none of the numbers above
 
     @property
     def smallest_rate(self) -> float:

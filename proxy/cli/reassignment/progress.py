@@ -31,6 +31,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Sizes,
     Source,
     Verdict,
+    Waiting,
     time_to_copy_ms,
 )
 
@@ -84,9 +85,16 @@ class Progress:
         earlier = (sample.moves for sample, _ in reversed(self._samples))
         return next((moves[move].leader_bytes for moves in earlier if move in moves), 0)
 
-    def report(self) -> Report:
-        """Return a report on the progress as of the last sample. At least one sample must have been added."""
-        return _Window(tuple(self._samples), self._arrived).report()
+    def report(self, waiting: Sequence[Waiting] = ()) -> Report:
+        """Return a report on the progress as of the last sample. At least one sample must have been added.
+
+        ``waiting`` are moves that are not in this sample, because they wait for brokers.
+        """
+        report = _Window(tuple(self._samples), self._arrived).report()
+        if not waiting:
+            return report
+        verdict = report.verdict if report.verdict is Verdict.TOO_LOW else Verdict.WAITS
+        return replace(report, verdict=verdict, time_left_ms=None, waiting=tuple(waiting))
 
 
 _Limits: TypeAlias = Mapping[tuple[Source, Holder], Limit]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question
+from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question, name_of
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ClusterSnapshot, ReadingError
 from kafka_quota_proxy.proxy.cli.reassignment.display import Display
 from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Verdict
@@ -79,8 +79,8 @@ class Watcher:
 
     @property
     def status(self) -> int:
-        """The exit status as of the last report: 1 if it says that the reassignment never ends, otherwise 0."""
-        return 1 if self._verdict is Verdict.TOO_LOW else 0
+        """The exit status as of the last report: 1 if the reassignment never ends or waits for brokers, otherwise 0."""
+        return 1 if self._verdict in (Verdict.TOO_LOW, Verdict.WAITS) else 0
 
     def run(self) -> int:
         """Watch until the reassignment ends, or until the first report if the plan says so. Return the exit status.
@@ -96,10 +96,11 @@ class Watcher:
             self._progress.add(snapshot.sample, snapshot.limits, arrived=snapshot.arrived)
             self._arrived |= set(snapshot.arrived)
             self._cancelled |= set(snapshot.cancelled)
-            if not snapshot.sample.moves and not snapshot.unsettled:
+            is_moving = bool(snapshot.sample.moves or snapshot.waiting)
+            if not is_moving and not snapshot.unsettled:
                 return self._end()
             now_ms = self._clock.now_ms()
-            if now_ms >= due_ms and snapshot.sample.moves:
+            if now_ms >= due_ms and is_moving:
                 self._report(snapshot)
                 if not self._plan.continues:
                     return self.status
@@ -107,12 +108,12 @@ class Watcher:
             self._clock.wait(max(1, _SAMPLE_MS - (self._clock.now_ms() - snapshot.sample.time_ms)))
 
     def _report(self, snapshot: ClusterSnapshot) -> None:
-        report = self._progress.report()
+        report = self._progress.report(snapshot.waiting)
         self._verdict = report.verdict
         now = self._clock.local()
         by_ms = 0.0 if self._plan.by is None else (self._plan.by - now).total_seconds() * 1_000
         question = Question(throttle=self._plan.throttle, by_ms=by_ms if by_ms > 0 else None, by=self._plan.by_words)
-        cancelled = tuple(f"{_name(move)} was cancelled" for move in sorted(self._cancelled))
+        cancelled = tuple(f"{name_of(move)} was cancelled" for move in sorted(self._cancelled))
         self._display.show(report, now=now, question=question, notes=(*snapshot.notes, *cancelled))
 
     def _end(self) -> int:
@@ -121,7 +122,7 @@ class Watcher:
             self._display.end("none", "no reassignment in progress", now=now)
             return 0
         if self._cancelled:
-            cancelled = ", ".join(map(_name, sorted(self._cancelled)))
+            cancelled = ", ".join(map(name_of, sorted(self._cancelled)))
             self._display.end("given up", f"no reassignment is in progress any more; cancelled: {cancelled}", now=now)
             return 1
         replicas = "1 replica" if len(self._arrived) == 1 else f"{len(self._arrived)} replicas"
@@ -139,7 +140,3 @@ class Watcher:
                     raise
                 self._display.show_error(f"the cluster does not answer; trying again: {error}")
                 self._clock.wait(_SAMPLE_MS)
-
-
-def _name(move: Move) -> str:
-    return f"{move.topic}-{move.partition} to broker {move.follower}"

@@ -7,7 +7,17 @@ from datetime import UTC, datetime
 import pytest
 
 from kafka_quota_proxy.proxy.cli.reassignment.as_text import Question, as_json, bar, lines
-from kafka_quota_proxy.proxy.cli.reassignment.model import Holder, Limit, Move, Report, Sample, Side, Sizes, Source
+from kafka_quota_proxy.proxy.cli.reassignment.model import (
+    Holder,
+    Limit,
+    Move,
+    Report,
+    Sample,
+    Side,
+    Sizes,
+    Source,
+    Waiting,
+)
 from kafka_quota_proxy.proxy.cli.reassignment.progress import Progress
 
 MB = 1_000_000
@@ -16,7 +26,13 @@ _NOTHING = Question()
 
 
 def _report(
-    *, copied: float, incoming: float, limit: float | None, in_sync_followers: int = 0, seconds: int = 12
+    *,
+    copied: float,
+    incoming: float,
+    limit: float | None,
+    in_sync_followers: int = 0,
+    seconds: int = 12,
+    waiting: tuple[Waiting, ...] = (),
 ) -> Report:
     move = Move("orders", 0, 4)
     progress = Progress()
@@ -40,7 +56,7 @@ def _report(
             in_sync_followers=in_sync_followers,
         )
         progress.add(Sample(time_ms=second * 1_000, moves={move: sizes}), limits)
-    return progress.report()
+    return progress.report(waiting)
 
 
 def _said(report: Report, question: Question = _NOTHING, notes: tuple[str, ...] = ()) -> list[str]:
@@ -53,6 +69,41 @@ def test_a_move_that_ends_has_rates_limit_and_end() -> None:
         "orders  broker 4  940 MB  10.3 %  9.0 MB/s  10.0 MB/s  4.0 MB/s  3 min 8 s  22:18:08",
         "in all: 940 MB left of 1.0 GB (10.3 %), 9.0 MB/s copied, 4.0 MB/s incoming, ends in 3 min 8 s, at 22:18:08",
     ]
+
+
+def test_what_waits_has_a_line_that_says_for_whom() -> None:
+    waiting = (
+        Waiting(Move("led", 0, 4), (7, 8), "the partition has no leader"),
+        *(Waiting(Move("dead", number, 5), (5,), "Connect call failed") for number in range(7)),
+    )
+    report = _report(copied=9 * MB, incoming=4 * MB, limit=10 * MB, waiting=waiting)
+
+    said = _said(report, Question(throttle=20 * MB))
+
+    assert said[1:] == [
+        "orders  broker 4  940 MB  10.3 %  9.0 MB/s  10.0 MB/s  4.0 MB/s  3 min 8 s  22:18:08",
+        "without what waits: 940 MB left of 1.0 GB (10.3 %), 9.0 MB/s copied, 4.0 MB/s incoming, the rest waits",
+        "led-0 to broker 4 waits for broker 7 or broker 8: the partition has no leader",
+        "dead-0 to broker 5, dead-1 to broker 5, dead-2 to broker 5, dead-3 to broker 5, dead-4 to broker 5 and 2 more "
+        "wait for broker 5: Connect call failed",
+        "at 20.0 MB/s it would end in 1 min 7 s, at 22:16:07, without what waits",
+    ]
+    fields = as_json(report, time_ms=0, question=_NOTHING)
+    assert (fields["state"], fields["time_left_ms"], len(fields["waiting"])) == ("waits", None, 8)
+    assert fields["waiting"][0] == {
+        "topic": "led", "partition": 0, "broker": 4, "for_brokers": [7, 8], "reason": "the partition has no leader",
+    }  # fmt: skip
+
+
+def test_a_throttle_that_is_too_low_counts_more_than_what_waits() -> None:
+    waiting = (Waiting(Move("led", 0, 4), (), "the partition has no leader"),)
+    report = _report(copied=8 * MB, incoming=12 * MB, limit=8 * MB, waiting=waiting)
+
+    said = _said(report)
+
+    assert said[3] == "led-0 to broker 4 waits for a leader: the partition has no leader"
+    assert said[4].startswith("broker 4, leader 1: too low")
+    assert as_json(report, time_ms=0, question=_NOTHING)["state"] == "too low"
 
 
 def test_too_low_is_reported_with_the_rate_that_would_end() -> None:
@@ -149,6 +200,7 @@ def test_an_object_has_bytes_and_milliseconds_and_null_for_never() -> None:
         "time_left_ms": None,
         "ends_at_ms": None,
         "smallest_rate": 12 * MB,
+        "waiting": [],
         "notes": ["a note"],
         "what_if": {"throttle": MB, "time_left_ms": None},
         "by": {"time_left_ms": 10_000, "rate": left / 10 + 12 * MB},

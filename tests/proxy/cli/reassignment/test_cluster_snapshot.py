@@ -10,6 +10,7 @@ import pytest
 
 from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.proxy.background.admin_client import LogSizes
 from kafka_quota_proxy.proxy.background.admin_requests import (
     Broker,
     ConfigKind,
@@ -20,7 +21,7 @@ from kafka_quota_proxy.proxy.background.admin_requests import (
     Topic,
 )
 from kafka_quota_proxy.proxy.cli.reassignment.cluster_snapshot import ReadingError, SnapshotReader
-from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Side, Sizes, Source
+from kafka_quota_proxy.proxy.cli.reassignment.model import Move, Side, Sizes, Source, Waiting
 
 if TYPE_CHECKING:
     from kafka_quota_proxy.proxy.background.admin_client import ClusterClient
@@ -44,6 +45,8 @@ class Cluster:
     error_code: int = 0
     configs_read: int = 0
     asked_brokers: list[int] = field(default_factory=list)
+    away: dict[int, Exception] = field(default_factory=dict)  # the brokers that do not answer
+    gone: set[int] = field(default_factory=set)  # brokers that went away after they were asked for sizes
 
     def reassignments(self) -> Mapping[tuple[str, int], Sequence[int]]:
         return self.moving
@@ -67,24 +70,25 @@ class Cluster:
             ),
         )
 
-    def log_sizes(
-        self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]
-    ) -> Mapping[tuple[int, str, int], int]:
+    def log_sizes(self, partitions: Mapping[str, Sequence[int]], node_ids: Sequence[int]) -> LogSizes:
         self.asked_brokers = list(node_ids)
-        return {
+        sizes = {
             (node_id, topic, number): size
             for (node_id, topic, number), size in self.sizes.items()
-            if node_id in node_ids and number in partitions.get(topic, ())
+            if node_id in node_ids and node_id not in self.away and number in partitions.get(topic, ())
         }
+        return LogSizes(sizes, {node_id: error for node_id, error in self.away.items() if node_id in node_ids})
 
-    def configs(self, queries: Sequence[ConfigQuery]) -> Sequence[Sequence[Configs]]:
+    def configs(self, queries: Sequence[ConfigQuery]) -> Sequence[Sequence[Configs] | Exception]:
         self.configs_read += 1
         given: dict[ConfigKind, Mapping[str, Mapping[str, str]]] = {
             ConfigKind.BROKER: {str(node_id): values for node_id, values in self.brokers.items()},
             ConfigKind.TOPIC: self.topics,
         }
         return [
-            [
+            TimeoutError("no answer within 10000 ms")
+            if query.node_id in self.gone | self.away.keys()
+            else [
                 Configs(name, 0, None, {key: given[query.kind].get(name, {}).get(key) for key in query.keys})
                 for name in query.names
             ]
@@ -271,12 +275,57 @@ def test_a_broker_that_refuses_its_configs_is_reported() -> None:
     )
 
 
-def test_a_missing_size_leader_or_topic_is_an_error() -> None:
-    no_size, no_leader, no_topic = _cluster(), _cluster(), _cluster()
+def test_moves_whose_brokers_are_away_wait_and_the_others_are_measured() -> None:
+    """As when a target broker is down: the brokers that answer know the rest."""
+    refused = ConnectionRefusedError(111, "Connect call failed ('127.0.0.1', 9095)")
+    cluster = _cluster()
+    cluster.moving |= {("dead", 0): [5], ("old", 0): [4], ("led", 0): [4]}
+    cluster.partitions |= {("dead", 0): (1, [1]), ("old", 0): (6, [6]), ("led", 0): (-1, [7, 8])}
+    cluster.sizes |= {(1, "dead", 0): 5}
+    cluster.away = {5: refused, 6: TimeoutError()}
+
+    seen = _reader(cluster, _config()).read()
+
+    assert set(seen.sample.moves) == {_A, _B}
+    assert [limit.holder.follower for limit in seen.limits if limit.holder.side is Side.FOLLOWER] == [4]
+    assert seen.notes == ()
+    assert seen.waiting == (
+        Waiting(Move("led", 0, 4), (7, 8), "the partition has no leader"),
+        Waiting(Move("dead", 0, 5), (5,), str(refused)),
+        Waiting(Move("old", 0, 4), (6,), "TimeoutError()"),
+    )
+    assert cluster.asked_brokers == [1, 2, 4, 5, 6]
+
+
+def test_a_move_that_waited_has_arrived_or_was_cancelled_like_others() -> None:
+    time, cluster = Time(), _cluster()
+    cluster.away = {4: OSError("away")}
+    reader = _reader(cluster, _config(), clock_ms=time)
+    assert [one.move for one in reader.read().waiting] == [_A, _B]
+
+    cluster.moving = {}
+    cluster.partitions["orders", 0] = (1, [1, 4])
+    assert (reader.read().arrived, time.ms) == ((_A,), 0)
+    time.ms = 6_000
+
+    assert reader.read().cancelled == (_B,)
+
+
+def test_a_broker_that_goes_away_between_two_questions_is_no_error() -> None:
+    cluster = _cluster()
+    cluster.gone = {4}
+
+    seen = _reader(cluster, _config()).read()
+
+    assert set(seen.sample.moves) == {_A, _B}
+    assert seen.notes == ()
+
+
+def test_a_missing_size_or_topic_is_an_error() -> None:
+    no_size, no_topic = _cluster(), _cluster()
     del no_size.sizes[1, "orders", 0]
-    no_leader.partitions["orders", 0] = (-1, [])
     no_topic.error_code = 29
 
-    for cluster, what in ((no_size, "the size of orders-0"), (no_leader, "no leader"), (no_topic, "error 29")):
+    for cluster, what in ((no_size, "the size of orders-0"), (no_topic, "error 29")):
         with pytest.raises(ReadingError, match=what):
             _reader(cluster, _config()).read()

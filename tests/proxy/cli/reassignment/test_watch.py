@@ -21,6 +21,7 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import (
     Sizes,
     Source,
     Verdict,
+    Waiting,
 )
 from kafka_quota_proxy.proxy.cli.reassignment.watch import Clock, Plan, Watcher
 
@@ -81,6 +82,7 @@ class Cluster:
     away: Callable[[int], bool] = lambda _: False
     was_moving: bool = False
     unsettled_until_ms: int = 0
+    waits: bool = False
     reads: int = 0
 
     def read(self) -> ClusterSnapshot:
@@ -93,6 +95,16 @@ class Cluster:
         follower_bytes = 10 * MB * at_ms // 1_000
         is_cancelled = self.cancelled_at_ms is not None and at_ms >= self.cancelled_at_ms
         is_moving = follower_bytes < leader_bytes and not is_cancelled
+        if self.waits:
+            waiting = (Waiting(_MOVE, (4,), "away"),)
+            return ClusterSnapshot(
+                sample=Sample(time_ms=self.clock.ms, moves={}),
+                limits=(),
+                arrived=(),
+                cancelled=(),
+                waiting=waiting,
+                notes=(),
+            )
         limit = Limit(source=Source.FILE, holder=Holder(Side.FOLLOWER, None, 4), rate=10 * MB, moves=frozenset({_MOVE}))
         gone = (_MOVE,) if self.was_moving and not is_moving else ()
         self.was_moving = is_moving
@@ -144,6 +156,15 @@ def test_the_status_is_1_if_it_never_ends() -> None:
     status, display = _follow(_ONCE, Cluster(FakeClock(), incoming=11 * MB))
 
     assert (status, display.shown[0][1].verdict) == (1, Verdict.TOO_LOW)
+
+
+def test_a_reassignment_that_waits_is_reported_with_status_1() -> None:
+    """All of it waits, so nothing is measured."""
+    status, display = _follow(_ONCE, Cluster(FakeClock(), waits=True))
+
+    (shown,) = display.shown
+    assert (status, shown[1].rows, shown[1].waiting[0].brokers) == (1, (), (4,))
+    assert (shown[1].verdict, display.ended) == (Verdict.WAITS, [])
 
 
 def test_a_watch_lasts_to_the_end() -> None:
