@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.config.model import QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
@@ -277,7 +277,7 @@ class _Line(NamedTuple):
         bucket = self.over.bucket
         names = (("user", bucket.tags.user), ("client-id", bucket.tags.client_id))
         name = " ".join(f"{key}={name!r}" for key, name in names if name)
-        key, limit = bucket.kind.key, limit_words(bucket.kind.key, self.over.limit)
+        key = bucket.kind.key
         rule = rule_words(self.over.rule)
         parts = [f"{_HEADINGS[self.event][not self.is_enforced]}: {name}{self._addresses()}"]
         if self.event is not _Event.BEGAN:
@@ -289,10 +289,23 @@ class _Line(NamedTuple):
             )
             if self.mean_rate is not None:
                 parts.append(f"mean {_rate_words(key, self.mean_rate)}")
-        window_s = _windows_ms(bucket) / 1_000
-        parts.append(f"{key}: {_rate_words(key, self.rate)} in the last {window_s:g} s, limit {limit}")
+        parts.append(f"{key}: {self._reason()}")
         parts.append(f"rule {rule if rule.isprintable() else repr(rule)}, level {level_words(self.over.level)}")
         return "; ".join(parts)
+
+    def _reason(self) -> str:
+        """Return why the client is throttled."""
+        bucket = self.over.bucket
+        limit = limit_words(bucket.kind.key, self.over.limit)
+        rate = f"{_rate_words(bucket.kind.key, self.rate)} in the last {_windows_ms(bucket) / 1_000:g} s"
+        if bucket.shaping is not Shaping.PACED or self.event is _Event.ENDED:
+            return f"{rate}, limit {limit}"
+        # A token bucket looks at each moment, so this rate may be far below the limit and does not explain the wait.
+        wait = f"{self.throttle_time_ms / 1_000:,.1f} s"
+        waits = (
+            "" if self.event is not _Event.BEGAN else f", and {'waits' if self.is_enforced else 'would wait'} {wait}"
+        )
+        return f"used more than was left of its limit {limit}{waits}; {rate}"
 
     def _addresses(self) -> str:
         if not self.hosts:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
@@ -41,8 +41,10 @@ class World:
         self._log = ThrottleLog()
         self._manager = self.broker(RULE)
 
-    def broker(self, *rules: QuotaRule, kind: QuotaKind = QuotaKind.PRODUCE) -> ClientQuotaManager:
-        return ClientQuotaManager(kind, rules, kafka=self._kafka)
+    def broker(
+        self, *rules: QuotaRule, kind: QuotaKind = QuotaKind.PRODUCE, shaping: Shaping = Shaping.SAMPLED
+    ) -> ClientQuotaManager:
+        return ClientQuotaManager(kind, rules, kafka=self._kafka, shaping=shaping)
 
     def charge(self, amount: int, *, client_id: str = "etl", manager: ClientQuotaManager | None = None) -> int:
         """Charge the client, and return for how long it has to wait."""
@@ -129,6 +131,38 @@ def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) ->
         "rule_level": 8,
         "enforced": True,
     }
+
+
+def test_line_of_a_paced_quota_explains_the_wait_although_the_rate_is_below_the_limit(world: World) -> None:
+    paced = world.broker(RULE, shaping=Shaping.PACED)
+    wait_ms = world.charge(1_800, manager=paced)  # 500 B are there, and 1,300 B are 2.6 s of the limit
+    world.throttle(wait_ms, manager=paced)
+    world.sweep()
+
+    assert (
+        "; producer_byte_rate: used more than was left of its limit 500 bytes per second, and waits 2.6 s; 180 bytes "
+        "per second in the last 11 s; rule client-id <default> "
+    ) in world.message()
+    assert (world.fields()["rate"], world.fields()["limit"]) == (180.0, 500.0)
+
+    world.wait(4_000)
+    for _ in range(61):
+        world.throttle(5_000, manager=paced)
+        world.wait(5_000)
+    assert world.events()[-1] == ("INFO", CONTINUES)
+    assert (
+        "; producer_byte_rate: used more than was left of its limit 500 bytes per second; 0 bytes per second in the "
+    ) in world.message()
+    world.wait(HOUR_MS // 2)
+    assert "; producer_byte_rate: 0 bytes per second in the last 11 s, limit 500 bytes per second; " in world.message()
+
+
+def test_line_of_an_observed_paced_quota_says_how_long_the_wait_would_be(world: World) -> None:
+    paced = world.broker(RULE, shaping=Shaping.PACED)
+    world.throttle(world.charge(1_800, manager=paced), manager=paced, is_observed=True)
+    world.sweep()
+
+    assert "used more than was left of its limit 500 bytes per second, and would wait 2.6 s; 180 " in world.message()
 
 
 def test_end_tells_how_long_and_how_often_the_client_was_throttled(world: World) -> None:
