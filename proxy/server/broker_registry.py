@@ -8,12 +8,18 @@ to lead to another broker, the usage stays with the broker for which it was coun
 import logging
 from collections.abc import Callable, Iterator
 from time import monotonic_ns
+from typing import Final
 
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, group_by_broker
 
 log = logging.getLogger(__name__)
+
+_ADVICE: Final = (
+    ". If they are two clusters that were made with one cluster id, such as the default of the image apache/kafka, run "
+    "a proxy of its own for each, or make one of them anew with another CLUSTER_ID; if not, ignore this"
+)
 
 
 class BrokerRegistry:
@@ -26,6 +32,7 @@ class BrokerRegistry:
         self._on_moved = on_moved
         self._upstreams: list[Upstream] = []
         self._logged: set[str] = set()
+        self._doubtful: set[str] = set()  # the ids of clusters for which the log has a warning
 
     def __iter__(self) -> Iterator[Broker]:
         """Iterate over the brokers, each once."""
@@ -94,18 +101,28 @@ class BrokerRegistry:
             self._on_moved(upstream)
 
     def _log(self, upstream: Upstream, first: Upstream) -> None:
-        """Log, only once, that two addresses lead to one broker, or one leads to another broker than before."""
+        """Log, only once, that two addresses lead to one broker, or one leads to another broker than before.
+
+        If only the ids say that two addresses are one broker, these may be brokers of two clusters with one id, which
+        images and examples set. Nothing in Kafka's protocol tells them apart, so each such id gets a warning.
+        """
         known = upstream.identity or first.identity
+        level, advice = logging.INFO, ""
         if upstream is first:
             news = f"{upstream.address} leads to another broker than assumed, {known or 'not known which'}"
         elif upstream.address != first.address:
             which = f", {known}" if known else ""
             news = f"{first.address} and {upstream.address} are one broker{which}: they share its quotas"
+            is_by_id = upstream.identity is not None and upstream.identity == first.identity
+            if is_by_id and known and first.location.places.isdisjoint(upstream.location.places):
+                if known.cluster_id not in self._doubtful:
+                    level, advice = logging.WARNING, _ADVICE
+                self._doubtful.add(known.cluster_id)
         else:
             return
         if news not in self._logged:
             self._logged.add(news)
-            log.info("%s", news)
+            log.log(level, "%s%s", news, advice)
 
 
 def _assignment_order(members: list[Upstream]) -> tuple[bool, bool]:

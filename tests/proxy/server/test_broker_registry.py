@@ -1,5 +1,7 @@
 """Tests how upstreams come to share a broker and its usage, as their cluster ids and node ids become known."""
 
+import logging
+
 import pytest
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
@@ -15,6 +17,10 @@ from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 
 CONFIG = ProxyConfig(listeners=(), quotas=(QuotaRule(client_id="etl", producer_byte_rate=1_000.0),))
 ONE, TWO = BrokerIdentity("c", 1), BrokerIdentity("c", 2)
+ADVICE = (
+    " that were made with one cluster id, such as the default of the image apache/kafka, run a proxy of its own for "
+    "each, or make one of them anew with another CLUSTER_ID; if not, ignore this"
+)
 NOW_MS = 86_400_000
 
 
@@ -67,6 +73,34 @@ def test_upstreams_of_one_broker_add_up_their_usage_and_are_reported() -> None:
     assert len(list(ways.brokers)) == 2
     assert ways.moved == [b]
     assert ways.brokers.first(b.broker) is a
+
+
+def test_brokers_that_only_their_ids_make_one_are_a_warning_once_for_each_cluster(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """They may be brokers of two clusters with one cluster id, as the default of Kafka's image is."""
+    caplog.set_level(logging.INFO)
+    ways = Ways("a", "b", "c", "d", "e", "f")
+    for upstream, identity in zip(ways.all, (ONE, ONE, TWO, TWO, *[BrokerIdentity("other", 1)] * 2), strict=True):
+        ways.brokers.identify(upstream, identity)
+
+    assert [
+        (one.levelname, one.getMessage().partition(". If they are two clusters")[::2]) for one in caplog.records
+    ] == [
+        ("WARNING", ("a:9092 and b:9092 are one broker, node 1 of cluster c: they share its quotas", ADVICE)),
+        ("INFO", ("c:9092 and d:9092 are one broker, node 2 of cluster c: they share its quotas", "")),
+        ("WARNING", ("e:9092 and f:9092 are one broker, node 1 of cluster other: they share its quotas", ADVICE)),
+    ]
+
+
+def test_two_names_of_one_address_are_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    ways = Ways("a", "b")
+    for upstream in ways.all:
+        ways.brokers.reached(upstream, at("10.0.0.1"))
+        ways.brokers.identify(upstream, ONE)
+
+    assert [one.levelname for one in caplog.records] == ["INFO"]
 
 
 def test_a_moved_connection_looks_its_buckets_up_again() -> None:
