@@ -2,11 +2,12 @@
 
 import gzip
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Final, TextIO
 
-from kafka_quota_proxy.pipeline.errors import UsageError
+from kafka_quota_proxy.pipeline.errors import InputError, UsageError
 from kafka_quota_proxy.pipeline.imported_log import ImportedLog
 from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator
 from kafka_quota_proxy.pipeline.report import duration, size
@@ -24,12 +25,18 @@ def say(words: str) -> None:
     sys.stderr.flush()
 
 
-def opened(path: str) -> TextIO:
-    """Open a text file, also one that ends in .gz. Raises UsageError if that fails."""
+@contextmanager
+def opened(path: str) -> Iterator[TextIO]:
+    """Open a text file, also one that ends in .gz. Raises UsageError if that fails, and InputError if it is no text."""
     try:
-        return gzip.open(path, "rt", encoding="utf-8") if path.endswith(".gz") else open(path, encoding="utf-8")  # noqa: PTH123
+        file = gzip.open(path, "rt", encoding="utf-8") if path.lower().endswith(".gz") else open(path, encoding="utf-8")  # noqa: PTH123, SIM115
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+    with file:
+        try:
+            yield file
+        except UnicodeDecodeError as error:
+            raise InputError([f"{path}: is not text; unpack it, or compress it as .gz"]) from error
 
 
 def say_brokers(brokers: Mapping[str, int], numbered: Iterable[str]) -> None:

@@ -109,7 +109,7 @@ def test_each_line_may_be_an_answer_and_throttle_times_may_come_later(tmp_path: 
         answer(series(RATE, minutes(2, 1_000.0, first=4), broker="4")),
         answer(series("kafka_server_produce_throttle_time", {60: "NaN", 120: 250, 180: "NaN"}, broker="4")),
     ]
-    saved = tmp_path / "answers.jsonl.gz"
+    saved = tmp_path / "answers.jsonl.GZ"
     saved.write_bytes(gzip.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
 
     records = imported(tmp_path, "--file", str(saved))
@@ -182,6 +182,14 @@ def test_a_file_that_cannot_be_imported_is_named(
 
     assert said in capsys.readouterr().err
     assert not (tmp_path / "usage").exists()
+
+
+def test_a_file_that_is_compressed_otherwise_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (saved := tmp_path / "answer.json.zst").write_bytes(b"(\xb5/\xfd...")
+
+    assert main(["import", "prometheus", "--file", str(saved), "--out", str(tmp_path / "usage")]) == 2
+
+    assert f"{saved}: is not text; unpack it, or compress it as .gz\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
