@@ -19,6 +19,16 @@ _PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with 
 _ADDRESS_HELP: Final = 'write HOST:PORT, such as 127.0.0.1:9092 or "[::1]:9092"'
 
 
+def without_final_dot(host: str) -> str:
+    """Return a host name without the dot that makes it absolute for DNS. Both spellings name the same host."""
+    return host.removesuffix(".")
+
+
+def same_spelling(address: Address) -> Address:
+    """Return an address in a spelling in which it can be compared with others. It must not be dialled."""
+    return Address(host=without_final_dot(address.host), port=address.port)
+
+
 def parse_address(value: str) -> Address:
     """Return the address in ``HOST:PORT`` or ``[IPV6]:PORT``. Raises UnitError if ``value`` is not an address."""
     if "://" in value:
@@ -34,7 +44,7 @@ def parse_address(value: str) -> Address:
     port = int(digits) if len(digits) <= 5 else 65_536
     if port > 65_535:
         raise UnitError(f"port {digits} is out of range; a port is at most 65535")
-    if host and not all(0 < len(label) < 64 for label in host.removesuffix(".").split(".")):
+    if host and not all(0 < len(label) < 64 for label in without_final_dot(host).split(".")):
         raise UnitError(f"{shown(host)} is not a host name: between its dots there are 1 to 63 characters")
     if host and re.fullmatch(r"\d+(\.\d+)+", host) and ip_of(host) is None:
         raise UnitError(f"{shown(host)} is not an IP address: it has four numbers from 0 to 255")

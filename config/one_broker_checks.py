@@ -7,6 +7,7 @@ from the brokers whether two addresses belong to one broker, but this check warn
 from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.addresses import without_final_dot
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.unvalidated import UncheckedFile, addresses_of
 
@@ -85,5 +86,5 @@ def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address
 
 def _spellings(host: str) -> set[str]:
     """Return the names of a host for comparisons. Names such as ``localhost`` and ``127.0.0.1`` have a common one."""
-    name = host.lower().rstrip(".")
+    name = without_final_dot(host.lower())
     return {name, _LOOPBACK} if name in _OWN else {name}

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import is_any
+from kafka_quota_proxy.config.addresses import is_any, without_final_dot
 from kafka_quota_proxy.config.document import Location
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.replication_checks import check_client, check_topic
@@ -63,7 +63,8 @@ def _leads_here(server: Address, bind: Address, advertised_host: object) -> bool
     if leads_to(server, bind):
         return True
     names = (advertised_host, socket.gethostname()) if is_any(bind.host) else (advertised_host,)
-    return server.port == bind.port and server.host in names
+    known = {without_final_dot(name) for name in names if isinstance(name, str)}
+    return server.port == bind.port and without_final_dot(server.host) in known
 
 
 def _warn_of_plaintext(file: UncheckedFile) -> None:

@@ -6,7 +6,7 @@ These checks treat a value of the wrong type as missing. Another part of the pac
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from kafka_quota_proxy.config.addresses import is_any, parse_address, parse_addresses
+from kafka_quota_proxy.config.addresses import is_any, parse_address, parse_addresses, without_final_dot
 from kafka_quota_proxy.config.document import Document, Location, fault_at
 from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.model import Address
@@ -102,7 +102,8 @@ def upstreams_of(listener: dict[str, object]) -> frozenset[Address]:
 
 def leads_to(address: Address, bind: Address) -> bool:
     """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
-    own = address.host == bind.host or all(host in _LOOPBACK or is_any(host) for host in (address.host, bind.host))
+    hosts = {without_final_dot(address.host), without_final_dot(bind.host)}
+    own = len(hosts) == 1 or all(host in _LOOPBACK or is_any(host) for host in hosts)
     return own and address.port == bind.port
 
 

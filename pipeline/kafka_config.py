@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.tls_context import broker_side_context
 from kafka_quota_proxy.pipeline.errors import InputError
 
 # The settings that --usage and --to give, or that the program itself sets.
@@ -99,7 +100,7 @@ class KafkaConfig:
                 )
         key, location = "ssl.truststore.location", self._value("ssl.truststore.location", "")
         try:
-            context = ssl.create_default_context(cafile=location or None)
+            context = broker_side_context(location or None)
             if not self._value("ssl.endpoint.identification.algorithm", "https"):
                 context.check_hostname = False
             key, location = "ssl.keystore.location", self._value("ssl.keystore.location", "")

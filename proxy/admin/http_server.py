@@ -17,6 +17,7 @@ from typing import Final, Self
 from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIEnvironment
 
+from kafka_quota_proxy.config.addresses import without_final_dot
 from kafka_quota_proxy.config.model import Admin
 from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS, MAX_TEST_REQUESTS, AdminPort
 from kafka_quota_proxy.proxy.admin.clients.api import ClientsApi
@@ -60,7 +61,7 @@ class AdminServer:
 
     def __init__(self, admin: Admin, server: Server, reloader: Reloads, registry: MetricRegistry | None = None) -> None:
         registry, health = registry or MetricRegistry(server, reloader), Health(server, reloader)
-        hosts = frozenset({admin.bind.host.lower(), *map(str.lower, admin.hosts)})
+        hosts = frozenset(without_final_dot(host.lower()) for host in (admin.bind.host, *admin.hosts))
         loop = asyncio.get_running_loop()
         page = QuotasApi(loop, server, admin.quotas_token_file)
         testing = None if server.testing is None else OnDemandApi(loop, server, server.testing)
@@ -206,7 +207,7 @@ class _Application:
         if self._hosts is None or not host:
             return True
         found = _HOST.fullmatch(host)
-        name = (found[1] or found[2]).lower() if found else ""
+        name = without_final_dot((found[1] or found[2]).lower()) if found else ""
         return name == "localhost" or name in self._hosts or _is_ip(name)
 
     def _call_queue(self, environ: WSGIEnvironment) -> Reply:

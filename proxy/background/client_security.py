@@ -4,11 +4,11 @@ Each function reads the password and certificate files, and raises ``OSError`` i
 """
 
 import logging
-import ssl
 from errno import EILSEQ
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import AdminClient
+from kafka_quota_proxy.config.tls_context import broker_side_context
 
 
 def connection(settings: AdminClient, client_id: str) -> dict[str, object]:
@@ -26,7 +26,7 @@ def security(settings: AdminClient) -> dict[str, object]:
     """Return only the arguments for login and TLS, which all of aiokafka's clients take."""
     keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
-        context = ssl.create_default_context(cafile=settings.ssl_cafile)
+        context = broker_side_context(settings.ssl_cafile)
         if settings.ssl_certfile:
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
         context.check_hostname = settings.ssl_check_hostname

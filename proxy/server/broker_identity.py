@@ -2,8 +2,8 @@
 
 Such an address is an upstream. A broker is identified by its cluster's id and its node id. If this identity is unknown
 for the broker at an upstream, the places of the upstream are compared with those of other upstreams. A place is the
-address as it is written, or the numeric address that connections have reached. If connections have reached several
-numeric addresses, these are not used, because each may belong to another broker.
+address as it is written except for a final dot, or the numeric address that connections have reached. If connections
+have reached several numeric addresses, these are not used, because each may belong to another broker.
 
 This module does no I/O and reads no clock.
 """
@@ -11,6 +11,7 @@ This module does no I/O and reads no clock.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.addresses import same_spelling
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.quota.address_limits import canonical
 
@@ -40,8 +41,9 @@ class UpstreamLocation(NamedTuple):
 
     @property
     def places(self) -> frozenset[Address]:
-        """The configured address as it is written, and its numeric address if connections have reached only one."""
-        return self.peers | {self.address} if len(self.peers) == 1 else frozenset({self.address})
+        """The configured address, and its numeric address if connections have reached only one."""
+        written = same_spelling(self.address)
+        return self.peers | {written} if len(self.peers) == 1 else frozenset({written})
 
 
 def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
@@ -59,7 +61,8 @@ def group_by_broker(upstreams: Sequence[UpstreamLocation]) -> list[list[int]]:
         }
         for index in one:
             # If several identified brokers share the places, the address as it is written decides.
-            key = identities if len(identities) == 1 else {upstreams[index].address} if identities else {-one[0] - 1}
+            written = same_spelling(upstreams[index].address)
+            key = identities if len(identities) == 1 else {written} if identities else {-one[0] - 1}
             found.setdefault(next(iter(key)), []).append(index)
     for index, upstream in enumerate(upstreams):
         if upstream.identity is not None:
@@ -81,7 +84,7 @@ def node_at(
 
 def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Address]:
     found = (address.host, *hosts.get(address.host, ()))
-    return {address, *(Address(host=canonical(host), port=address.port) for host in found)}
+    return {address, same_spelling(address), *(Address(host=canonical(host), port=address.port) for host in found)}
 
 
 def _connected(places: Mapping[int, frozenset[Address]]) -> list[list[int]]:

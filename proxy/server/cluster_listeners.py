@@ -17,6 +17,7 @@ from functools import partial
 from time import monotonic, monotonic_ns
 from typing import Final, cast
 
+from kafka_quota_proxy.config.addresses import same_spelling
 from kafka_quota_proxy.config.model import Address, Cluster, Shaping
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import attempt
@@ -230,12 +231,12 @@ class BrokerCluster:
     def quotas_by_node_id(self) -> Iterator[tuple[int | None, BrokerQuotas]]:
         """Yield the quotas of brokers, bootstrap servers and bootstrap ports, each with a node id or None."""
         brokers = tuple(self.brokers.items())  # copied in one step, because the admin port reads it in another thread
-        node_ids = {upstream.address: node_id for node_id, upstream in brokers}
+        node_ids = {same_spelling(upstream.address): node_id for node_id, upstream in brokers}
         for node_id, upstream in brokers:
             yield node_id, upstream.quotas
         for server in self.servers:
-            yield node_ids.get(server.address), server.quotas
-        yield node_ids.get(self.servers[0].address), self.bootstrap_quotas
+            yield node_ids.get(same_spelling(server.address)), server.quotas
+        yield node_ids.get(same_spelling(self.servers[0].address)), self.bootstrap_quotas
 
     @property
     def is_reachable(self) -> bool:

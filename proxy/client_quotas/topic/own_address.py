@@ -5,6 +5,7 @@ import socket
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import same_spelling
 from kafka_quota_proxy.config.model import Address
 
 _ANY_HOST: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104
@@ -34,8 +35,8 @@ def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -
         (
             bind
             for bind in binds
-            if bind.port == address.port
-            and (bind.host == address.host or bind.host in here or (bind.host in _ANY_HOST and here))
+            if same_spelling(bind) == same_spelling(address)
+            or (bind.port == address.port and (bind.host in here or (bind.host in _ANY_HOST and here)))
         ),
         None,
     )

@@ -18,6 +18,7 @@ from typing import Final
 
 from kafka_quota_proxy.config.errors import TlsFileError
 from kafka_quota_proxy.config.security import ClientAuth, ClientTls, TlsVersion, UpstreamTls
+from kafka_quota_proxy.config.tls_context import BrokerSideContext
 from kafka_quota_proxy.config.tls_files import check_expiry, expiry_of, load_ca, load_certificate
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import alone
@@ -67,7 +68,7 @@ def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
     Raises:
         TlsFileError: If one of the files in ``tls`` cannot be used.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = _VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = tls.check_hostname

@@ -1,6 +1,8 @@
 """Tests the addresses, logins and TLS of the proxy's own clients."""
 
+import ssl
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -8,6 +10,7 @@ from kafka_quota_proxy.config.model import Address, AdminClient
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.proxy.background.client_security import connection, security
 from tests.support.certificates import Authority
+from tests.support.handshakes import shake
 
 
 @pytest.mark.parametrize(("content", "password"), [("secret\nnotes\n", "secret"), ("secret", "secret"), ("", "")])
@@ -82,3 +85,12 @@ def test_plaintext_needs_no_further_settings() -> None:
     found = connection(AdminClient(bootstrap_servers=(Address(host="k1", port=9092),)), "me")
 
     assert found == {"bootstrap_servers": ["k1:9092"], "client_id": "me", "security_protocol": "PLAINTEXT"}
+
+
+def test_a_broker_is_checked_by_its_name_without_the_final_dot(tmp_path: Path) -> None:
+    authority = Authority("brokers")
+    broker = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    broker.load_cert_chain(*authority.issue("broker", hosts=["kafka.example"]).save(tmp_path, "broker"))
+    found = security(AdminClient(security_protocol=SecurityProtocol.SSL, ssl_cafile=authority.save(tmp_path, "ca")))
+
+    shake(broker, cast(ssl.SSLContext, found["ssl_context"]), "kafka.example.")

@@ -36,6 +36,13 @@ def test_two_spellings_that_led_to_one_place_are_one() -> None:
     assert group_by_broker([way("127.0.0.1", 19092, "127.0.0.1"), way("localhost", 19093, "127.0.0.1")]) == [[0], [1]]
 
 
+def test_a_final_dot_makes_no_other_broker() -> None:
+    assert group_by_broker([way("a.example"), way("a.example.")]) == [[0, 1]]
+    assert group_by_broker([way("a.example.", node=1), way("a.example"), way("b.", node=2)]) == [[0, 1], [2]]
+    assert node_at({1: at("a.example."), 2: at("b")}, way("a.example").places, {}) == 1
+    assert node_at({1: at("a.example"), 2: at("b")}, way("a.example.").places, {}) == 1
+
+
 def test_a_way_of_which_nothing_is_known_belongs_to_the_broker_at_its_place() -> None:
     assert group_by_broker([way("localhost", 9092, "127.0.0.1"), way("127.0.0.1", 9092, node=1)]) == [[0, 1]]
     # This also holds if only another upstream with unknown ids has the address of the broker.

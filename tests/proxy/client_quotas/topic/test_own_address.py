@@ -20,6 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import bind_of, own
         ("broker3:9092", {"fd00::3"}, "[::]:9092", True),
         ("broker4:9092", set(), "0.0.0.0:9092", False),
         ("broker4:9092", set(), "broker4:9092", True),
+        ("broker4.:9092", set(), "broker4:9092", True),
     ],
 )
 def test_an_address_with_a_bound_port_and_a_local_ip_is_the_proxys_own(

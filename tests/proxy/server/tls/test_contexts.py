@@ -4,7 +4,6 @@ import asyncio
 import logging
 import os
 import ssl
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +23,7 @@ from kafka_quota_proxy.proxy.server.tls.contexts import (
     watch,
 )
 from tests.support.certificates import LAST_YEAR, Authority, Issued
+from tests.support.handshakes import shake
 
 NOW = datetime.now(UTC)
 AUTHORITY, OTHER = Authority("one"), Authority("other")
@@ -34,22 +34,6 @@ def settings(tmp_path: Path) -> ClientTls:
     certificate, key = AUTHORITY.issue("proxy", hosts=["proxy.example"]).save(tmp_path, "proxy")
     ca = AUTHORITY.save(tmp_path, "ca")
     return ClientTls(certificate=certificate, key=key, client_ca=ca, client_auth=ClientAuth.REQUIRED)
-
-
-def shake(server: ssl.SSLContext, client: ssl.SSLContext, host: str = "proxy.example") -> tuple[ssl.SSLObject, ...]:
-    """Make a TLS handshake in memory. Return the TLS objects of server and client. Raises ssl.SSLError on refusal."""
-    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = server.wrap_bio(to_server, to_client, server_side=True)
-    its = client.wrap_bio(to_client, to_server, server_hostname=host)
-    for _ in range(4):
-        for side in (its, ours):
-            try:
-                side.do_handshake()
-            except ssl.SSLWantReadError:
-                continue
-    with suppress(ssl.SSLWantReadError):
-        its.read(1)  # in TLS 1.3 the client gets a refusal of the server only now
-    return ours, its
 
 
 def client_of(directory: Path, issued: Issued | None, *, ca: str | None = None) -> ssl.SSLContext:
