@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Callable
 
 from kafka_quota_proxy.config.addresses import without_final_dot
+from kafka_quota_proxy.config.trust import trust
 
 
 class BrokerSideContext(ssl.SSLContext):
@@ -26,15 +28,24 @@ class BrokerSideContext(ssl.SSLContext):
         return super().wrap_bio(incoming, outgoing, server_side, name, session)
 
 
-def broker_side_context(cafile: str | None) -> BrokerSideContext:
-    """Return a context that trusts the certificates in a PEM file, or those of the system if ``cafile`` is None.
+def broker_side_context(ca: str | None, load_own: Callable[[ssl.SSLContext], None] | None = None) -> BrokerSideContext:
+    """Return a context that trusts the certificates in the PEM file ``ca``, or those of the system if that is None.
+
+    ``load_own`` loads the own certificate into a context. It may be called again later.
 
     Raises:
         OSError: The file cannot be read or used.
     """
-    context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
-    if cafile is None:
+
+    def bare() -> BrokerSideContext:
+        context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
+        if load_own is not None:
+            load_own(context)
+        return context
+
+    context = bare()
+    if ca is None:
         context.load_default_certs()
     else:
-        context.load_verify_locations(cafile=cafile)
+        trust(context, ca, bare)
     return context

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import re
 import ssl
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, validity_of
 from kafka_quota_proxy.config.errors import TlsFileError
+from kafka_quota_proxy.config.trust import trust
 from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 _FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
@@ -52,14 +55,15 @@ def load_certificate(context: ssl.SSLContext, *, certificate: str, key: str) -> 
         raise TlsFileError("certificate", f"{certificate} with {key} cannot be used: {_reason(error)}") from error
 
 
-def load_ca(context: ssl.SSLContext, *, key: str, ca: str) -> None:
+def load_ca(context: ssl.SSLContext, *, key: str, ca: str, bare: Callable[[], ssl.SSLContext]) -> None:
     """Make a context trust all certificates in the file ``ca``. Raises TlsFileError if the file cannot be used.
 
-    ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error.
+    ``key`` is the configuration key that names the file, such as ``client_ca``. It appears in the error. ``bare`` is
+    as for ``trust``.
     """
     _certificates(key, ca)
     try:
-        context.load_verify_locations(cafile=ca)
+        trust(context, ca, bare)
     except ssl.SSLError as error:
         raise TlsFileError(key, f"{ca} cannot be used: {_reason(error)}") from error
 
@@ -111,7 +115,7 @@ def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[s
     for name in ("client_ca", "ca"):
         try:
             if name in paths:
-                load_ca(context, key=name, ca=paths[name])
+                load_ca(context, key=name, ca=paths[name], bare=partial(ssl.SSLContext, ssl.PROTOCOL_TLS_SERVER))
         except TlsFileError as error:
             file.error((*at, name), str(error))
 

@@ -98,19 +98,22 @@ class KafkaConfig:
                     f"{key}.type",
                     f"is {form}; --to reads PEM: put the certificates into a PEM file and write {key}.type=PEM",
                 )
-        key, location = "ssl.truststore.location", self._value("ssl.truststore.location", "")
+        key, location = "ssl.keystore.location", self._value("ssl.keystore.location", "")
         try:
-            context = broker_side_context(location or None)
+            self._load_own(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+            key, location = "ssl.truststore.location", self._value("ssl.truststore.location", "")
+            context = broker_side_context(location or None, self._load_own)
             if not self._value("ssl.endpoint.identification.algorithm", "https"):
                 context.check_hostname = False
-            key, location = "ssl.keystore.location", self._value("ssl.keystore.location", "")
-            if location:
-                # The password is never None, since OpenSSL would then ask for it on the terminal.
-                context.load_cert_chain(location, password=self._value("ssl.key.password", ""))
         except (OSError, ssl.SSLError, ValueError) as error:
             reason = getattr(error, "strerror", None) or getattr(error, "reason", None) or "cannot be used"
             raise self._fault(key, f"{location}: {reason}") from None
         return context
+
+    def _load_own(self, context: ssl.SSLContext) -> None:
+        if location := self._value("ssl.keystore.location", ""):
+            # The password is never None, since OpenSSL would then ask for it on the terminal.
+            context.load_cert_chain(location, password=self._value("ssl.key.password", ""))
 
     def _only(self, understood: frozenset[str], beginning: str) -> None:
         for key in self.settings:

@@ -4,7 +4,9 @@ Each function reads the password and certificate files, and raises ``OSError`` i
 """
 
 import logging
+import ssl
 from errno import EILSEQ
+from functools import partial
 from pathlib import Path
 
 from kafka_quota_proxy.config.model import AdminClient
@@ -26,9 +28,7 @@ def security(settings: AdminClient) -> dict[str, object]:
     """Return only the arguments for login and TLS, which all of aiokafka's clients take."""
     keywords: dict[str, object] = {"security_protocol": settings.security_protocol.value}
     if settings.security_protocol.has_tls:
-        context = broker_side_context(settings.ssl_cafile)
-        if settings.ssl_certfile:
-            context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
+        context = broker_side_context(settings.ssl_cafile, partial(_load_own, settings))
         context.check_hostname = settings.ssl_check_hostname
         keywords["ssl_context"] = context
     if settings.security_protocol.has_sasl and settings.sasl_mechanism and settings.sasl_password_file:
@@ -38,6 +38,11 @@ def security(settings: AdminClient) -> dict[str, object]:
             "sasl_plain_password": _first_line(settings.sasl_password_file),
         }
     return keywords
+
+
+def _load_own(settings: AdminClient, context: ssl.SSLContext) -> None:
+    if settings.ssl_certfile:
+        context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile)
 
 
 def _first_line(path: str) -> str:

@@ -19,6 +19,14 @@ def broker(directory: Path, *, host: str, asked_for: list[str | None]) -> ssl.SS
     return context
 
 
+def test_an_intermediate_alone_is_trusted_as_in_a_java_truststore(tmp_path: Path) -> None:
+    between = Authority("between", parent=BROKERS)
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*between.issue("broker", hosts=["kafka.example"]).save(tmp_path, "broker"))
+
+    shake(server, broker_side_context(between.save(tmp_path, "ca")), "kafka.example")
+
+
 # -- a final dot --
 
 

@@ -57,9 +57,13 @@ _SIGNS = x509.KeyUsage(
 
 
 class Authority:
-    """A certificate authority. Its certificate is signed by itself or by the authority ``parent``."""
+    """A certificate authority. Its certificate is signed by itself or by the authority ``parent``.
 
-    def __init__(self, name: str, *, parent: Authority | None = None) -> None:
+    Without ``has_ids``, what it issues does not say which key has signed it, as with ``openssl x509 -req``.
+    """
+
+    def __init__(self, name: str, *, parent: Authority | None = None, has_ids: bool = True) -> None:
+        self._has_ids = has_ids
         self._key = ec.generate_private_key(ec.SECP256R1())
         self.name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         issuer, signer = (parent.name, parent._key) if parent else (self.name, self._key)
@@ -94,7 +98,9 @@ class Authority:
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = subject or x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
-        builder = _builder(name, self.name, key, self._key, not_before=not_before, not_after=not_after)
+        builder = _builder(
+            name, self.name, key, self._key, not_before=not_before, not_after=not_after, has_ids=self._has_ids
+        )
         if hosts:
             builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), False)
         signed = builder.sign(self._key, hashes.SHA256())
@@ -114,10 +120,11 @@ def _builder(
     *,
     not_before: datetime = LAST_YEAR,
     not_after: datetime = NEXT_YEAR,
+    has_ids: bool = True,
 ) -> x509.CertificateBuilder:
     builder = x509.CertificateBuilder().subject_name(subject).issuer_name(issuer).public_key(key.public_key())
-    # Python 3.13 verifies certificates strictly, and needs the key identifier of the issuer.
-    builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False)
+    if has_ids:  # Python 3.13 verifies certificates strictly, and needs the key identifier of the issuer.
+        builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), False)
     return builder.serial_number(x509.random_serial_number()).not_valid_before(not_before).not_valid_after(not_after)
 
 

@@ -51,13 +51,18 @@ class SaidNothingError(ConnectionResetError):
 
 def client_side_context(tls: ClientTls) -> ssl.SSLContext:
     """Return a TLS context for connections from clients. Raises TlsFileError if a file cannot be used."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def bare() -> ssl.SSLContext:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load_certificate(context, certificate=tls.certificate, key=tls.key)
+        return context
+
+    context = bare()
     context.minimum_version = _VERSIONS[tls.min_version]
     # A client could request one key exchange after another; Kafka's clients never do.
     context.options |= ssl.OP_NO_RENEGOTIATION
-    load_certificate(context, certificate=tls.certificate, key=tls.key)
     if tls.client_ca is not None:
-        _trust(context, key="client_ca", ca=tls.client_ca)
+        load_ca(context, key="client_ca", ca=tls.client_ca, bare=bare)
     context.verify_mode = _VERIFY_MODES[tls.client_auth]
     return context
 
@@ -68,23 +73,22 @@ def upstream_side_context(tls: UpstreamTls) -> ssl.SSLContext:
     Raises:
         TlsFileError: If one of the files in ``tls`` cannot be used.
     """
-    context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    def bare() -> ssl.SSLContext:
+        context = BrokerSideContext(ssl.PROTOCOL_TLS_CLIENT)
+        if tls.certificate is not None and tls.key is not None:
+            load_certificate(context, certificate=tls.certificate, key=tls.key)
+        return context
+
+    context = bare()
     context.minimum_version = _VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.check_hostname = tls.check_hostname
     if tls.ca is None:
         context.load_default_certs()
     else:
-        _trust(context, key="ca", ca=tls.ca)
-    if tls.certificate is not None and tls.key is not None:
-        load_certificate(context, certificate=tls.certificate, key=tls.key)
+        load_ca(context, key="ca", ca=tls.ca, bare=bare)
     return context
-
-
-def _trust(context: ssl.SSLContext, *, key: str, ca: str) -> None:
-    # Every certificate in the file is trusted, even an intermediate or a broker's own, as in a Java truststore.
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    load_ca(context, key=key, ca=ca)
 
 
 class TlsContext:
