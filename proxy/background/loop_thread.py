@@ -7,11 +7,22 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from kafka_quota_proxy.proxy.background.isolation import attempt
 
 T = TypeVar("T")
+
+# How long an IP address of a host has for itself before the next one is tried, too (RFC 8305, 5).
+NEXT_AFTER_S: Final = 0.25
+
+
+class ClientLoop(asyncio.SelectorEventLoop):
+    """An event loop for the proxy's own Kafka clients. A silent IP address of a broker costs them a moment only."""
+
+    async def create_connection(self, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        """Connect as asyncio does, but try the IP addresses of a host side by side. aiokafka has no option for it."""
+        return await super().create_connection(*args, happy_eyeballs_delay=NEXT_AFTER_S, **options)
 
 
 class LoopThread:
@@ -23,7 +34,7 @@ class LoopThread:
     def __init__(self, name: str, *, on_close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._on_close = on_close
         # With a loop_factory, the Runner does not change the event loop of the calling thread.
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._runner = asyncio.Runner(loop_factory=ClientLoop)
         self._loop = self._runner.get_loop()
         self._closing = asyncio.Event()
         self._lock = threading.Lock()

@@ -11,8 +11,6 @@ import signal
 import sys
 from pathlib import Path
 
-import uvloop
-
 from kafka_quota_proxy.config.document import located
 from kafka_quota_proxy.config.errors import ConfigError, Severity, StartError, TlsFileError
 from kafka_quota_proxy.config.load import Loaded, load
@@ -24,6 +22,7 @@ from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader, log_faults
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.serving_loop import ServingLoop
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
     gc.set_threshold(50_000, 50, 50)
     status = 0
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=ServingLoop) as runner:
             runner.run(_serve(args.config, loaded))
     except* StartError as errors:
         _print_errors(errors, args.config)

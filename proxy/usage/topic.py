@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 
 from kafka_quota_proxy.config.model import UsageTopic
 from kafka_quota_proxy.proxy.background.client_security import connection
+from kafka_quota_proxy.proxy.background.loop_thread import ClientLoop
 from kafka_quota_proxy.proxy.usage.record import Batch
 
 CLIENT_ID: Final = "kafka-quota-proxy"
@@ -73,7 +74,7 @@ class TopicWriter:
 
     def _run(self, work: Coroutine[Any, Any, object]) -> None:
         if self._runner is None:
-            self._runner = asyncio.Runner()
+            self._runner = asyncio.Runner(loop_factory=ClientLoop)
         try:
             self._runner.run(work)
         except BaseException:

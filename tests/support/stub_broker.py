@@ -10,15 +10,17 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import wraps
+from ipaddress import ip_address
 from struct import unpack_from
-from typing import ParamSpec, cast
+from typing import Any, ParamSpec, cast
 
-import uvloop
+import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.serving_loop import ServingLoop
 
 # Takes a request with its size prefix, and returns the bytes to send back.
 Script = Callable[[bytes], bytes]
@@ -33,7 +35,7 @@ def on_uvloop(test: Callable[_P, Coroutine[None, None, None]]) -> Callable[_P, N
 
     @wraps(test)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> None:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=ServingLoop) as runner:
             # The alarm of pytest-timeout does not interrupt uvloop.
             runner.run(asyncio.wait_for(test(*args, **kwargs), _TEST_TIMEOUT_S))
 
@@ -148,14 +150,14 @@ async def stub_broker(
 
 
 @contextmanager
-def deaf_broker() -> Iterator[Address]:
+def deaf_broker(host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
     """Yield the address of a broker that does not answer new connections.
 
     Its backlog is full, so the operating system ignores them.
     """
     with ExitStack() as stack:
         broker = stack.enter_context(socket.socket())
-        broker.bind(("127.0.0.1", 0))
+        broker.bind((host, port))
         broker.listen(0)
         while True:
             knock = stack.enter_context(socket.socket())
@@ -164,7 +166,25 @@ def deaf_broker() -> Iterator[Address]:
                 knock.connect(broker.getsockname())
             except TimeoutError:
                 break
-        yield Address(host="127.0.0.1", port=broker.getsockname()[1])
+        yield Address(host=host, port=broker.getsockname()[1])
+
+
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """Let each host name have these IP addresses, in this order. Return the list of the names that are resolved."""
+    loop = asyncio.get_running_loop()
+    resolve, names = loop.getaddrinfo, list[str]()
+
+    async def found(host: str, port: int, **more: int) -> list[Any]:
+        with suppress(ValueError):
+            return await resolve(str(ip_address(host)), port, **more)  # uvloop resolves IP addresses, too
+        names.append(host)
+        families = [socket.AF_INET6 if ":" in each else socket.AF_INET for each in addresses]
+        return [
+            (family, socket.SOCK_STREAM, 6, "", (each, port)) for family, each in zip(families, addresses, strict=True)
+        ]
+
+    monkeypatch.setattr(loop, "getaddrinfo", found, raising=False)
+    return names
 
 
 def listener_to(upstream: Address, *, name: str = "clients") -> Listener:

@@ -23,6 +23,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from kafka_quota_proxy.config.model import Address, QuotasFrom
 from kafka_quota_proxy.proxy.background.client_security import connection
 from kafka_quota_proxy.proxy.background.isolation import persisting
+from kafka_quota_proxy.proxy.background.loop_thread import ClientLoop
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     EndReached,
     ReaderEvent,
@@ -108,7 +109,7 @@ class TopicReader:
     # -- in the thread --
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner, suppress(asyncio.CancelledError):
+        with asyncio.Runner(loop_factory=ClientLoop) as runner, suppress(asyncio.CancelledError):
             runner.run(self._read_for_ever())
 
     async def _read_for_ever(self) -> None:

@@ -1,13 +1,16 @@
 """Tests an event loop in a thread: callers get results and errors, and ``close`` ends calls that wait."""
 
 import asyncio
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
+from tests.support.stub_broker import deaf_broker
 
 
 class Work:
@@ -68,3 +71,25 @@ def test_a_fault_in_on_close_is_reported_and_the_thread_ends() -> None:
 
     assert internal_errors.pop("background.loop_thread") == 1
     assert threading.active_count() == before
+
+
+def test_a_silent_address_of_a_broker_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proxy's own Kafka clients dial on this loop, by ``create_connection``."""
+    resolve = socket.getaddrinfo
+
+    def both(host: str, port: int, *more: int, **options: int) -> list[Any]:
+        hosts = ("127.0.0.2", "127.0.0.3") if host == "kafka.example" else (host,)
+        return [found for each in hosts for found in resolve(each, port, *more, **options)]
+
+    async def dial(port: int) -> str:
+        transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "kafka.example", port)
+        transport.close()
+        return str(transport.get_extra_info("peername")[0])
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    with deaf_broker("127.0.0.2") as deaf, socket.create_server(("127.0.0.3", deaf.port)):
+        thread = LoopThread("test", on_close=Work().on_close)
+        try:
+            assert thread.run(asyncio.wait_for(dial(deaf.port), 5)) == "127.0.0.3"
+        finally:
+            thread.close()

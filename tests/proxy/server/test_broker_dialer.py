@@ -26,6 +26,7 @@ from tests.support.stub_broker import (
     free_port,
     listener_to,
     on_uvloop,
+    resolve_to,
     running,
     stub_broker,
     upstream_of,
@@ -261,6 +262,23 @@ async def test_stop_does_not_wait_for_a_dial(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @on_uvloop
+async def test_a_name_whose_first_address_is_silent_is_dialled_at_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_to(monkeypatch, "127.0.0.2", "127.0.0.1")
+    async with stub_broker(answers) as broker:
+        name = replace(broker.address, host="kafka.example")
+        with deaf_broker("127.0.0.2", name.port):
+            async with running(ProxyConfig(listeners=(listener_to(name),))) as server:
+                for number, limit_s in ((1, 1.0), (2, 0.2)):
+                    started_s = monotonic()
+                    async with client_of(server) as client:
+                        assert await client.ask(other_request(number)) == other_response(number)
+                    assert monotonic() - started_s < limit_s
+                await eventually(lambda: upstream_of(server, name).is_reachable)
+
+                assert _disconnects(server) == {"client_closed": 2}
+
+
+@on_uvloop
 async def test_brokers_see_the_address_that_the_file_names() -> None:
     async with (
         stub_broker(answers) as broker,
@@ -359,6 +377,23 @@ async def test_a_broker_of_either_of_two_cas_of_one_name_is_dialled_and_probed(t
         await eventually(lambda: upstream_of(server, broker.address).is_reachable)
         async with client_of(server) as client:
             assert await client.ask(other_request(5)) == other_response(5)
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["127.0.0.2", "127.0.0.1"]])
+@on_uvloop
+async def test_a_name_with_a_final_dot_is_resolved_as_written_and_checked_without_it(
+    tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch, addresses: list[str]
+) -> None:
+    names = resolve_to(monkeypatch, *addresses)
+    authority.issue("broker", hosts=["kafka.example"]).save(tmp_path, "broker")
+    tls = UpstreamTls(ca=str(tmp_path / "ca.pem"))
+    async with stub_broker(answers, tls=_brokers_tls(tmp_path)) as broker:
+        name = replace(broker.address, host="kafka.example.")
+        async with running(ProxyConfig(listeners=(replace(listener_to(name), upstream_tls=tls),))) as server:
+            await eventually(lambda: upstream_of(server, name).is_reachable)
+            async with client_of(server) as client:
+                assert await client.ask(other_request(5)) == other_response(5)
+    assert set(names) == {"kafka.example."}
 
 
 @on_uvloop
