@@ -217,6 +217,8 @@ def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> 
             return f"{host} does not speak TLS there; use its TLS port, or remove upstream_tls"
         case "UNSUPPORTED_PROTOCOL" | "TLSV1_ALERT_PROTOCOL_VERSION" | "NO_PROTOCOLS_AVAILABLE":
             return f"{host} does not support TLS {tls.min_version.value} or later"
+        case "SSLV3_ALERT_ILLEGAL_PARAMETER" | "TLSV1_UNRECOGNIZED_NAME":  # Java answers the first to an odd name
+            return f"{host} does not take {host} as its name (SNI); write the name that its certificate has"
         case reason if "ALERT" in reason:
             return _refused(reason, tls, host)
     return f"the TLS handshake with {host} failed: {error}"

@@ -55,8 +55,9 @@ def test_a_broker_is_enforced_if_one_of_its_listeners_enforces() -> None:
     assert [one.enforces for one in metered(server(observing, enforcing))] == [True]
 
 
-def test_brokers_and_bootstrap_ports_of_a_cluster_are_read_by_node_id() -> None:
-    cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
+@pytest.mark.parametrize("written", [BROKER, replace(BROKER, host=f"{BROKER.host}.")])
+def test_brokers_and_bootstrap_ports_of_a_cluster_are_read_by_node_id(written: Address) -> None:
+    cluster = Cluster(bootstrap_servers=(written,), advertised_host="h", first_port=9193, last_port=9292)
     one = server(replace(LISTENER, upstream=None, node_id=None, cluster=cluster))
     (brokers,) = one.brokers.clusters.values()
     assert [broker.node_id for broker in metered(one)] == [None, None]  # the second is the bootstrap port

@@ -345,6 +345,11 @@ def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
         ("WRONG_VERSION_NUMBER", "b does not speak TLS there; use its TLS port, or remove upstream_tls"),
         ("UNSUPPORTED_PROTOCOL", "b does not support TLS 1.2 or later"),
         ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "b refuses the handshake (certificate required); if it asks"),
+        (
+            "SSLV3_ALERT_ILLEGAL_PARAMETER",
+            "b does not take b as its name (SNI); write the name that its certificate has",
+        ),
+        ("TLSV1_UNRECOGNIZED_NAME", "b does not take b as its name (SNI)"),
         ("SOMETHING_ELSE", "the TLS handshake with b failed: [SSL: SOMETHING_ELSE]"),
     ],
 )
