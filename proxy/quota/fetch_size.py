@@ -21,8 +21,10 @@ _FEWEST: Final = 8
 # After so many fetches at the limit, two ask for a single batch each, to learn the sizes again.
 _LEARNS_AGAIN: Final = 32
 _LESSONS: Final = 2
-# Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor.
-_WORTH: Final = 1.01
+# Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor: for a
+# consumer that shares its bucket with others, and for one that is alone and lets nobody wait.
+_WORTH: Final = 1.02
+_WORTH_ALONE: Final = 1.01
 _SINGLE: Final = 1
 # Room for fewer batches than this is as good as none: a piece of a batch would be much of it.
 _MANY: Final = 8
@@ -38,8 +40,8 @@ class FetchSize:
     """
 
     __slots__ = (
-        "_around_bytes", "_asked", "_best", "_follows_single", "_oldest", "_samples", "_took_ms", "_until_lesson",
-        "_usual_asked", "_usual_cap", "batch_bytes",
+        "_around_bytes", "_asked", "_best", "_follows_single", "_is_alone", "_oldest", "_samples", "_took_ms",
+        "_until_lesson", "_usual_asked", "_usual_cap", "batch_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -56,15 +58,20 @@ class FetchSize:
         self._took_ms = 0.0  # how long the broker takes to answer, on average
         self._until_lesson = _LEARNS_AGAIN
         self._follows_single = False  # whether the response before ended with a whole batch
+        self._is_alone = True
 
-    def ask(self, cap_bytes: int, *, room: float, limit: float) -> int:
+    def ask(self, cap_bytes: int, *, room: float, limit: float, is_alone: bool = True) -> int:
         """Return for how many bytes a fetch asks.
 
         Args:
             cap_bytes: The most bytes that it may ask for.
             room: How many more bytes the limit allows. It may be less than ``cap_bytes``.
             limit: How many bytes per second this connection may fetch.
+            is_alone: Whether no other connection has the same bucket.
         """
+        if is_alone is not self._is_alone:
+            self._is_alone = is_alone
+            self._forget_best()
         self._follows_single = self._asked == _SINGLE
         if cap_bytes == self._usual_cap and cap_bytes <= room:
             asked = self._usual_asked
@@ -113,7 +120,7 @@ class FetchSize:
         for asked in self._candidates(most_bytes):
             whole, charged, responses = self._responses(asked)
             rates[asked] = whole / max(charged / limit, responses * self._took_ms / 1_000)
-        least_rate = max(rates.values()) / _WORTH
+        least_rate = max(rates.values()) / (_WORTH_ALONE if self._is_alone else _WORTH)
         good = [asked for asked, rate in rates.items() if rate >= least_rate]
         return max(good) if has_room else min(good)
 

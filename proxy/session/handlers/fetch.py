@@ -153,7 +153,9 @@ class FetchHandler(Handler):
             return None
         awaited_rest, self._awaits_rest = self._awaits_rest, False
         room = bucket.fetch_room(now_ms=now_ms)
-        asked_bytes = self._size.ask(bucket.fetch_cap(room), room=room, limit=bucket.limit / max(1, bucket.holders))
+        holders = max(1, bucket.holders)
+        cap_bytes, limit = bucket.fetch_cap(room), bucket.limit / holders
+        asked_bytes = self._size.ask(cap_bytes, room=room, limit=limit, is_alone=holders == 1)
         expected_bytes = self._expected_bytes(bucket, min(asked_bytes, limits.max_bytes))
         if bucket.line is not None or not bucket.is_free_for_fetch(expected_bytes, room=room, now_ms=now_ms):
             has_waited = awaited_rest or (turn.place is not None and turn.place.is_waiting)

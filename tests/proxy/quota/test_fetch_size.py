@@ -66,6 +66,14 @@ def test_slow_broker_is_asked_for_more_batches_at_a_time() -> None:
     assert asked % 16_384 == 0
 
 
+def test_who_shares_a_bucket_asks_for_less_where_that_costs_little() -> None:
+    size = taught(*[16_384] * 8, around=1_886)
+
+    asked = [size.ask(5_120, room=0, limit=102_400, is_alone=is_alone) for is_alone in (True, False, True)]
+
+    assert asked == [131_072, 65_536, 131_072]
+
+
 def test_few_batches_are_not_taken_for_all() -> None:
     """A connection that has seen two small batches goes on to ask for single ones."""
     assert taught(1_000, 1_000).ask(1_000, room=0, limit=20_000) == 1
