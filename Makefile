@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
-COMPILED_TESTS ?= tests/protocol tests/proxy tests/simulation tests/fuzz
+COMPILED_TESTS ?= tests/protocol tests/proxy tests/oracles tests/simulation tests/fuzz
 SECONDS ?=
 
 .DEFAULT_GOAL := help
@@ -42,7 +42,7 @@ build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config pro
 	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
 	@touch $@
 
-test-compiled: compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
+test-compiled: java compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each

@@ -129,15 +129,16 @@ class ListenerQuota:
         self.pause_time.record(pause_ms, now_ms=now_ms)
         return pause_ms
 
-    def record_address(self, host: str, *, arrived_ms: int, now_ms: int) -> int:
+    def record_address(self, host: str, *, served_ms: int, now_ms: int) -> int:
         """Record a new connection for its IP address. If the address is over its limit, the connection is refused.
 
         Return 0 if the connection may be served. Otherwise, return for how many ms the caller must keep the refused
         connection open before closing it.
 
-        ``arrived_ms`` is the time at which ``record`` was called for the connection. A refused connection is subtracted
-        from the rates of the listener and the broker, but only within the length of one quota window after that time.
-        Later, the subtraction would affect the rates for longer than the connection itself.
+        ``served_ms`` is the time from which on the connection could be served: it has arrived, and the pause that it
+        caused has ended. A refused connection is subtracted from the rates of the listener and the broker, but only
+        within the length of one quota window after that time. In Kafka the address is known by then. If it is known
+        later, the subtraction would affect the rates for much longer than the connection itself.
 
         Source: ``ConnectionQuotas.recordIpConnectionMaybeThrottle``.
         """
@@ -150,7 +151,7 @@ class ListenerQuota:
         if self.observes:
             self.observed += 1
             return 0
-        if now_ms - arrived_ms < broker.window_ms:
+        if now_ms - served_ms < broker.window_ms:
             self.rate.record(-1, now_ms=now_ms)
             if not self.is_protected:
                 broker.rate.record(-1, now_ms=now_ms)

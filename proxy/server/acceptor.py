@@ -81,7 +81,7 @@ class Arrival(NamedTuple):
     client: socket.socket
     source: tuple[str, int]
     quota: ListenerQuota
-    arrived_ms: int
+    served_ms: int  # the time from which on it could be served
 
 
 class Acceptor:
@@ -171,7 +171,7 @@ class Acceptor:
         self._resume_timer = None
         self._loop.add_reader(self._bound, self._take)
         if self._held is not None:
-            held, self._held = self._held, None
+            held, self._held = self._held._replace(served_ms=monotonic_ns() // 1_000_000), None
             try:
                 self._enter(held)
             except Exception as error:  # noqa: BLE001 - the error ends this connection only
@@ -266,7 +266,7 @@ def _keep_ms(arrival: Arrival, host: str) -> int:
     Return 0 if the address is within its limit. Otherwise the connection must be refused. Then return for how many
     milliseconds to keep its socket open, so that the client does not connect again at once.
     """
-    return arrival.quota.record_address(host, arrived_ms=arrival.arrived_ms, now_ms=monotonic_ns() // 1_000_000)
+    return arrival.quota.record_address(host, served_ms=arrival.served_ms, now_ms=monotonic_ns() // 1_000_000)
 
 
 async def _read_header(loop: asyncio.AbstractEventLoop, client: socket.socket) -> tuple[str, int] | None:

@@ -33,19 +33,25 @@ def writing(archive: Path) -> tuple[str, ...]:
     return (f"-XX:ArchiveClassesAtExit={archive}", *_SILENT)
 
 
-def compiled(source: Path, classpath: str) -> Path:
-    """Return a directory with the classes of a program, compiled if necessary. Raises HarnessError if that fails."""
-    return _compiled(source, source.read_bytes(), classpath)
+def compiled(source: Path, classpath: str, *, among: Path | None = None) -> Path:
+    """Return a directory with the classes of a program, compiled if necessary. Raises HarnessError if that fails.
+
+    If the program uses other classes, their sources are in the directory ``among``.
+    """
+    files = [source] if among is None else sorted(among.rglob("*.java"))
+    return _compiled(source, b"\0".join(file.read_bytes() for file in files), classpath, among)
 
 
 @cache
-def _compiled(source: Path, text: bytes, classpath: str) -> Path:
+def _compiled(source: Path, text: bytes, classpath: str, among: Path | None) -> Path:
     directory = cache_directory() / f"{source.stem}-{_digest(_identity(), _jars(classpath), text)}"
     if not directory.is_dir():
         directory.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{source.stem}-", dir=directory.parent))
         try:
-            run(["javac", "-J-XX:TieredStopAtLevel=1", "-cp", classpath, "-d", draft / "classes", source], timeout_s=60)
+            others = [] if among is None else ["-proc:none", "-sourcepath", str(among)]
+            options = ["-J-XX:TieredStopAtLevel=1", *others, "-cp", classpath, "-d", str(draft / "classes")]
+            run(["javac", *options, source], timeout_s=60)
             (draft / "classes").rename(directory)
         except OSError:
             if not directory.is_dir():  # otherwise another run has just put the same classes there

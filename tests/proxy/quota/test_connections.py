@@ -1,8 +1,10 @@
-"""Tests the quotas on the creation of connections. V and a number name a case of Kafka's own tests."""
+"""Tests the quotas on the creation of connections. V and a number name a case of Kafka's own tests.
+
+tests/oracles/test_connections.py compares them with Kafka's class.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace
-from math import ceil
 
 import pytest
 from hypothesis import given, settings
@@ -20,8 +22,6 @@ from kafka_quota_proxy.config.model import (
 )
 from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE
 from kafka_quota_proxy.proxy.quota.connections import EXPIRES_AFTER_MS, ConnectionQuotas, ListenerQuota
-from tests.support import kafka_rate
-from tests.support.kafka_rate import MetricConfig
 from tests.support.rules_in_force import update_addresses
 
 T = 1_767_225_600_000
@@ -58,7 +58,7 @@ def come(listener: ListenerQuota, hosts: Iterable[str], *, at_ms: int = T, every
     for turn, host in enumerate(hosts):
         now_ms = at_ms + turn * every_ms
         listener.record(now_ms=now_ms)
-        kept.append(listener.record_address(host, arrived_ms=now_ms, now_ms=now_ms))
+        kept.append(listener.record_address(host, served_ms=now_ms, now_ms=now_ms))
     return kept
 
 
@@ -213,7 +213,7 @@ def test_late_refusal_gives_no_credit() -> None:
         clients.record(now_ms=T + turn)
 
     for turn in range(5):
-        assert clients.record_address(ONE, arrived_ms=T + turn, now_ms=T + 1_500)
+        assert clients.record_address(ONE, served_ms=T + turn, now_ms=T + 1_500)
 
     assert clients.rate.peek(now_ms=T + 1_999) > 0
     assert clients.rate.peek(now_ms=T + 3_000) == 0
@@ -318,40 +318,6 @@ def test_addresses_without_a_place_share_a_rate() -> None:
 
 
 # -- any history --
-
-_HISTORY = st.lists(
-    st.tuples(st.integers(0, 3_000), st.sampled_from([ONE, OTHER, "10.0.0.1"])), min_size=1, max_size=80
-)
-
-
-@given(_HISTORY, st.sampled_from([0.5, 1.0, 3.0, 20.0]), st.sampled_from([2, 3, 11]))
-@settings(max_examples=200)
-def test_any_connections_are_decided_as_by_the_oracle(
-    history: list[tuple[int, str]], limit: float, samples: int
-) -> None:
-    listener_limit, broker_limit = ceil(2 * limit), 3
-    kafka = KafkaSettings(quota_window_num=samples)
-    quotas = ConnectionQuotas(config_of({DEFAULT: limit}, listener=listener_limit, broker=broker_limit, kafka=kafka))
-    clients = quotas.listener("clients")
-    broker, listener = kafka_rate.Rate(), kafka_rate.Rate()
-    addresses: dict[str, kafka_rate.Rate] = {}
-
-    def oracle(rate: kafka_rate.Rate, bound: float, now_ms: int) -> int:
-        config = MetricConfig(samples=samples, window_ms=1_000, bound=bound)
-        return min(kafka_rate.record_and_get_throttle_time_ms(rate, config, 1.0, now_ms), 1_000)
-
-    now_ms = T
-    for passes_ms, host in history:
-        now_ms += passes_ms
-        pause_ms = max(oracle(broker, broker_limit, now_ms), oracle(listener, listener_limit, now_ms))
-        assert clients.record(now_ms=now_ms) == pause_ms
-        came_ms, now_ms = now_ms, now_ms + pause_ms
-        keep_ms = oracle(addresses.setdefault(host, kafka_rate.Rate()), limit, now_ms)
-        assert clients.record_address(host, arrived_ms=came_ms, now_ms=now_ms) == keep_ms
-        if keep_ms:
-            taken_back = [addresses[host]] if pause_ms == 1_000 else [addresses[host], listener, broker]
-            for rate in taken_back:
-                rate.record(MetricConfig(samples=samples, window_ms=1_000), -1.0, now_ms)
 
 
 @given(

@@ -207,12 +207,12 @@ def test_connection_rates_of_both_count_together() -> None:
     for listener in (here, there):
         for _ in range(6):
             listener.record(now_ms=NOW_MS)
-            assert not listener.record_address("10.0.0.1", arrived_ms=NOW_MS, now_ms=NOW_MS)
+            assert not listener.record_address("10.0.0.1", served_ms=NOW_MS, now_ms=NOW_MS)
 
     one.absorb(other, now_ms=NOW_MS)
     there.record(now_ms=NOW_MS)
 
-    assert there.record_address("10.0.0.1", arrived_ms=NOW_MS, now_ms=NOW_MS) > 0
+    assert there.record_address("10.0.0.1", served_ms=NOW_MS, now_ms=NOW_MS) > 0
     assert one.arrivals.listener("there") is there
     assert (here.arrived, there.arrived) == (6, 7)
     assert one.arrivals.rate.total == 12  # the last connection was refused and uncharged

@@ -393,6 +393,15 @@ async def test_a_flood_of_the_refused_does_not_take_all_descriptors(monkeypatch:
 
 
 @on_uvloop
+async def test_a_connection_refused_after_the_longest_pause_no_longer_counts() -> None:
+    async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
+        assert await served_after_s(server) is None
+
+        quota = server.brokers.quotas_by_name[0][1].arrivals.listener("listener-0")
+        assert (quota.paused, quota.pause_time_ms, quota.refused, quota.rate.total) == (1, 1_000, 1, 0)
+
+
+@on_uvloop
 async def test_a_reload_changes_the_rates_for_the_next_connection() -> None:
     async with proxy_under({DEFAULT: 0.0}, max_connection_creation_rate=0) as server:
         assert await served_after_s(server) is None

@@ -202,7 +202,7 @@ def test_refused_connections_are_not_charged() -> None:
     refused = 0
     for _ in range(5):
         arrivals.record(now_ms=0)
-        refused += arrivals.record_address("10.0.0.7", arrived_ms=0, now_ms=0) > 0
+        refused += arrivals.record_address("10.0.0.7", served_ms=0, now_ms=0) > 0
 
     (used,) = read(meter(), MeteredBroker(3, quotas, enforces=True)).values()
 

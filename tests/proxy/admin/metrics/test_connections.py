@@ -77,7 +77,7 @@ def test_rates_pauses_and_refused_connections_are_shown() -> None:
     for _ in range(51):
         quota.record(now_ms=NOW_MS)
     for _ in range(11):
-        quota.record_address("10.0.0.7", arrived_ms=NOW_MS, now_ms=NOW_MS)
+        quota.record_address("10.0.0.7", served_ms=NOW_MS, now_ms=NOW_MS)
 
     found = scraped(server)
 
