@@ -38,6 +38,7 @@ class Bucket(ReservedUsage):
         batch_bytes: The size of the last batch that a consumer fetched, or 0 if none is known.
         absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
         doubts_until_ms: Until this time, requests reserve only what has arrived of them.
+        debtors: The buckets of the same manager whose clients owe something. This one enters itself.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
@@ -47,6 +48,7 @@ class Bucket(ReservedUsage):
     generation: int = -1
     line: Line | None = None
     silent_until_ms: float = 0.0
+    debtors: "set[Bucket] | None" = None
     doubts_until_ms: int = 0
     holders: int = 0
     batch_bytes: int = 0
@@ -99,12 +101,12 @@ class Bucket(ReservedUsage):
         tokens = self._tokens
         if burst_ms is None:
             self._tokens = None
-        elif tokens is None:
+        elif tokens is not None:
+            tokens.burst_ms = burst_ms
+        elif self.is_limited:
             tokens = self._tokens = TokenBucket(burst_ms=burst_ms, byte_rate_limit=limit, now_ms=now_ms)
             if debt > 0:
                 tokens.record(round(debt + limit * burst_ms / 1_000), byte_rate_limit=limit, now_ms=now_ms)
-        else:
-            tokens.burst_ms = burst_ms
         if spread_ms is None:
             self._spread = None
         elif self._spread is None:
@@ -154,13 +156,15 @@ class Bucket(ReservedUsage):
         self.last_record_ms = now_ms
         rate = self.rate
         rate.record(amount, now_ms=now_ms)
+        limit = self.limit
         if self.kafka_rate is not None:
             self.kafka_rate.record(amount, now_ms=now_ms)
-        limit = self.limit
+            if self.kafka_tokens is not None:
+                self.kafka_tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
         if now_ms < self.silent_until_ms and self.kind in HAS_LINE:
             # A second debt adds to the first. Windows may have forgotten the first, but time has not paid it.
             self.silent_until_ms += amount * 1_000 / limit
-        if self._tokens is not None:
+        if self._tokens is not None and (self.is_limited or self.has_kafka_tags):
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
         else:
@@ -208,6 +212,8 @@ class Bucket(ReservedUsage):
             tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
             wait_ms = max(wait_ms, wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit))
         self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
+        if wait_ms > 0 and self.debtors is not None:
+            self.debtors.add(self)
 
     def throttled(self, wait_ms: int, *, now_ms: int) -> int:
         """Count a request whose response tells the client to wait ``wait_ms``.
@@ -358,7 +364,7 @@ class Bucket(ReservedUsage):
     def tokens(self, *, now_ms: int) -> float | None:
         """Return the tokens of a paced bucket, or None if it is not paced. A negative number is what clients owe."""
         tokens = self._tokens  # Read only once, because a scrape of the metrics runs in another thread.
-        return None if tokens is None else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
+        return None if tokens is None or not self.is_limited else tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
 
     def owes_until_ms(self, *, now_ms: int, has_new_rules: bool = False) -> float:
         """Return the time until which clients may owe an amount, or a past time if they owe nothing. Changes nothing.

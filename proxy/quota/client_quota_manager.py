@@ -106,6 +106,7 @@ class ClientQuotaManager:
         )
         self._shared = SharedBuckets(self._new_bucket)
         self._kafka_rates = KafkaRates(self._buckets.get, self._new_rate)
+        self._debtors: set[Bucket] = set()  # all buckets whose clients owe something, and some that no longer do
         # Look-ups under the current rules, so that a client with many connections is resolved once.
         self._resolved: dict[tuple[str, str], Bucket] = {}
         self._evicted_resolved = 0
@@ -160,6 +161,12 @@ class ClientQuotaManager:
         else:
             self._buckets.count_named(named)
         self._start_generation()
+        for bucket in list(self._debtors):
+            # Without a limit all is paid at once, even if the limit comes back before the next request.
+            if self.limit_of(bucket) is None:
+                self._apply_rule(bucket, None, None, None, bucket.last_record_ms)
+                bucket.generation = 0  # its next look-up is still the first under these rules
+                self._debtors.discard(bucket)
 
     def limit_of(self, bucket: Bucket) -> float | None:
         """Return the limit of ``bucket`` under the current rules, or None if it has no limit."""
@@ -241,7 +248,8 @@ class ClientQuotaManager:
         limit_per_s = float(UNLIMITED) if limit is None else float(limit) * self.kind.per_unit
         own_shaping = rule.shaping if rule is not None and self.kind is not QuotaKind.MUTATION else None
         shaping = own_shaping or self._shaping
-        is_paced = shaping is Shaping.PACED and limit is not None
+        # Without a limit, Kafka keeps the token bucket of changes of topics. The first change fills it.
+        is_paced = shaping is Shaping.PACED and (limit is not None or self.kind is QuotaKind.MUTATION)
         has_spread = self.kind is QuotaKind.FETCH and limit is not None and not is_paced
         bucket.configure(
             limit=limit_per_s,
@@ -264,7 +272,9 @@ class ClientQuotaManager:
         return True
 
     def _new_bucket(self, tags: Tags, now_ms: int) -> Bucket:
-        return Bucket(self.kind, tags, self._new_rate(), now_ms)
+        bucket = Bucket(self.kind, tags, self._new_rate(), now_ms)
+        bucket.debtors = self._debtors
+        return bucket
 
     def _new_rate(self) -> Rate:
         return Rate(samples=self._samples, window_ms=self._window_ms)
@@ -280,6 +290,7 @@ class ClientQuotaManager:
 
         The event loop can run other tasks between the slices. Expiring 200,000 buckets at once would take 0.2 s.
         """
+        self._debtors -= {bucket for bucket in self._debtors if bucket.silent_until_ms <= now_ms}
         buckets = list(self._buckets)
         for start in range(0, len(buckets), _EXPIRY_SLICE):
             removed = 0
@@ -314,6 +325,8 @@ class ClientQuotaManager:
                 own = self._shared.bucket(bucket.tags, bucket.rule, bucket.level, now_ms=now_ms)
             bucket.is_listed = False
             own.absorb(bucket, now_ms=now_ms)
+            if own.silent_until_ms > now_ms:
+                self._debtors.add(own)
         self._shared.absorb(other._shared, now_ms=now_ms)  # noqa: SLF001 - same class
         self.departed_usage = self.departed_usage.plus(other.departed_usage)
         self._buckets.evicted += other.evicted
@@ -325,10 +338,14 @@ class ClientQuotaManager:
         self._kafka_rates.adopt(bucket, now_ms=now_ms)
         bucket.generation = 0  # an earlier generation than that of this manager, so the next look-up sets the limit
         bucket.is_parked = False
+        bucket.debtors = self._debtors
+        if bucket.silent_until_ms > now_ms:
+            self._debtors.add(bucket)
         bucket.line = None  # waiting requests look the bucket up again and join a line of this broker
         self._buckets.add(bucket)
 
     def _depart(self, bucket: Bucket) -> None:
+        self._debtors.discard(bucket)
         self.departed_usage = self.departed_usage.plus(bucket.usage)
         if self.departed is not None:
             self.departed.add(bucket)

@@ -10,6 +10,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rate import Average, Rate
 from kafka_quota_proxy.proxy.quota.shadow_bucket import ShadowBucket
 from kafka_quota_proxy.proxy.quota.throttle_history import ThrottleHistory
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
 
 
 class UsageTotals(NamedTuple):
@@ -88,6 +89,7 @@ class EntityUsage:
         last_record_ms: The time of the last charge.
         has_kafka_tags: Whether Kafka would use the same tags, so that ``rate`` is the rate in Kafka.
         kafka_rate: The rate under the tags that Kafka would use, if they differ. Several buckets may share it.
+        kafka_tokens: The token bucket under the same tags, or None if it would be full.
         kept_rates: What keeps the rates under the tags of earlier rules. They are used again if those rules return.
         amount: The sum of all charges.
         requests: The number of charges.
@@ -100,6 +102,7 @@ class EntityUsage:
     last_record_ms: int
     has_kafka_tags: bool = False
     kafka_rate: Rate | None = None
+    kafka_tokens: TokenBucket | None = None
     kept_rates: tuple[object, ...] = ()
     limit: float = float(UNLIMITED)
     is_limited: bool = False

@@ -60,12 +60,13 @@ class KafkaRates:
                 bucket.keep_rate(own)
                 bucket.rate = self._new_rate()
             bucket.has_kafka_tags = has_kafka_tags
-        if has_kafka_tags or tags is None:
-            bucket.kafka_rate = None
-        else:
+        bucket.kafka_rate = bucket.kafka_tokens = None
+        if not has_kafka_tags and tags is not None:
             kept = self._kept(tags)
             bucket.kafka_rate = kept.rate
             bucket.keep_rate(kept)
+            limited = self._find_bucket(tags)
+            bucket.kafka_tokens = None if limited is None else limited.token_bucket
 
     def absorb(self, other: "KafkaRates", *, now_ms: int) -> None:
         """Add the rates of ``other``, which were measured at the same broker."""
