@@ -94,7 +94,7 @@ class _Load:
         for _ in range(count):
             ticket = running.popleft()
             scheduler.charge(ticket.identity, _COST)
-            scheduler.add_response_time(ticket.level, _RESPONSE_US)
+            scheduler.add_response_time(ticket.level, queue_us=0, taken_us=_RESPONSE_US)
             if dispatcher.done(ticket, now_us):
                 running.extend(dispatcher.granted())
             ended.append(ticket)

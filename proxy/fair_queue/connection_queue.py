@@ -289,7 +289,7 @@ class QueuedConnection:
             (line.dispatcher.control if kind.is_control else line.dispatcher.normal).usual_time.note(elapsed_us, now_us)
         level = ticket.level
         line.scheduler.charge(identity, cost)
-        line.scheduler.add_response_time(level, queue_us + taken_us)
+        line.scheduler.add_response_time(level, queue_us=queue_us, taken_us=taken_us)
         line.stats.serve(CONTROL_LEVEL if ticket.is_control else level, queue_us, taken_us)
 
     def unanswered(self, kind: RequestKind, identity: str, service: ServiceTime) -> None:

@@ -29,7 +29,7 @@ _MOST_PERIODS_FORGOTTEN: Final = 3
 class Average(Enum):
     """How an average response time follows from the one before and a period's mean; f is the decay factor."""
 
-    HADOOP = "hadoop"  # f * last + mean, which converges to mean / (1 - f): with the default f, twice the true value
+    HADOOP = "hadoop"  # f * last + mean of whole ms, which tends to mean / (1 - f): by default twice the true value
     NORMALISED = "normalised"  # f * last + (1 - f) * mean
 
 
@@ -151,7 +151,8 @@ class DecayScheduler:
         "_scale",
         "_service_decayed",
         "_service_raw",
-        "_sums_us",
+        "_sums",
+        "_unit_us",
         "average_response_ms",
         "last_window_counts",
         "next_sweep_ms",
@@ -173,7 +174,8 @@ class DecayScheduler:
         self._decayed = self._raw = self._service_decayed = self._service_raw = 0
         self._levels: dict[str, int] = {}
         self._counts = [0] * levels
-        self._sums_us = [0] * levels
+        self._unit_us = 1_000 if options.average is Average.HADOOP else 1
+        self._sums = [0] * levels  # of response times, in the unit
         self.average_response_ms = [0.0] * levels
         self.last_window_counts = [0] * levels
         self._backs_off = [False] * levels
@@ -226,15 +228,16 @@ class DecayScheduler:
             self._raw += cost
             self._decayed += cost
 
-    def add_response_time(self, level: int, response_us: int) -> None:
+    def add_response_time(self, level: int, *, queue_us: int, taken_us: int) -> None:
         """Record the response time of one request of ``level``, for the average response time of this level.
 
-        ``response_us`` is the request's time in the queue and at the broker, in microseconds.
+        ``queue_us`` and ``taken_us`` are the request's times in the queue and at the broker, in microseconds. With
+        ``Average.HADOOP``, whole milliseconds of each are added.
         """
         if level > self._lowest:
             level = self._lowest
         self._counts[level] += 1
-        self._sums_us[level] += response_us
+        self._sums[level] += queue_us // self._unit_us + taken_us // self._unit_us
 
     def backs_off(self, level: int) -> bool:
         """Return whether requests of ``level`` are refused now, because this or a higher level is slow."""
@@ -357,15 +360,15 @@ class DecayScheduler:
     def _average(self, factor: float) -> None:
         """Update the average response time of each level, and decide at which levels requests are refused."""
         options = self.options
-        weight = 1.0 - factor if options.average is Average.NORMALISED else 1.0
+        weight, per_ms = 1.0 - factor if options.average is Average.NORMALISED else 1.0, 1_000 // self._unit_us
         for level, count in enumerate(self._counts):
-            mean_ms = self._sums_us[level] / count / 1_000 if count >= max(1, options.min_samples) else 0.0
+            mean_ms = self._sums[level] / count / per_ms if count >= max(1, options.min_samples) else 0.0
             last_ms = self.average_response_ms[level]
             is_any = last_ms > _NOTHING_MS or mean_ms > _NOTHING_MS
             self.average_response_ms[level] = factor * last_ms + weight * mean_ms if is_any else 0.0
         self.last_window_counts = self._counts
         self._counts = [0] * options.levels
-        self._sums_us = [0] * options.levels
+        self._sums = [0] * options.levels
         self._backs_off = self._back_off()
 
     def _back_off(self) -> list[bool]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.oracles.hadoop import Hadoop, hadoop_program
 from tests.oracles.kafka import Kafka, kafka_program
 
 
@@ -19,3 +20,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def kafka() -> Iterator[Kafka]:
     with kafka_program() as program:
         yield Kafka(program)
+
+
+@pytest.fixture(scope="session")
+def hadoop() -> Iterator[Hadoop]:
+    with hadoop_program() as program:
+        yield Hadoop(program)

@@ -1,4 +1,7 @@
-"""Tests how costs decay and give levels. ``test_vectors`` has the cases of Hadoop's own tests."""
+"""Tests how costs decay and give levels.
+
+``test_vectors`` has the cases of Hadoop's own tests, and tests/oracles compares any costs with Hadoop's class.
+"""
 
 from typing import Any
 
@@ -12,11 +15,7 @@ from kafka_quota_proxy.proxy.fair_queue.decay import (
     DecayOptions,
     DecayScheduler,
     Pause,
-    default_thresholds,
 )
-from tests.support.hadoop_decay import HadoopDecay
-
-IDENTITIES = ("a", "b", "c", "d", "service")
 
 
 def scheduler_of(*, now_ms: int = 0, **options: object) -> DecayScheduler:
@@ -27,65 +26,9 @@ def costs_of(scheduler: DecayScheduler) -> dict[str, tuple[float, float]]:
     return {standing.identity: (standing.decayed, standing.raw) for standing in scheduler.top(1_000)}
 
 
-# -- Hadoop's --
-
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("charge"), st.sampled_from(IDENTITIES), st.integers(0, 10_000)),
-        st.tuples(st.just("respond"), st.integers(0, 5), st.integers(0, 60_000)),
-        st.tuples(st.just("sweep"), st.none(), st.none()),
-    ),
-    max_size=60,
-)
-
-
-@given(
-    levels=st.integers(1, 6),
-    factor=st.floats(0.01, 0.99),
-    percents=st.lists(st.integers(1, 99), min_size=5, max_size=5) | st.none(),
-    steps=STEPS,
-)
-def test_any_history_gives_the_levels_of_hadoop(
-    levels: int, factor: float, percents: list[int] | None, steps: list[tuple[str, Any, Any]]
-) -> None:
-    thresholds = [p / 100 for p in percents[: levels - 1]] if percents else list(default_thresholds(levels))
-    times_ms = [10_000 * (level + 1) for level in range(levels)]
-    hadoop = HadoopDecay(levels, factor, thresholds, times_ms, {"service"})
-    ours = scheduler_of(
-        levels=levels,
-        decay_factor=factor,
-        thresholds=thresholds,
-        service_users=frozenset({"service"}),
-        is_backoff_by_response_time=True,
-    )
-
-    for step, what, amount in steps:
-        match step:
-            case "charge":
-                hadoop.add(what, amount)
-                ours.charge(what, amount)
-            case "respond":
-                hadoop.add_response_time(min(what, levels - 1), amount)
-                ours.add_response_time(what, amount * 1_000)
-            case _:
-                hadoop.sweep()
-                ours.sweep()
-
-        totals = (hadoop.total_decayed, hadoop.total_raw, hadoop.service_decayed, hadoop.service_raw)
-        assert ours.totals == totals
-        assert {name: (decayed, raw) for name, (decayed, raw) in costs_of(ours).items()} == {
-            name: (hadoop.decayed[name], hadoop.raw[name]) for name in hadoop.decayed if hadoop.raw[name]
-        }
-        assert len(ours) == len(hadoop.decayed)
-        assert ours.levels == hadoop.cache
-        assert [ours.level(name) for name in IDENTITIES] == [hadoop.level(name) for name in IDENTITIES]
-        assert ours.average_response_ms == pytest.approx(hadoop.average_ms)
-        assert [ours.backs_off(level) for level in range(levels)] == [hadoop.backs_off(n) for n in range(levels)]
-
-
 def test_an_idle_level_forgets_its_average() -> None:
     scheduler = scheduler_of(levels=1)
-    scheduler.add_response_time(0, 1_000)
+    scheduler.add_response_time(0, queue_us=0, taken_us=1_000)
     averages = []
     for _ in range(16):
         scheduler.sweep()
@@ -162,7 +105,7 @@ def test_a_long_pause_makes_a_bounded_number_of_sweeps(pause: Pause) -> None:
 def test_a_normalised_average_converges_to_the_mean() -> None:
     scheduler = scheduler_of(levels=1, average=Average.NORMALISED)
     for _ in range(40):
-        scheduler.add_response_time(0, 2_000_000)
+        scheduler.add_response_time(0, queue_us=0, taken_us=2_000_000)
         scheduler.sweep()
 
     assert scheduler.average_response_ms[0] == pytest.approx(2_000)
@@ -172,7 +115,7 @@ def test_a_normalised_average_converges_to_the_mean() -> None:
 def test_too_few_samples_count_as_idle(samples: int, average_ms: int) -> None:
     scheduler = scheduler_of(levels=1, min_samples=10)
     for _ in range(samples):
-        scheduler.add_response_time(0, 500_000)
+        scheduler.add_response_time(0, queue_us=0, taken_us=500_000)
 
     scheduler.sweep()
 
@@ -279,7 +222,7 @@ def test_costs_survive_a_change_of_options() -> None:
 
 def test_a_removed_level_counts_as_the_lowest() -> None:
     scheduler = scheduler_of(levels=2, is_backoff_by_response_time=True)
-    scheduler.add_response_time(7, 30_000_000)
+    scheduler.add_response_time(7, queue_us=0, taken_us=30_000_000)
 
     scheduler.sweep()
 

@@ -499,7 +499,7 @@ def windows(scheduler: DecayScheduler, *averages_ms: int) -> DecayScheduler:
     """End a period in which each level had one response with the given time."""
     for level, average_ms in enumerate(averages_ms):
         if average_ms:
-            scheduler.add_response_time(level, average_ms * 1_000)
+            scheduler.add_response_time(level, queue_us=0, taken_us=average_ms * 1_000)
     scheduler.sweep()
     return scheduler
 

@@ -129,7 +129,7 @@ def test_a_listener_shows_its_costliest_users_with_their_shares_and_levels() -> 
     for user, cost in (("alice", 100), ("bob", 300), ("carol", 20), ("etl", 50)):
         scheduler.charge(user, cost)
     for _ in range(10):
-        scheduler.add_response_time(1, 3_000_000)
+        scheduler.add_response_time(1, queue_us=0, taken_us=3_000_000)
     scheduler.sweep()
 
     found = scraped(server)
