@@ -156,11 +156,11 @@ class Bucket(ReservedUsage):
         self.last_record_ms = now_ms
         rate = self.rate
         rate.record(amount, now_ms=now_ms)
-        limit = self.limit
         if self.kafka_rate is not None:
             self.kafka_rate.record(amount, now_ms=now_ms)
             if self.kafka_tokens is not None:
-                self.kafka_tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
+                self.kafka_tokens.record(amount, byte_rate_limit=self.limit, now_ms=now_ms)
+        limit = self.limit
         if now_ms < self.silent_until_ms and self.kind in HAS_LINE:
             # A second debt adds to the first. Windows may have forgotten the first, but time has not paid it.
             self.silent_until_ms += amount * 1_000 / limit

@@ -1,12 +1,13 @@
-"""Kafka's classes that measure rates. Tests compare ``proxy.quota`` with them.
+"""Kafka's classes that measure rates, for tests that replay many requests. For others tests/oracles has Kafka's own.
 
-They are literal translations of ``SampledStat``, ``WindowedSum``, ``Rate``, ``SimpleRate``, ``Avg`` and ``TokenBucket``
-of org.apache.kafka.common.metrics.stats in Kafka 3.8 and later. Every number is a double and every step is in Kafka's
-order, so that results can be compared with ``==``. Nothing is cached.
+They are literal translations of ``SampledStat``, ``WindowedSum``, ``Rate`` and ``TokenBucket`` of
+org.apache.kafka.common.metrics.stats in Kafka 3.8 and later. Every number is a double and every step is in Kafka's
+order, so that results can be compared with ``==``. Nothing is cached. tests/oracles/test_rates.py compares them with
+Kafka's.
 """
 
 from dataclasses import dataclass, field
-from math import floor, inf, nan
+from math import floor, inf
 
 MAX_INT32 = 2**31 - 1
 
@@ -25,16 +26,14 @@ class MetricConfig:
 
 @dataclass(kw_only=True)
 class Slot:
-    """The sum and the number of events of one window of a ``SampledStat``."""
+    """The sum of one window of a ``SampledStat``."""
 
     start_ms: int
     last_event_ms: int
     value: float = 0.0
-    events: int = 0
 
     def reset(self, now_ms: int) -> None:
         self.value = 0.0
-        self.events = 0
         self.start_ms = now_ms
         self.last_event_ms = now_ms
 
@@ -59,7 +58,6 @@ class SampledStat:
                 self.slots[self.current].reset(now_ms)
             slot = self.slots[self.current]
         slot.value = slot.value + value
-        slot.events = slot.events + 1
         slot.last_event_ms = now_ms
 
     def purge(self, config: MetricConfig, now_ms: int) -> None:
@@ -83,15 +81,6 @@ class SampledStat:
             total = total + slot.value
         return total
 
-    def measure_count(self, config: MetricConfig, now_ms: int) -> int:
-        self.purge(config, now_ms)
-        return sum(slot.events for slot in self.slots)
-
-    def measure_average(self, config: MetricConfig, now_ms: int) -> float:
-        total = self.measure_sum(config, now_ms)
-        count = self.measure_count(config, now_ms)
-        return nan if count == 0 else total / count
-
 
 @dataclass
 class Rate:
@@ -106,11 +95,6 @@ class Rate:
         value = self.stat.measure_sum(config, now_ms)
         return value / (self.window_ms(config, now_ms) / 1000.0)
 
-    def measure_events(self, config: MetricConfig, now_ms: int) -> float:
-        """Return the rate of events per second instead of units per second."""
-        count = self.stat.measure_count(config, now_ms)
-        return float(count) / (self.window_ms(config, now_ms) / 1000.0)
-
     def window_ms(self, config: MetricConfig, now_ms: int) -> int:
         self.stat.purge(config, now_ms)
         elapsed_ms = now_ms - self.stat.oldest(now_ms).start_ms
@@ -119,14 +103,6 @@ class Rate:
         if full_windows < least_full_windows:
             elapsed_ms = elapsed_ms + (least_full_windows - full_windows) * config.window_ms
         return max(elapsed_ms, 1)
-
-
-class SimpleRate(Rate):
-    """The rate in units per second that replication quotas use. Windows that have not begun do not count as elapsed."""
-
-    def window_ms(self, config: MetricConfig, now_ms: int) -> int:
-        self.stat.purge(config, now_ms)
-        return max(now_ms - self.stat.oldest(now_ms).start_ms, config.window_ms)
 
 
 @dataclass

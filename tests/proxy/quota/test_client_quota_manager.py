@@ -1,12 +1,8 @@
-"""Tests the look-up, rule changes and expiry of a manager's buckets, and compares the manager with Kafka's."""
+"""Tests the look-up, rule changes and expiry of a manager's buckets. tests/oracles compares it with Kafka's."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import (
     DEFAULT,
@@ -19,9 +15,7 @@ from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import LEVELS
-from tests.support import kafka_entities, kafka_rate
-from tests.support.kafka_rate import MetricConfig
-from tests.support.quota_manager import STARTS_MS, bucket_of_alice, manager_of, replace_rules, rule
+from tests.support.quota_manager import bucket_of_alice, manager_of, replace_rules, rule
 
 # -- look-up --
 
@@ -276,84 +270,6 @@ def test_cache_of_look_ups_is_bounded() -> None:
     assert len(manager) == 1
     assert len(manager._resolved) == 1
     assert manager.bucket(user="alice", client_id="0", now_ms=0) is bucket_of_alice(manager)
-
-
-# -- against Kafka --
-
-ENTITIES: tuple[kafka_entities.Entity, ...] = (
-    ("alice", "etl"),
-    ("alice", DEFAULT),
-    ("alice", None),
-    (DEFAULT, "etl"),
-    (DEFAULT, DEFAULT),
-    (DEFAULT, None),
-    (None, "etl"),
-    (None, DEFAULT),
-)
-
-
-@dataclass
-class KafkaManager:
-    """A transcription of Kafka's manager. Without any rule it records nothing (``quotasEnabled``)."""
-
-    limits: dict[kafka_entities.Entity, float] = field(default_factory=dict)
-    rates: dict[tuple[str, str], kafka_rate.Rate] = field(default_factory=dict)
-
-    def charge(self, amount: int, user: str, client_id: str, now_ms: int) -> int:
-        if not self.limits:
-            return 0
-        return kafka_rate.record_and_get_throttle_time_ms(*self._rate(user, client_id), amount, now_ms)
-
-    def _rate(self, user: str, client_id: str) -> tuple[kafka_rate.Rate, MetricConfig]:
-        tags = kafka_entities.metric_tags(self.limits, user, client_id)
-        found = kafka_entities.limit_and_entity(self.limits, tags)
-        rate = self.rates.setdefault(tags, kafka_rate.Rate())
-        return rate, MetricConfig(samples=11, window_ms=1_000, bound=found[0] if found else float(UNLIMITED))
-
-
-ManagerStep = Callable[[ClientQuotaManager, KafkaManager, int], None]
-
-
-def charging(names: tuple[str, str], amount: int) -> ManagerStep:
-    user, client_id = names
-
-    def step(manager: ClientQuotaManager, kafka: KafkaManager, now_ms: int) -> None:
-        wait_ms = manager.record_and_get_throttle_time_ms(amount, user=user, client_id=client_id, now_ms=now_ms)
-        # Both managers round a wait below half a millisecond to 0.
-        assert wait_ms == kafka.charge(amount, user, client_id, now_ms)
-
-    return step
-
-
-def changing(entity: kafka_entities.Entity, limit: float | None) -> ManagerStep:
-    def step(manager: ClientQuotaManager, kafka: KafkaManager, now_ms: int) -> None:
-        kafka.limits.pop(entity, None)
-        if limit is not None:
-            kafka.limits[entity] = limit
-        replace_rules(manager, *(rule(*entity, limit) for entity, limit in kafka.limits.items()))
-
-    return step
-
-
-NAMES = st.tuples(st.sampled_from(["alice", "bob"]), st.sampled_from(["etl", "web", ""]))
-STEPS = st.one_of(
-    st.builds(charging, NAMES, st.integers(0, 30_000)),
-    st.builds(
-        changing, st.sampled_from(ENTITIES), st.one_of(st.none(), st.sampled_from([0.1, 333.3, 1_000.0, 2_000.0]))
-    ),
-)
-
-
-@given(
-    now_ms=st.sampled_from(STARTS_MS),
-    steps=st.lists(st.tuples(st.one_of(st.just(0), st.integers(0, 3_000), st.integers(0, 15_000)), STEPS), max_size=40),
-)
-def test_any_charges_and_changes_wait_as_in_kafka(now_ms: int, steps: list[tuple[int, ManagerStep]]) -> None:
-    manager, kafka = manager_of(), KafkaManager()
-
-    for pause_ms, step in steps:
-        now_ms += pause_ms
-        step(manager, kafka, now_ms)
 
 
 def test_record_and_get_throttle_time_looks_up_and_charges() -> None:

@@ -1,16 +1,15 @@
-"""Tests which bucket is charged and which limit applies, for all sets of rules, against Kafka's two functions."""
+"""Tests which bucket is charged and which limit applies. tests/oracles compares all sets of rules with Kafka."""
 
-from itertools import chain, combinations, product
+from itertools import product
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
-from kafka_quota_proxy.proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, Resolution, RuleTable, Tags, bounded
-from tests.support import kafka_entities
-from tests.support.kafka_entities import Entity
+from kafka_quota_proxy.proxy.quota.entity import LEVELS, MAX_NAME_LENGTH, Entity, Resolution, RuleTable, Tags, bounded
 
+# In the order of precedence.
 EIGHT: tuple[Entity, ...] = tuple(
     (user, client_id)
     for user, client_id in product(("alice", DEFAULT, None), ("etl", DEFAULT, None))
@@ -31,55 +30,6 @@ def rule(user: EntityName = None, client_id: EntityName = None, limit: float = 1
 
 def table_of(*rules: QuotaRule) -> RuleTable:
     return RuleTable(QuotaKind.PRODUCE, rules)
-
-
-def assert_resolved_as_in_kafka(entities: tuple[Entity, ...]) -> None:
-    limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
-    table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))
-
-    for user, client_id in CONNECTIONS:
-        tags = kafka_entities.metric_tags(limits, user, client_id)
-        found = kafka_entities.limit_and_entity(limits, tags)
-
-        resolution = table.resolve(user=user, client_id=client_id)
-
-        assert resolution.tags == tags
-        assert table.tags(user=user, client_id=client_id) == tags
-        if found is None:
-            assert resolution == Resolution(Tags(*tags), None, None, None)
-        else:
-            limit, entity = found
-            assert resolution.limit == limit
-            assert resolution.rule is not None
-            assert (resolution.rule.user, resolution.rule.client_id) == entity
-            assert resolution.level is LEVELS[kafka_entities.level_number(entity) - 1]
-        assert table.limit_of_tags(user=tags[0], client_id=tags[1]) == (found[0] if found else None)
-
-
-def test_each_set_of_the_eight_levels_resolves_as_in_kafka() -> None:
-    sets = chain.from_iterable(combinations(EIGHT, size) for size in range(len(EIGHT) + 1))
-
-    for entities in sets:
-        assert_resolved_as_in_kafka(entities)
-
-
-@given(entities=st.sets(st.sampled_from(MANY)))
-def test_any_set_of_rules_resolves_as_in_kafka(entities: set[Entity]) -> None:
-    assert_resolved_as_in_kafka(tuple(entities))
-
-
-@given(entities=st.sets(st.sampled_from(MANY)), removed=st.sampled_from(MANY))
-def test_limit_is_found_by_tags_alone(entities: set[Entity], removed: Entity) -> None:
-    """The tags of a bucket are enough to find its limit, also after its rule was removed."""
-    limits = {entity: 1_000.0 + number for number, entity in enumerate(entities)}
-    before = {**limits, removed: 1.0}
-    table = table_of(*(rule(*entity, limit) for entity, limit in limits.items()))
-
-    for connection in CONNECTIONS:
-        tags = kafka_entities.metric_tags(before, *connection)
-        found = kafka_entities.limit_and_entity(limits, tags)
-
-        assert table.limit_of_tags(user=tags[0], client_id=tags[1]) == (found[0] if found else None)
 
 
 def test_each_entity_under_a_default_has_its_own_bucket() -> None:
@@ -151,7 +101,7 @@ def test_a_level_names_its_entity() -> None:
         entity = level.entity("alice", "etl")
 
         assert level.number == number, number
-        assert kafka_entities.level_number(entity) == number, number
+        assert entity == EIGHT[number - 1], number
         assert [part for part in entity if isinstance(part, str)] == [
             name for name, part in (("alice", level.user), ("etl", level.client_id)) if part
         ], number

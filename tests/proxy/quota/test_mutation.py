@@ -1,11 +1,9 @@
-"""Tests which topics may be created, grown and deleted, and what that costs."""
+"""Tests which topics may be created, grown and deleted, and what that costs. tests/oracles compares it with Kafka's."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
@@ -28,8 +26,6 @@ from kafka_quota_proxy.proxy.quota.mutation import (
     uncounted_topics,
 )
 from kafka_quota_proxy.proxy.quota.throttle import wait_for_tokens_ms
-from tests.support import kafka_rate
-from tests.support.kafka_rate import MetricConfig
 
 T = 1_767_225_600_000
 CREATE, DELETE, GROW = ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS
@@ -149,71 +145,6 @@ def test_v38_without_a_quota_everything_passes() -> None:
 
         assert all(rec(bucket, 10**6, T, version=version) == 0 for _ in range(10)), version
         assert bucket.amount == 10**7, version
-
-
-# -- strict and permissive against a transcription of Kafka's
-
-
-class KafkaQuota:
-    """A transcription of Kafka's ``StrictControllerMutationQuota`` and ``PermissiveControllerMutationQuota``."""
-
-    def __init__(self, limit: float, burst_s: int) -> None:
-        self.config = MetricConfig(samples=burst_s, window_ms=1_000, bound=limit)
-        self.tokens = kafka_rate.TokenBucket(tokens=burst_s * limit, last_ms=T)
-        self.limit = limit
-        self.last_throttle_time_ms = 0
-
-    def record(self, permits: int, now_ms: int, *, is_strict: bool) -> bool:
-        """Return whether the change is accepted. Only a strict quota ever refuses one."""
-        if is_strict:
-            left = self.tokens.measure(self.config, now_ms)
-            if left < 0:
-                self.last_throttle_time_ms = round_half_up(-left / self.limit * 1_000)
-                return False
-            self.tokens.record(self.config, permits, now_ms)
-            return True
-        self.tokens.record(self.config, permits, now_ms)
-        left = self.tokens.measure(self.config, now_ms)
-        if left < 0:
-            self.last_throttle_time_ms = round_half_up(-left / self.limit * 1_000)
-        return True
-
-
-def round_half_up(value: float) -> int:
-    return int(value + 0.5)
-
-
-@given(
-    limit=st.sampled_from([0.5, 1.0, 10.0, 1_000.0]),
-    burst_s=st.sampled_from([1, 11]),
-    requests=st.lists(
-        st.tuples(
-            st.one_of(st.just(0), st.integers(0, 20_000)),
-            st.sampled_from([5, 6]),
-            st.lists(st.one_of(st.integers(1, 3), st.integers(1, 10_000)), max_size=5),
-        ),
-        max_size=20,
-    ),
-)
-def test_any_requests_are_decided_as_in_kafka(
-    limit: float, burst_s: int, requests: list[tuple[int, int, list[int]]]
-) -> None:
-    bucket = bucket_of(limit, samples=burst_s)
-    now_ms = T
-    kafkas = KafkaQuota(limit, burst_s)
-    for pause_ms, version, partitions in requests:
-        now_ms += pause_ms
-        kafkas.last_throttle_time_ms = 0
-        topics: list[tuple[Topic, int]] = [(b"%d" % number, count) for number, count in enumerate(partitions)]
-
-        decision = decided(bucket, request_of(topics, version=version), now_ms=now_ms)
-        wait_ms = make(bucket, decision, now_ms=now_ms)
-
-        accepted = {topic for topic, count in topics if kafkas.record(count, now_ms, is_strict=version == 6)}
-        assert set(decision.permits) == accepted
-        assert decision.refused == {topic for topic, _ in topics} - accepted
-        if topics:
-            assert wait_ms == kafkas.last_throttle_time_ms
 
 
 # -- permits

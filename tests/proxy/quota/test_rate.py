@@ -1,33 +1,40 @@
-"""Tests that rates over sampled windows equal Kafka's to the last bit."""
+"""Tests rates over sampled windows. tests/oracles compares them with Kafka's, to the last bit."""
 
 from contextlib import suppress
 from copy import copy, deepcopy
 from inspect import isdatadescriptor
 from math import isnan
+from typing import NamedTuple
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.proxy.quota.rate import Average, Rate
-from tests.support import kafka_rate
-from tests.support.kafka_rate import MetricConfig
 
 # Clocks that have just started, that have run for days, and that count from 1970.
 STARTS_MS = (0, 1, 17, 999, 86_400_000, 1_767_225_600_000)
+
+
+class Shape(NamedTuple):
+    """The number of windows and their length."""
+
+    samples: int
+    window_ms: int
+
 
 RECORD, MEASURE, WINDOW, PEEK = "record", "measure", "window", "peek"
 Step = tuple[int, str, int]
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> MetricConfig:
+def shapes(draw: st.DrawFn) -> Shape:
     samples = draw(st.sampled_from([2, 3, 5, 11]))
-    return MetricConfig(samples=samples, window_ms=draw(st.sampled_from([1, 2, 10, 1_000, 30_000])))
+    return Shape(samples=samples, window_ms=draw(st.sampled_from([1, 2, 10, 1_000, 30_000])))
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
+def histories(draw: st.DrawFn) -> tuple[Shape, int, list[Step]]:
     """Draw a configuration, a start, and steps. A step is a pause in ms, an action and a value."""
     config = draw(shapes())
     window_ms, span_ms = config.window_ms, config.samples * config.window_ms
@@ -41,7 +48,7 @@ def histories(draw: st.DrawFn) -> tuple[MetricConfig, int, list[Step]]:
     return config, draw(st.sampled_from(STARTS_MS)), steps
 
 
-def rate_of(config: MetricConfig) -> Rate:
+def rate_of(config: Shape) -> Rate:
     return Rate(samples=config.samples, window_ms=config.window_ms)
 
 
@@ -54,42 +61,17 @@ def copied(rate: Rate, other: Rate) -> Rate:
     return other
 
 
-@given(history=histories())
-def test_any_interleaving_of_records_and_readings_gives_kafkas_rate(
-    history: tuple[MetricConfig, int, list[Step]],
-) -> None:
-    config, now_ms, steps = history
-    rate, kafkas = rate_of(config), kafka_rate.Rate()
-
-    for pause_ms, action, value in steps:
-        now_ms += pause_ms
-        if action == RECORD:
-            rate.record(value, now_ms=now_ms)
-            kafkas.record(config, value, now_ms)
-        elif action == MEASURE:
-            assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
-        elif action == WINDOW:
-            assert rate.window_ms(now_ms=now_ms) == kafkas.window_ms(config, now_ms)
-        else:
-            # If a peek changed the rate, the next steps would differ.
-            assert rate.peek(now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
-    assert rate.measure(now_ms=now_ms) == kafkas.measure(config, now_ms)
-    assert rate.total == kafkas.stat.measure_sum(config, now_ms)
-
-
 @given(history=histories(), more=st.integers(1, 10_000))
 @example(
     # A measurement has reset the slot that the record would reuse. It starts later than the slot that leaves now.
     history=(
-        MetricConfig(samples=2, window_ms=1_000),
+        Shape(samples=2, window_ms=1_000),
         0,
         [(0, RECORD, 5), (1_001, RECORD, 5), (999, MEASURE, 0), (1, RECORD, 5), (1_000, PEEK, 0)],
     ),
     more=1,
 )
-def test_peek_with_more_predicts_the_rate_after_a_record(
-    history: tuple[MetricConfig, int, list[Step]], more: int
-) -> None:
+def test_peek_with_more_predicts_the_rate_after_a_record(history: tuple[Shape, int, list[Step]], more: int) -> None:
     config, now_ms, steps = history
     rate = rate_of(config)
     for pause_ms, action, value in steps:
@@ -107,7 +89,7 @@ def test_peek_with_more_predicts_the_rate_after_a_record(
 
 
 @given(history=histories(), amount=st.integers(1, 10**9))
-def test_negative_record_at_once_restores_the_total(history: tuple[MetricConfig, int, list[Step]], amount: int) -> None:
+def test_negative_record_at_once_restores_the_total(history: tuple[Shape, int, list[Step]], amount: int) -> None:
     config, now_ms, steps = history
     rate = rate_of(config)
     for pause_ms, _, value in steps:
@@ -191,57 +173,33 @@ def test_a_burst_leaves_the_sum_at_once() -> None:
     assert rate.measure(now_ms=11_000) == 0
 
 
-@given(
-    start_ms=st.sampled_from(STARTS_MS),
-    pauses_ms=st.lists(
-        st.one_of(st.integers(0, 40_000), st.sampled_from([29_999, 30_000, 59_999, 60_000])), max_size=30
-    ),
-)
-def test_an_average_is_kafkas_avg_over_two_half_minutes(start_ms: int, pauses_ms: list[int]) -> None:
-    config = MetricConfig()
-    average, kafkas = Average(), kafka_rate.SampledStat()
-    now_ms = start_ms
-    for value, pause_ms in enumerate(pauses_ms, start=1):
-        now_ms += pause_ms
-        average.record(value, now_ms=now_ms)
-        kafkas.record(config, value, now_ms)
-
-        for later_ms in (0, 30_000, 59_999, 60_000):
-            mean = average.peek(now_ms=now_ms + later_ms)
-            kafkas_mean = deepcopy(kafkas).measure_average(config, now_ms + later_ms)
-
-            assert mean == kafkas_mean or (isnan(mean) and isnan(kafkas_mean))
-
-
 def test_the_average_of_nothing_is_not_a_number() -> None:
     assert isnan(Average().peek(now_ms=0))
 
 
 @given(histories(), st.sampled_from([0, 1, 100, 1_000, 100_000]), st.integers(0, 40_000))
 def test_over_until_ms_is_the_end_of_the_last_record(
-    history: tuple[MetricConfig, int, list[Step]], total: int, later_ms: int
+    history: tuple[Shape, int, list[Step]], total: int, later_ms: int
 ) -> None:
     config, now_ms, steps = history
-    rate, kafkas = rate_of(config), kafka_rate.SampledStat()
+    rate = rate_of(config)
     last_ms = now_ms
     for pause_ms, _, value in steps:
         now_ms += pause_ms
         last_ms = now_ms
         rate.record(abs(value), now_ms=now_ms)
-        kafkas.record(config, abs(value), now_ms)
     now_ms += later_ms
     before = deepcopy((rate._slots, rate.total))
 
     until_ms = rate.over_until_ms(total, now_ms=now_ms)
 
-    assert until_ms == (
-        last_ms + config.samples * config.window_ms if kafkas.measure_sum(config, now_ms) > total else 0
-    )
+    over = rate.peek_sum(now_ms=now_ms) > total
+    assert until_ms == (last_ms + config.samples * config.window_ms if over else 0)
     assert (rate._slots, rate.total) == before
 
 
 @given(history=histories(), moved=st.integers(0, 60))
-def test_restored_rate_continues_as_the_original(history: tuple[MetricConfig, int, list[Step]], moved: int) -> None:
+def test_restored_rate_continues_as_the_original(history: tuple[Shape, int, list[Step]], moved: int) -> None:
     config, now_ms, steps = history
     rate = rate_of(config)
     going_on = rate

@@ -7,30 +7,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.proxy.quota.throttle import MAX_THROTTLE_TIME_MS, throttle_time_ms, wait_for_tokens_ms
-from tests.support import kafka_rate
-from tests.support.kafka_rate import MetricConfig
 
 LIMITS = st.one_of(st.sampled_from([1.0, 0.5, 1_000.0, 1_024.0, 10_485_760.0]), st.floats(0.001, 1e12))
 WINDOWS_MS = st.integers(1, 400_000)
-
-
-@given(
-    amount=st.integers(0, 2**40),
-    limit=LIMITS,
-    samples=st.integers(2, 20),
-    window_ms=st.sampled_from([1, 1_000, 30_000]),
-)
-def test_wait_is_kafkas(amount: int, limit: float, samples: int, window_ms: int) -> None:
-    config = MetricConfig(samples=samples, window_ms=window_ms, bound=limit)
-    kafkas = kafka_rate.Rate()
-    kafkas.record(config, amount, 5_000)
-    expected = kafka_rate.throttle_time_ms(kafkas, config, 5_000)
-
-    wait_ms = throttle_time_ms(
-        byte_rate=kafkas.measure(config, 5_000), byte_rate_limit=limit, window_ms=kafkas.window_ms(config, 5_000)
-    )
-
-    assert wait_ms == expected
 
 
 @given(byte_rate=st.floats(0, 1e12), limit=LIMITS, window_ms=WINDOWS_MS)

@@ -1,6 +1,5 @@
 """Tests the token bucket of ``shaping: paced``. It computes as Kafka's, but is full at the start."""
 
-from copy import deepcopy
 from itertools import accumulate
 
 from hypothesis import given
@@ -8,43 +7,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.proxy.quota.throttle import wait_for_tokens_ms
 from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
-from tests.support import kafka_rate
-from tests.support.kafka_rate import MetricConfig
 
 STARTS_MS = (0, 1, 86_400_000, 1_767_225_600_000)
-LIMITS = st.one_of(st.sampled_from([1.0, 100.0, 1_024.0, 10_485_760.0]), st.floats(1.0, 1e9))
-BURSTS_MS = st.sampled_from([1, 100, 1_000, 11_000])
-
-
-@given(
-    limit=LIMITS,
-    burst_ms=BURSTS_MS,
-    now_ms=st.sampled_from(STARTS_MS),
-    steps=st.lists(
-        st.tuples(
-            st.one_of(st.integers(0, 2_000), st.integers(0, 10**7)),
-            st.sampled_from(["record", "record", "peek"]),
-            st.one_of(st.integers(-1_000, 10_000), st.integers(0, 2**31 - 1)),
-        ),
-        max_size=40,
-    ),
-)
-def test_any_interleaving_gives_kafkas_tokens(
-    limit: float, burst_ms: int, now_ms: int, steps: list[tuple[int, str, int]]
-) -> None:
-    config = MetricConfig(samples=1, window_ms=burst_ms, bound=limit)
-    bucket = TokenBucket(burst_ms=burst_ms, byte_rate_limit=limit, now_ms=now_ms)
-    kafkas = kafka_rate.TokenBucket(tokens=burst_ms / 1000 * limit, last_ms=now_ms)
-
-    for pause_ms, action, value in steps:
-        now_ms += pause_ms
-        if action == "record":
-            left = bucket.record(value, byte_rate_limit=limit, now_ms=now_ms)
-            kafkas.record(config, value, now_ms)
-            assert left == kafkas.tokens
-        else:
-            # If a peek changed the bucket, the next steps would differ.
-            assert bucket.peek(byte_rate_limit=limit, now_ms=now_ms) == deepcopy(kafkas).measure(config, now_ms)
 
 
 def test_bucket_starts_full_at_any_time() -> None:
