@@ -283,3 +283,48 @@ def test_record_and_get_throttle_time_looks_up_and_charges() -> None:
         bucket_of_alice(other).charge(9_000, now_ms=0),
         bucket_of_alice(other).charge(9_000, now_ms=400),
     ] == waits_ms
+
+
+# -- debt without a limit (tests/oracles has sampled windows, beside Kafka) --
+
+
+def in_debt() -> ClientQuotaManager:
+    """Return a manager where alice owes something for four seconds, and nobody keeps her bucket."""
+    manager = manager_of(rule("alice"), shaping=Shaping.PACED)
+    bucket = bucket_of_alice(manager)
+    bucket.silence(bucket.charge(5_000, now_ms=0), now_ms=0)
+    return manager
+
+
+def test_paced_limit_that_comes_back_unused_begins_full() -> None:
+    manager = in_debt()
+    assert not bucket_of_alice(manager, 1_000).is_free(1, now_ms=1_000)
+
+    replace_rules(manager, shaping=Shaping.PACED)
+    replace_rules(manager, rule("alice"), shaping=Shaping.PACED)
+
+    bucket = bucket_of_alice(manager, 1_000)
+    assert bucket.is_free(1, now_ms=1_000)
+    assert bucket.tokens(now_ms=1_000) == 1_000
+
+
+def test_debt_of_a_manager_that_was_taken_over_is_forgotten_without_a_limit() -> None:
+    for own in [manager_of(rule("alice"), shaping=Shaping.PACED), in_debt()]:
+        own.absorb(in_debt(), now_ms=0)
+        assert not bucket_of_alice(own, 1_000).is_free(1, now_ms=1_000)
+
+        replace_rules(own, shaping=Shaping.PACED)
+        replace_rules(own, rule("alice"), shaping=Shaping.PACED)
+
+        assert bucket_of_alice(own, 1_000).is_free(1, now_ms=1_000)
+
+
+def test_paid_debts_take_no_memory() -> None:
+    manager = in_debt()
+    assert len(manager._debtors) == 1
+
+    manager.expire(now_ms=3_999)
+    assert len(manager._debtors) == 1
+    manager.expire(now_ms=4_000)
+    assert len(manager) == 1
+    assert not manager._debtors
