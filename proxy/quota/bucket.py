@@ -271,10 +271,9 @@ class Bucket(ReservedUsage):
 
     def is_free_for_fetch(self, amount: int, *, room: float, now_ms: int) -> bool:
         """Return what ``is_free`` returns, for a fetch. ``room`` is that of ``fetch_room``."""
-        in_flight = self.in_flight
-        return now_ms >= self.silent_until_ms and (
-            not in_flight or self.awaited.may_pass(amount, in_flight=in_flight, room=room, now_ms=now_ms)
-        )
+        if now_ms < self.silent_until_ms:
+            return False
+        return not self.in_flight or self.awaited.may_pass(amount, in_flight=self.in_flight, room=room, now_ms=now_ms)
 
     def free_at_ms(self, *, now_ms: int) -> int:
         """Return the earliest time at which a request that waits for this bucket may be forwarded. Changes nothing."""
@@ -301,10 +300,7 @@ class Bucket(ReservedUsage):
         return now_ms - self.silent_until_ms >= CALM_MS
 
     def line_wait_ms(self, place: Place | None, *, now_ms: int) -> int:
-        """Estimate for how many more ms a request will wait in the line of this bucket.
-
-        The request is the one in ``place``, or a new one at the end of the line if ``place`` is None.
-        """
+        """Estimate for how many more ms the request in ``place``, or a new one (None), will wait in the line."""
         free_ms = wait_ms = max(1, ceil(self.silent_until_ms) - now_ms)
         line = self.line
         if line is not None:
@@ -332,10 +328,8 @@ class Bucket(ReservedUsage):
     def fetch_cap(self, room: float) -> int:
         """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
 
-        Even if the limit is used up, a fetch may ask for the bytes that the limit allows in 50 ms. Otherwise a client
-        that fetches single batches would get less than its quota. The bytes that the limit allows at once are divided
-        evenly among the connections of the bucket, and no fetch may ask for more than that, because the broker may
-        answer the fetches of all connections at the same moment.
+        Even if the limit is used up, a fetch may ask for what it allows in 50 ms. What it allows at once is divided
+        evenly among the connections of the bucket, because the broker may answer the fetches of all at the same moment.
         """
         bounds, holders = self._bounds, self.holders
         share = bounds.fetch_share if holders <= 1 else bounds.fetch_share / holders
