@@ -21,8 +21,10 @@ _FEWEST: Final = 8
 # After so many fetches at the limit, two ask for a single batch each, to learn the sizes again.
 _LEARNS_AGAIN: Final = 32
 _LESSONS: Final = 2
-# Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor.
+# Numbers of bytes are equally good if they bring whole batches at rates that differ by no more than this factor: for a
+# consumer that shares its bucket with others, and for one that is alone and lets nobody wait.
 _WORTH: Final = 1.02
+_WORTH_ALONE: Final = 1.01
 _SINGLE: Final = 1
 # So many seconds of the limit may be fetched at the end of a burst.
 _BURST_END_S: Final = 0.4
@@ -41,7 +43,7 @@ class FetchSize:
 
     __slots__ = (
         "_around_bytes", "_asked", "_best", "_follows_single", "_is_bursty", "_oldest", "_samples", "_took_ms",
-        "_until_lesson", "_usual_asked", "_usual_cap", "batch_bytes",
+        "_until_lesson", "_usual_asked", "_usual_cap", "_worth", "batch_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -59,18 +61,21 @@ class FetchSize:
         self._until_lesson = _LEARNS_AGAIN
         self._follows_single = False  # whether the response before ended with a whole batch
         self._is_bursty = False
+        self._worth = _WORTH_ALONE
 
-    def ask(self, cap_bytes: int, *, room: float, limit: float, is_bursty: bool = False) -> int:
+    def ask(self, cap_bytes: int, *, room: float, limit: float, is_alone: bool = True, is_bursty: bool = False) -> int:
         """Return for how many bytes a fetch asks.
 
         Args:
             cap_bytes: The most bytes that it may ask for.
             room: How many more bytes the limit allows. It may be less than ``cap_bytes``.
             limit: How many bytes per second this connection may fetch.
+            is_alone: Whether no other connection has the same bucket.
             is_bursty: Whether the consumer fetches in bursts: it has sampled windows for itself.
         """
-        if is_bursty is not self._is_bursty:
-            self._is_bursty = is_bursty
+        worth = _WORTH_ALONE if is_alone else _WORTH
+        if is_bursty is not self._is_bursty or worth != self._worth:
+            self._is_bursty, self._worth = is_bursty, worth
             self._forget_best()
         self._follows_single = self._asked == _SINGLE
         if cap_bytes == self._usual_cap and cap_bytes <= room:
@@ -122,7 +127,7 @@ class FetchSize:
         for asked in self._candidates(most_bytes):
             whole, charged, responses = self._responses(asked)
             rates[asked] = whole / max(charged / limit, responses * self._took_ms / 1_000)
-        least_rate = max(rates.values()) / _WORTH
+        least_rate = max(rates.values()) / self._worth
         good = [asked for asked, rate in rates.items() if rate >= least_rate]
         if has_room:
             return max(good)

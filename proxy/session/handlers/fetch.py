@@ -155,8 +155,9 @@ class FetchHandler(Handler):
         room = bucket.fetch_room(now_ms=now_ms)
         holders = max(1, bucket.holders)
         cap_bytes, limit = bucket.fetch_cap(room), bucket.limit / holders
-        is_bursty = holders == 1 and bucket.token_bucket is None
-        asked_bytes = self._size.ask(cap_bytes, room=room, limit=limit, is_bursty=is_bursty)
+        is_alone = holders == 1
+        is_bursty = is_alone and bucket.token_bucket is None
+        asked_bytes = self._size.ask(cap_bytes, room=room, limit=limit, is_alone=is_alone, is_bursty=is_bursty)
         expected_bytes = self._expected_bytes(bucket, min(asked_bytes, limits.max_bytes))
         if bucket.line is not None or not bucket.is_free_for_fetch(expected_bytes, room=room, now_ms=now_ms):
             has_waited = awaited_rest or (turn.place is not None and turn.place.is_waiting)

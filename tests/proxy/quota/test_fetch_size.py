@@ -71,7 +71,15 @@ def test_consumer_that_fetches_in_bursts_asks_for_more_at_the_limit() -> None:
 
     asked = [size.ask(MIB // 10, room=0, limit=2 * MIB, is_bursty=is_bursty) for is_bursty in (True, False, True)]
 
-    assert asked == [524_288, 1, 524_288]
+    assert asked == [524_288, 32_768, 524_288]
+
+
+def test_who_shares_a_bucket_asks_for_less_where_that_costs_little() -> None:
+    size = taught(*[16_384] * 8, around=1_886)
+
+    asked = [size.ask(5_120, room=0, limit=102_400, is_alone=is_alone) for is_alone in (True, False, True)]
+
+    assert asked == [131_072, 65_536, 131_072]
 
 
 def test_few_batches_are_not_taken_for_all() -> None:
@@ -109,20 +117,20 @@ def test_now_and_then_a_single_batch_is_asked_for_to_learn_the_sizes_again() -> 
 
 def test_batch_that_is_longer_than_those_known_lets_the_sizes_be_learned_again() -> None:
     size = taught(*[4_000] * 9)
-    assert size.ask(3_000, room=0, limit=60_000) == 8_000
+    assert size.ask(3_000, room=0, limit=60_000) == 16_000
 
-    size.note_response(8_000, 16_384 + 100)
+    size.note_response(16_000, 16_384 + 100)
 
-    assert [size.ask(3_000, room=0, limit=60_000) for _ in range(3)] == [1, 1, 8_000]
+    assert [size.ask(3_000, room=0, limit=60_000) for _ in range(3)] == [1, 1, 16_000]
 
 
-@pytest.mark.parametrize(("asked", "records"), [(8_000, 8_000), (8_000, 6_000), (3_000, 4_000), (1, 4_000)])
+@pytest.mark.parametrize(("asked", "records"), [(16_000, 16_000), (16_000, 12_000), (3_000, 4_000), (1, 4_000)])
 def test_batch_of_a_known_size_is_nothing_new(asked: int, records: int) -> None:
     size = taught(*[4_000] * 9)
 
     size.note_response(asked, records + 100)
 
-    assert size.ask(3_000, room=0, limit=60_000) == 8_000
+    assert size.ask(3_000, room=0, limit=60_000) == 16_000
 
 
 @pytest.mark.parametrize(
