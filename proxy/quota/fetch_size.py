@@ -26,8 +26,8 @@ _LESSONS: Final = 2
 _WORTH: Final = 1.02
 _WORTH_ALONE: Final = 1.01
 _SINGLE: Final = 1
-# So many seconds of the limit may be fetched at the end of a burst.
-_BURST_END_S: Final = 0.4
+# So many seconds of the limit may be fetched at the end of a burst. With more, a minute would bring too much.
+_BURST_END_S: Final = 0.3
 # Room for fewer batches than this is as good as none: a piece of a batch would be much of it.
 _MANY: Final = 8
 # For how many batches the responses are computed one by one.
