@@ -79,7 +79,7 @@ class _IssuerChoice:
     ) -> None:
         """Choose the context when the peer's certificates have come, or keep all if it has sent none.
 
-        The chosen context has no such hook, so that nothing is called for the records after the handshake.
+        The chosen context has no such hook. So nothing is called for the records after the handshake.
         """
         if direction != "read" or content_type != _HANDSHAKE:
             return
@@ -117,7 +117,7 @@ class _IssuerChoice:
             yield self._alone[der]
 
     def _context(self, cafile: str | None = None, cadata: bytes | None = None) -> ssl.SSLContext:
-        """Return a context that is for trials, and for connections whose TLS version is settled."""
+        """Return a context for trial handshakes. A connection may go on with it once its TLS version is agreed."""
         context = self._bare()
         context.check_hostname = False  # the connection keeps the name that it began with
         context.verify_mode = ssl.CERT_REQUIRED

@@ -42,8 +42,8 @@ class FetchSize:
     """
 
     __slots__ = (
-        "_around_bytes", "_asked", "_best", "_follows_single", "_is_bursty", "_oldest", "_samples", "_took_ms",
-        "_until_lesson", "_usual_asked", "_usual_cap", "_worth", "batch_bytes",
+        "_around_bytes", "_asked", "_best", "_follows_single", "_is_bursty", "_limit", "_oldest", "_samples",
+        "_took_ms", "_until_lesson", "_usual_asked", "_usual_cap", "_worth", "batch_bytes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -61,6 +61,7 @@ class FetchSize:
         self._until_lesson = _LEARNS_AGAIN
         self._follows_single = False  # whether the response before ended with a whole batch
         self._is_bursty = False
+        self._limit = 0.0
         self._worth = _WORTH_ALONE
 
     def ask(self, cap_bytes: int, *, room: float, limit: float, is_alone: bool = True, is_bursty: bool = False) -> int:
@@ -74,8 +75,8 @@ class FetchSize:
             is_bursty: Whether the consumer fetches in bursts: it has sampled windows for itself.
         """
         worth = _WORTH_ALONE if is_alone else _WORTH
-        if is_bursty is not self._is_bursty or worth != self._worth:
-            self._is_bursty, self._worth = is_bursty, worth
+        if limit != self._limit or is_bursty is not self._is_bursty or worth != self._worth:
+            self._limit, self._is_bursty, self._worth = limit, is_bursty, worth
             self._forget_best()
         self._follows_single = self._asked == _SINGLE
         if cap_bytes == self._usual_cap and cap_bytes <= room:

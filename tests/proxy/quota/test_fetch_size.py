@@ -74,6 +74,14 @@ def test_consumer_that_fetches_in_bursts_asks_for_more_at_the_limit() -> None:
     assert asked == [524_288, 32_768, 524_288]
 
 
+def test_lower_limit_lets_a_fetch_ask_for_less_at_once() -> None:
+    size = taught(*[16_384] * 8, around=200)
+
+    asked = [size.ask(MIB // 20, room=0, limit=limit, is_bursty=True) for limit in (4 * MIB, MIB)]
+
+    assert asked == [MIB, 262_144]
+
+
 def test_who_shares_a_bucket_asks_for_less_where_that_costs_little() -> None:
     size = taught(*[16_384] * 8, around=1_886)
 
