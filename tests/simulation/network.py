@@ -197,6 +197,7 @@ class End:
         while self._queue:
             room = link.window_bytes - self._in_flight_bytes
             if room <= 0:
+                self.watch_silence()
                 break
             size = min(room, link.next_segment_bytes())
             data = self._queue[0]
@@ -224,6 +225,9 @@ class End:
 
     def _peer_has_read(self, size_bytes: int) -> None:
         self._in_flight_bytes -= size_bytes
+        if self._silence is not None and not self.link.is_cut:
+            self._silence.cancel()
+            self._silence = None
         if self._queue or self._fin_wanted:
             self._pump()
 
@@ -323,10 +327,14 @@ class End:
         return b"".join(self._inbox)[:most_bytes]
 
     def watch_silence(self) -> None:
-        """If the peer is gone without a word, notice it when Linux would. Called whenever that may have changed."""
-        if not self.link.is_cut or not self.is_open:
+        """Notice a peer that is gone without a word, or reads nothing, when Linux would.
+
+        Called whenever that may have changed. Without a time-out of its own, a socket waits for a reader for ever.
+        """
+        has_no_room = bool(self._queue) and self.user_timeout_ms < _UNANSWERED_MS
+        if not self.is_open or not (self.link.is_cut or has_no_room):
             return
-        waits = [_KEEPALIVE_MS] if self.has_keepalive else []
+        waits = [_KEEPALIVE_MS] if self.has_keepalive and self.link.is_cut else []
         if self._queue_bytes or self._in_flight_bytes:
             waits.append(self.user_timeout_ms)
         if waits and (self._silence is None or min(waits) < self._silence_ms):
@@ -338,6 +346,7 @@ class End:
     def _time_out(self) -> None:
         if self.is_open:
             self.is_timed_out = True
+            self._reset_peer()
             self.lose()
 
 

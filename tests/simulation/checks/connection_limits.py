@@ -34,6 +34,7 @@ class ConnectionLimits(BucketCheck):
         self._address_rates: dict[str, float] = {}
         self._accepted: dict[Address, Flow] = {}
         self._served: dict[tuple[Address, str], Flow] = {}
+        self._hosts: set[str] = set()  # for which the proxy may keep a rate
         self._open: dict[_Key, dict[int, None]] = {}
         self._known: dict[int, _Key] = {}
         self._opened_ms: dict[int, float] = {}
@@ -104,6 +105,9 @@ class ConnectionLimits(BucketCheck):
         rate = self._address_rates.get(remote[0], self._address_rates.get("<default>"))
         if rate is None or settings.enforcement == "observe" or settings.has_proxy_header:
             return
+        self._hosts.add(remote[0])
+        if len(self._hosts) >= settings.max_buckets:
+            return  # a full table forgets an address that is within its limit
         flow = self._served.get((local, remote[0]))
         if flow is None:
             flow = self._served[local, remote[0]] = self._new_rate(rate)

@@ -57,6 +57,14 @@ def test_new_connections_are_judged_by_their_rate(by_address: bool) -> None:
         run(a_world(settings, **rule), every_ms=300, by_address=by_address)
 
 
+def test_addresses_that_have_no_place_in_the_table_are_not_judged() -> None:
+    settings = Settings(limited_ports=PORTS, max_buckets=2)
+    world = a_world(settings, ip="<default>", connection_creation_rate=2)
+    world.ledger.served(PORT, ("10.0.2.2", 40_000))
+
+    run(world, every_ms=300, by_address=True)
+
+
 def test_open_connections_of_a_bucket_are_counted_if_all_are_alive() -> None:
     world = a_world(Settings(), **{"client-id": "etl", "connections": 2})
     for connection in (1, 2, 3):
