@@ -57,6 +57,17 @@ def test_a_client_may_be_told_the_turns_of_those_that_wait() -> None:
     produce(world, 40_000)
 
 
+def test_those_that_waited_at_the_charge_may_be_forwarded_before_the_answer_passes() -> None:
+    world = a_world(PACED)
+    mine = world.send(size=BYTES + 4)
+    world.forward(mine)
+    other = world.send(connection=2)
+    answer = world.answer(mine)
+    world.wait(1)
+    world.forward(other)
+    world.give(mine, answer, throttle_ms=40_000)
+
+
 def test_the_longest_throttle_time_is_enough() -> None:
     world = a_world(Settings(shaping="paced", max_throttle_ms=500))
     produce(world, 500)

@@ -145,6 +145,8 @@ class ThrottleAmounts(Check):
         self._tags_seen: dict[tuple[int, str], set[Tags]] = {}
         # The requests that were not forwarded, by kind and tags of their bucket, and until when each may wait.
         self._waiting: dict[tuple[str, Tags], dict[int, float]] = {}
+        # When the last of them was forwarded. Until then it may have waited.
+        self._waited_ms: dict[tuple[str, Tags], float] = {}
         self._fetches: dict[int, Exchange] = {}  # at their brokers
         # Until when a client that was told to fetch again keeps its place in the line.
         self._away_until_ms: dict[tuple[str, Tags], float] = {}
@@ -178,8 +180,10 @@ class ThrottleAmounts(Check):
         self._is_stopping = True
 
     def _forget(self) -> None:
-        for kept in (self._charges, self._own, self._to_tell, self._tags_seen, self._waiting, self._fetches):
+        for kept in (self._charges, self._own, self._to_tell, self._tags_seen, self._fetches):
             kept.clear()
+        self._waiting.clear()
+        self._waited_ms.clear()
 
     # -- what passes --
 
@@ -203,23 +207,25 @@ class ThrottleAmounts(Check):
             self._is_exact = False
 
     def _waiting_with(self, exchange: "Exchange") -> dict[int, float] | None:
-        kind = _KIND_OF.get(exchange.api_key)
-        if kind is None or not self._rules:
+        if exchange.api_key not in _KIND_OF or not self._rules:
             return None
-        tags, _limit = self._rules[kind].bucket(exchange.entity.user, exchange.entity.client_id)
-        return self._waiting.setdefault((kind, tags), {})
+        return self._waiting.setdefault(self._line_of(exchange), {})
+
+    def _line_of(self, exchange: "Exchange") -> tuple[str, Tags]:
+        kind, entity = _KIND_OF[exchange.api_key], exchange.entity
+        return kind, self._rules[kind].bucket(entity.user, entity.client_id)[0]
 
     def _keep_place(self, exchange: "Exchange", for_ms: float) -> None:
         """Note that a client is told to fetch again, and for how long its place may be kept."""
-        kind, entity = _KIND_OF[exchange.api_key], exchange.entity
-        key = kind, self._rules[kind].bucket(entity.user, entity.client_id)[0]
+        key = self._line_of(exchange)
         self._away_until_ms[key] = max(self.world.clock.now_ms + for_ms, self._away_until_ms.get(key, 0.0))
 
     def forwarding(self, exchange: "Exchange") -> None:
         """A Produce may be charged from now on."""
         waiting = self._waiting_with(exchange)
         if waiting is not None:
-            waiting.pop(exchange.correlation_id, None)
+            if waiting.pop(exchange.correlation_id, None) is not None:
+                self._waited_ms[self._line_of(exchange)] = self.world.clock.now_ms
             if exchange.api_key == frames.SHARE_FETCH:
                 self._keep_place(exchange, _LONGEST_FETCH_MS)  # the response may be emptied
             elif exchange.api_key == frames.FETCH:
@@ -294,9 +300,11 @@ class ThrottleAmounts(Check):
             if self._is_exact:
                 bounds = _exactly(own, charges, rate, settings) or bounds
         # The throttle time includes the turns of those that wait already, or have been told to come back.
-        if not self._is_sure or now_ms < self._away_until_ms.get((key.kind, key.tags), 0.0):
+        line = key.kind, key.tags
+        if not self._is_sure or now_ms < self._away_until_ms.get(line, 0.0):
             return bounds._replace(most_ms=inf)
-        waits = any(now_ms < until_ms for until_ms in self._waiting.get((key.kind, key.tags), {}).values())
+        waits = any(now_ms < until_ms for until_ms in self._waiting.get(line, {}).values())
+        waits |= self._waited_ms.get(line, 0.0) > own.from_ms  # it waited when this one was charged
         return bounds._replace(most_ms=inf) if waits else bounds
 
     def received(self, exchange: "Exchange") -> None:
