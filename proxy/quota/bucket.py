@@ -35,6 +35,7 @@ class Bucket(ReservedUsage):
         generation: The generation of the rules that set the limit, or -1 if the limit has not been set yet.
         silent_until_ms: No request is forwarded before this time.
         line: The line of waiting requests. It is None until the first request waits.
+        window_amount: What the limit allows in the shortest window over which a rate is measured.
         batch_bytes: The size of the last batch that a consumer fetched, or 0 if none is known.
         absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
         doubts_until_ms: Until this time, requests reserve only what has arrived of them.
@@ -57,7 +58,7 @@ class Bucket(ReservedUsage):
     absorbed_by: "Bucket | None" = None
     awaited: AwaitedFetches = field(default_factory=AwaitedFetches)
     _bounds: BucketBounds = _UNBOUNDED
-    _sampled_room: float = float(UNLIMITED)
+    window_amount: float = float(UNLIMITED)
     _tokens: TokenBucket | None = None
     _spread: TokenBucket | None = None
     _last_over: int = 0  # the amount of the last request over the limit
@@ -90,7 +91,7 @@ class Bucket(ReservedUsage):
         """
         debt = self.debt(now_ms=now_ms)
         self.set_limit(limit)
-        self._sampled_room = room
+        self.window_amount = room
         self._bounds = bucket_bounds(
             limit,
             room if burst_ms is None else limit * burst_ms / 1_000,
@@ -113,7 +114,7 @@ class Bucket(ReservedUsage):
             self._spread = TokenBucket(burst_ms=spread_ms, byte_rate_limit=limit, now_ms=now_ms)
         else:
             self._spread.burst_ms = spread_ms
-        if self._tokens is not None:
+        if self._tokens is not None and self.throttling.shadow is None:
             debt = max(debt, -self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms))
         if debt > 0 or self.silent_until_ms > now_ms:
             self.silent_until_ms = now_ms + debt * 1_000 / limit if self.is_limited else 0.0
@@ -172,7 +173,7 @@ class Bucket(ReservedUsage):
                 self._spread.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             # Below this sum no rate is over the limit. Before this time no slot is old enough to be purged, so a
             # measurement would change nothing.
-            if rate.total <= self._sampled_room and now_ms < rate.exact_before_ms:
+            if rate.total <= self.window_amount and now_ms < rate.exact_before_ms:
                 return 0
             byte_rate = rate.measure(now_ms=now_ms)
             if byte_rate <= limit:
@@ -195,25 +196,39 @@ class Bucket(ReservedUsage):
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
         rate = self.rate
         # The window is never shorter than N - 1 samples, so below this sum no rate is over the limit.
-        if now_ms < rate.exact_before_ms and rate.total + more <= self._sampled_room:
+        if now_ms < rate.exact_before_ms and rate.total + more <= self.window_amount:
             return True
         return rate.peek(now_ms=now_ms, more=more) <= self.limit
 
-    def silence(self, wait_ms: int, *, now_ms: int) -> None:
+    def silence(self, wait_ms: int, *, now_ms: int) -> int:
         """Forward no request that is charged to this bucket, from any connection, for ``wait_ms`` from now on.
 
+        Call this after a charge. Returns ``wait_ms``, or 0 if the limit was only observed until that charge.
         All records of a window stop counting at the same time. So that consumers who share a limit do not use it up at
         once again, they wait until the second token bucket has tokens, too.
         """
         if self.absorbed_by is not None:
-            self.absorbed_by.silence(wait_ms, now_ms=now_ms)
-            return
+            return self.absorbed_by.silence(wait_ms, now_ms=now_ms)
+        if self.throttling.shadow is not None:
+            self.begin_enforcement(now_ms=now_ms)
+            return 0
+        silent_ms = wait_ms
         if wait_ms > 0 and self.holders > 1 and self._spread is not None:
             tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
-            wait_ms = max(wait_ms, wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit))
-        self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)
+            silent_ms = max(wait_ms, wait_for_tokens_ms(tokens=tokens, byte_rate_limit=self.limit))
+        self.silent_until_ms = max(self.silent_until_ms, now_ms + silent_ms)
         if wait_ms > 0 and self.debtors is not None:
             self.debtors.add(self)
+        return wait_ms
+
+    def begin_enforcement(self, *, now_ms: int) -> None:
+        """If the limit was only observed until now, forget what went over it: nobody owes that."""
+        if self.throttling.shadow is not None:
+            self.throttling.shadow = None
+            self.rate.restore(())
+            for tokens in (self._tokens, self._spread):
+                if tokens is not None:
+                    tokens.refill(byte_rate_limit=self.limit, now_ms=now_ms)
 
     def throttled(self, wait_ms: int, *, now_ms: int) -> int:
         """Count a request whose response tells the client to wait ``wait_ms``.
@@ -250,18 +265,12 @@ class Bucket(ReservedUsage):
         """The longest throttle time that a response tells a client."""
         return self._bounds.max_throttle_time_ms
 
-    @property
-    def window_amount(self) -> float:
-        """What the limit allows in the shortest window over which a rate is measured."""
-        return self._sampled_room
-
     def is_free(self, amount: int, *, now_ms: int) -> bool:
         """Return whether a request with the expected charge ``amount`` may be forwarded now. Changes nothing.
 
-        The clients must owe nothing, and the limit must allow this request in addition to all requests that the broker
-        has not answered. If there are no unanswered requests, even a request larger than the limit allows is forwarded.
-        Later requests then wait until the usage is within the limit again. Fetches hold each other back for no longer
-        than ``AwaitedFetches`` says, since nobody knows what they will bring.
+        The clients must owe nothing, and the limit must allow this request in addition to all unanswered requests. If
+        there are none, even a request larger than the limit allows is forwarded. ``AwaitedFetches`` says how long
+        fetches hold each other back, since nobody knows what they will bring.
         """
         if self.kind is QuotaKind.FETCH:
             return self.is_free_for_fetch(amount, room=self.fetch_room(now_ms=now_ms), now_ms=now_ms)
@@ -309,7 +318,7 @@ class Bucket(ReservedUsage):
             wait_ms += ceil(ahead * 1_000 / self.limit)
             if self._tokens is None and ahead:
                 # All records of a window stop counting at the same time. A client should be back by then.
-                room_at_ms = self.rate.room_at_ms(self._sampled_room - ahead, now_ms=now_ms)
+                room_at_ms = self.rate.room_at_ms(self.window_amount - ahead, now_ms=now_ms)
                 wait_ms = max(free_ms, min(wait_ms, room_at_ms - now_ms))
         return min(wait_ms, MAX_THROTTLE_TIME_MS)
 
@@ -320,20 +329,14 @@ class Bucket(ReservedUsage):
             return tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms)
         rate = self.rate
         total = rate.total if now_ms < rate.exact_before_ms else rate.peek_sum(now_ms=now_ms)
-        room = self._sampled_room - total
+        room = self.window_amount - total
         if self.holders > 1 and self._spread is not None:
             room = min(room, self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms))
         return room
 
     def fetch_cap(self, room: float) -> int:
-        """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
-
-        Even if the limit is used up, a fetch may ask for what it allows in 50 ms. What it allows at once is divided
-        evenly among the connections of the bucket, because the broker may answer the fetches of all at the same moment.
-        """
-        bounds, holders = self._bounds, self.holders
-        share = bounds.fetch_share if holders <= 1 else bounds.fetch_share / holders
-        return max(1, int(min(max(room, bounds.least_fetch), share)))
+        """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes."""
+        return self._bounds.fetch_cap(room, self.holders)
 
     @property
     def max_fetch_bytes(self) -> int:
@@ -368,7 +371,7 @@ class Bucket(ReservedUsage):
         """
         tokens = self._tokens
         if tokens is None:
-            room = 0.0 if has_new_rules else self._sampled_room
+            room = 0.0 if has_new_rules else self.window_amount
             until_ms = float(self.rate.over_until_ms(room, now_ms=now_ms))
         elif has_new_rules or tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) < 0:
             until_ms = tokens.full_at_ms(byte_rate_limit=self.limit)
@@ -379,9 +382,8 @@ class Bucket(ReservedUsage):
     def absorb(self, other: "Bucket", *, now_ms: int) -> None:
         """Take over the usage of ``other``, a bucket for the same user and client-id at the same broker.
 
-        Requests that were charged to ``other`` and are not answered yet are charged to this bucket later. The caller
-        must call ``configure`` on this bucket again, so that the time for which clients must wait is computed from the
-        usage of both buckets.
+        What is charged to ``other`` later is charged to this bucket. The caller must call ``configure`` again, so that
+        the time for which clients must wait is computed from the usage of both.
         """
         own, others = self._tokens, other._tokens  # noqa: SLF001 - same class
         if own is not None and others is not None:
@@ -392,7 +394,7 @@ class Bucket(ReservedUsage):
         debt = self.debt(now_ms=now_ms) + other.debt(now_ms=now_ms)
         self.absorb_usage(other, now_ms=now_ms)
         if self._tokens is None and self.is_limited:
-            debt = max(debt, self.rate.peek_sum(now_ms=now_ms) - self._sampled_room)
+            debt = max(debt, self.rate.peek_sum(now_ms=now_ms) - self.window_amount)
         if debt > 0:
             self.silent_until_ms = now_ms + debt * 1_000 / self.limit
         other.absorbed_by = self

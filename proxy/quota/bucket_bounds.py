@@ -27,6 +27,15 @@ class BucketBounds:
     longest_wait_ms: int
     max_throttle_time_ms: int
 
+    def fetch_cap(self, room: float, connections: int) -> int:
+        """Return how many bytes a fetch may ask for if the limit allows ``room`` more bytes.
+
+        Even if the limit is used up, a fetch may ask for what it allows in 50 ms. What it allows at once is divided
+        evenly among the connections of the bucket, because the broker may answer the fetches of all at the same moment.
+        """
+        share = self.fetch_share if connections <= 1 else self.fetch_share / connections
+        return max(1, int(min(max(room, self.least_fetch), share)))
+
 
 @lru_cache(maxsize=1_024)
 def bucket_bounds(

@@ -221,7 +221,7 @@ class ClientAccount:
             took_ms = now_ms - self.broker_began_ms if bucket.holders <= 1 else 0  # other connections do not wait
             bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return 0
-        bucket.silence(wait_ms, now_ms=now_ms)
+        wait_ms = bucket.silence(wait_ms, now_ms=now_ms)
         if enforcement is Enforcement.RESPOND and bucket.line:
             # The throttle time includes the time that the requests of other clients in the line will take.
             wait_ms = max(wait_ms, bucket.line_wait_ms(place, now_ms=now_ms))

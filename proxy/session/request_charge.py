@@ -84,7 +84,7 @@ def longest_wait(account: ClientAccount, charges: Iterable[Charge], *, now_ms: i
         if account.observes(bucket):
             account.throttle(bucket, wait_ms, now_ms=now_ms)
             continue
-        bucket.silence(wait_ms, now_ms=now_ms)
+        wait_ms = bucket.silence(wait_ms, now_ms=now_ms)
         if found is None or wait_ms >= found[1]:
             found = bucket, wait_ms
     return found

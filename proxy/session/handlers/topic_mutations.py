@@ -107,7 +107,11 @@ class TopicMutationHandler(WholeRequestHandler):
         is_muted = state.requests.is_muted(now_ms)
         if is_muted or not state.is_alone():
             return None
-        is_throttled = api_version < FIRST_REFUSABLE_VERSION[api_key] and not state.account.observes(bucket)
+        if not state.account.observes(bucket):
+            bucket.begin_enforcement(now_ms=now_ms)
+            is_throttled = api_version < FIRST_REFUSABLE_VERSION[api_key]
+        else:
+            is_throttled = False
         if is_throttled and (debt_ms := bucket.debt_ms(now_ms=now_ms)):
             return self.execute(Hold(now_ms + min(debt_ms, _LOOK_AGAIN_MS)), self, position, head, None)
         if not state.broker_turn.has_come(charge, size_bytes, now_ms):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule, Shaping
-from tests.support.attack_world import World
+from tests.support.attack_world import Client, World
 from tests.support.frames import produce_request
 
 
@@ -31,3 +33,25 @@ def test_observed_waits_are_those_of_enforcement(shaping: Shaping, connections: 
     )
 
     assert observed_ms == pytest.approx(enforced_ms, rel=0.03)
+
+
+@pytest.mark.parametrize("connections", [1, 4])
+@pytest.mark.parametrize("leaves", [False, True])
+@pytest.mark.parametrize("shaping", Shaping)
+def test_enforcement_begins_without_the_debt_of_the_time_before(
+    shaping: Shaping, connections: int, *, leaves: bool
+) -> None:
+    rule = QuotaRule(client_id="etl", producer_byte_rate=100_000.0, enforcement=Enforcement.OBSERVE)
+    world = World(rule, shaping=shaping)
+    world.answer_ms = 20
+    clients = [world.repeating(lambda: produce_request(size_bytes=100_000)) for _ in range(connections)]
+    world.run(120)  # fifty times the limit and more
+    if leaves:
+        for one in clients:
+            one.reset()
+    world.change_rules(replace(rule, enforcement=Enforcement.RESPOND))
+    late = Client(world)
+    late.send(produce_request(size_bytes=1_000))
+    world.run(15)  # what windows have counted, and one request
+
+    assert len(late.passed) == 1

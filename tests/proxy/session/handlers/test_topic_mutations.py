@@ -152,6 +152,16 @@ def test_observed_mutation_rate_refuses_nothing() -> None:
     assert bed.wire.bucket("mutation").throttling.observed_time_ms == 14_000
 
 
+@pytest.mark.parametrize("version", [5, 7])
+def test_enforcement_begins_without_the_debt_of_the_time_before(version: int) -> None:
+    bed = Bed(replace(TEN, enforcement=Enforcement.OBSERVE))
+    for number in range(4):
+        bed.ask(create((f"t{number}", 600), version=version))
+    bed.wire.bucket("mutation").enforcement = Enforcement.RESPOND
+
+    assert [bed.ask(create((f"new{number}", 60), version=version)) for number in range(2)] == [{"new0": 0}, {"new1": 0}]
+
+
 _UNREADABLE = {
     "newer": framed(request_header(CREATE, 99, 1, "etl", is_flexible=True) + bytes(50)),
     "malformed": framed(request_header(CREATE, 4, 1, "etl", is_flexible=False) + pack(">i", 2**31 - 1)),
