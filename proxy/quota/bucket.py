@@ -40,6 +40,7 @@ class Bucket(ReservedUsage):
         absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
         doubts_until_ms: Until this time, requests reserve only what has arrived of them.
         debtors: The buckets of the same manager whose clients owe something. This one enters itself.
+        observed_requests: The number of requests when one was last over a limit that was only observed, or -2.
         holders, is_listed, is_parked: Used by ``BucketTable``.
     """
 
@@ -51,6 +52,7 @@ class Bucket(ReservedUsage):
     silent_until_ms: float = 0.0
     debtors: "set[Bucket] | None" = None
     doubts_until_ms: int = 0
+    observed_requests: int = -2
     holders: int = 0
     batch_bytes: int = 0
     is_listed: bool = False
@@ -114,7 +116,7 @@ class Bucket(ReservedUsage):
             self._spread = TokenBucket(burst_ms=spread_ms, byte_rate_limit=limit, now_ms=now_ms)
         else:
             self._spread.burst_ms = spread_ms
-        if self._tokens is not None and self.throttling.shadow is None:
+        if self._tokens is not None and self.observed_requests != self.requests:
             debt = max(debt, -self._tokens.peek(byte_rate_limit=limit, now_ms=now_ms))
         if debt > 0 or self.silent_until_ms > now_ms:
             self.silent_until_ms = now_ms + debt * 1_000 / limit if self.is_limited else 0.0
@@ -171,8 +173,7 @@ class Bucket(ReservedUsage):
         else:
             if self._spread is not None:
                 self._spread.record(amount, byte_rate_limit=limit, now_ms=now_ms)
-            # Below this sum no rate is over the limit. Before this time no slot is old enough to be purged, so a
-            # measurement would change nothing.
+            # Below this sum no rate is over the limit. Before this time a measurement would purge no slot.
             if rate.total <= self.window_amount and now_ms < rate.exact_before_ms:
                 return 0
             byte_rate = rate.measure(now_ms=now_ms)
@@ -181,8 +182,7 @@ class Bucket(ReservedUsage):
             window_ms = rate.window_ms(now_ms=now_ms)
             wait_ms = throttle_time_ms(byte_rate=byte_rate, byte_rate_limit=limit, window_ms=window_ms)
         self._last_over = amount
-        longest_wait_ms = self._bounds.longest_wait_ms
-        return wait_ms if wait_ms < longest_wait_ms else longest_wait_ms
+        return min(wait_ms, self._bounds.longest_wait_ms)
 
     def has_room(self, amount: int, *, now_ms: int) -> bool:
         """Return whether ``amount`` can be charged now without exceeding the limit. Changes nothing.
@@ -209,8 +209,7 @@ class Bucket(ReservedUsage):
         """
         if self.absorbed_by is not None:
             return self.absorbed_by.silence(wait_ms, now_ms=now_ms)
-        if self.throttling.shadow is not None:
-            self.begin_enforcement(now_ms=now_ms)
+        if self.begin_enforcement(now_ms=now_ms):
             return 0
         silent_ms = wait_ms
         if wait_ms > 0 and self.holders > 1 and self._spread is not None:
@@ -221,14 +220,16 @@ class Bucket(ReservedUsage):
             self.debtors.add(self)
         return wait_ms
 
-    def begin_enforcement(self, *, now_ms: int) -> None:
-        """If the limit was only observed until now, forget what went over it: nobody owes that."""
-        if self.throttling.shadow is not None:
-            self.throttling.shadow = None
-            self.rate.restore(())
-            for tokens in (self._tokens, self._spread):
-                if tokens is not None:
-                    tokens.refill(byte_rate_limit=self.limit, now_ms=now_ms)
+    def begin_enforcement(self, *, now_ms: int) -> bool:
+        """If the limit was only observed until now, forget what went over it, which nobody owes. Return whether so."""
+        if self.requests - self.observed_requests > 1:
+            return False
+        self.observed_requests = -2
+        self.rate.restore(())
+        for tokens in (self._tokens, self._spread):
+            if tokens is not None:
+                tokens.refill(byte_rate_limit=self.limit, now_ms=now_ms)
+        return True
 
     def throttled(self, wait_ms: int, *, now_ms: int) -> int:
         """Count a request whose response tells the client to wait ``wait_ms``.
@@ -250,15 +251,14 @@ class Bucket(ReservedUsage):
         bounds, amount, shadow = self._bounds, self._last_over, self.throttling.shadow
         if self.kind is QuotaKind.FETCH:
             amount = min(amount, max(1, int(bounds.least_fetch)))  # enforcement would have capped the fetch
-        if shadow is None or shadow.requests != self.requests - 1:
+        if shadow is None or self.observed_requests != self.requests - 1:
             # The request before this one had room, so under enforcement no client would be waiting now.
             waits_ms = [wait_ms]
             shadow = self.throttling.shadow = ShadowBucket(self.rate, self._tokens, wait_ms=wait_ms, now_ms=now_ms)
         else:
             waits_ms = shadow.charge(amount, limit=self.limit, took_ms=took_ms, now_ms=now_ms)
-        shadow.requests = self.requests
-        max_wait_ms = min(bounds.longest_wait_ms, bounds.max_throttle_time_ms)
-        self.throttling.count_observed(waits_ms, max_wait_ms=max_wait_ms)
+        self.observed_requests = self.requests
+        self.throttling.count_observed(waits_ms, max_wait_ms=min(bounds.longest_wait_ms, bounds.max_throttle_time_ms))
 
     @property
     def max_throttle_time_ms(self) -> int:

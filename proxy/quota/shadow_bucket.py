@@ -20,12 +20,9 @@ class ShadowBucket:
         tokens: The token bucket after that request was charged, or None if the quota is not paced.
         wait_ms: For how many ms the client would have to wait because of that request.
         now_ms: The time.
-
-    Attributes:
-        requests: The number of requests of the original bucket when the copy was last charged.
     """
 
-    __slots__ = ("_blocked_until_ms", "_held_amount", "_rate", "_tokens", "requests")
+    __slots__ = ("_blocked_until_ms", "_held_amount", "_rate", "_tokens")
 
     def __init__(self, rate: Rate, tokens: TokenBucket | None, *, wait_ms: int, now_ms: int) -> None:
         self._rate = Rate(samples=rate.samples, window_ms=rate.sample_ms)
@@ -33,7 +30,6 @@ class ShadowBucket:
         self._tokens = None if tokens is None else tokens.copy()
         self._blocked_until_ms = now_ms + wait_ms
         self._held_amount = 0  # the amount of the request that is forwarded after the wait
-        self.requests = 0
 
     def charge(self, amount: int, *, limit: float, took_ms: int, now_ms: int) -> list[int]:
         """Charge a request that the broker took ``took_ms`` to answer, if enforcement would have forwarded it.

@@ -232,6 +232,17 @@ class ClientAccount:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
 
+    def silence(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> None:
+        """Forward no request of other connections for ``wait_ms``, after a charge for which nobody gets a response.
+
+        If the bucket is only observed, note instead that nobody owes the charge.
+        """
+        if wait_ms > 0:
+            if self.observes(bucket):
+                bucket.observed_requests = bucket.requests
+            else:
+                bucket.silence(wait_ms, now_ms=now_ms)
+
     def put_off(self, bucket: Bucket, wait_ms: int, *, now_ms: int) -> int:
         """Throttle the client of a fetch that is answered without records, and return the throttle time.
 

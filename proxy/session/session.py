@@ -23,7 +23,6 @@ Source: ``KafkaApis.handleProduceRequest`` and ``handleFetchRequest``, KIP-219.
 
 from typing import Final, Protocol
 
-from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.session import acks_zero
 from kafka_quota_proxy.proxy.session.broker_turn import BrokerTurn
@@ -312,7 +311,7 @@ class Session:
             if bucket is not None and not (has_passed and pending.is_charged_by_response):
                 bucket.settle(pending.reserved_bytes)
                 if has_passed and not pending.profile.charges_response:
-                    self._silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms)
+                    state.account.silence(bucket, bucket.charge(pending.size_bytes, now_ms=now_ms), now_ms=now_ms)
             charge = pending.charge
             if charge is not None:
                 service = self._turn.end_service()  # the broker's time for the oldest request; 0 for all others
@@ -324,7 +323,7 @@ class Session:
                     if has_passed
                     else charge.forget()
                 ):
-                    self._silence(payer, wait_ms, now_ms)
+                    state.account.silence(payer, wait_ms, now_ms=now_ms)
         acks_zero.drop_unsent(state)
         for bucket in {pending.profile.bucket for pending in in_flight}:
             if bucket is not None and bucket.line is not None:
@@ -336,7 +335,3 @@ class Session:
         self._turn.leave()
         state.account.close(now_ms=now_ms)
         return unanswered
-
-    def _silence(self, bucket: Bucket, wait_ms: int, now_ms: int) -> None:
-        if wait_ms > 0 and not self.state.account.observes(bucket):
-            bucket.silence(wait_ms, now_ms=now_ms)

@@ -92,11 +92,9 @@ class Unanswered:
     def _end(self, pending: PendingRequest, bucket: Bucket, amount: int, now_ms: int) -> None:
         bucket.settle(pending.reserved_bytes)
         if amount:
-            wait_ms = bucket.charge(amount, now_ms=now_ms)
+            self._account.silence(bucket, bucket.charge(amount, now_ms=now_ms), now_ms=now_ms)
             if bucket.line is not None:
                 bucket.line.note(amount)
-            if wait_ms > 0 and not self._account.observes(bucket):
-                bucket.silence(wait_ms, now_ms=now_ms)
         if bucket.line is not None:
             bucket.line.wake_first()
         self._account.context.quotas.release(bucket, now_ms=now_ms)

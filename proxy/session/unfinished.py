@@ -81,6 +81,4 @@ def _charge_forwarded(state: SessionState, pending: PendingRequest, forwarded_by
     bucket = pending.profile.bucket
     if bucket is None or pending.profile.charges_response or forwarded_bytes <= bucket.window_amount:
         return
-    wait_ms = bucket.charge(forwarded_bytes, now_ms=now_ms)
-    if not state.account.observes(bucket):
-        bucket.silence(wait_ms, now_ms=now_ms)
+    state.account.silence(bucket, bucket.charge(forwarded_bytes, now_ms=now_ms), now_ms=now_ms)

@@ -92,6 +92,8 @@ class HeldBack(Check):
         self._key_of: dict[int, _Key] = {}  # of the requests at brokers
         self._connections: dict[int, _Connection] = {}
         self._gone: dict[int, _Connection] = {}  # left by clients with requests that the proxy may still have
+        # Requests of clients that have gone, whose rest the proxy may still forward: they are charged at the end of it.
+        self._unfinished: dict[int, tuple[_Key, Exchange]] = {}
         self._largest_produce = 0  # the bytes of the largest Produce that the process has forwarded
         # The requests that wait in the line of each bucket, and when each connection was served meanwhile.
         self._in_line: dict[_Key, dict[int, dict[int, list[float]]]] = {}
@@ -133,6 +135,7 @@ class HeldBack(Check):
         self._since_ms.clear()
         self._in_line.clear()
         self._gone.clear()
+        self._unfinished.clear()
         self._largest_produce = 0
 
     def proxy_stopping(self, number: int) -> None:
@@ -313,6 +316,8 @@ class HeldBack(Check):
             if key is None or bucket is None:
                 self._over(correlation_id, now_ms)
             else:
+                if exchange.forwarded_ms < 0:
+                    self._unfinished[correlation_id] = key, exchange
                 self._over(correlation_id, self._abandoned_until_ms(bucket, exchange, key, now_ms))
 
     def _abandoned_until_ms(self, bucket: _Bucket, exchange: "Exchange", key: _Key, now_ms: float) -> float:
@@ -336,6 +341,14 @@ class HeldBack(Check):
             bucket = self._buckets[key]
             bucket.at_broker.pop(correlation_id, None)
             bucket.busy_until_ms = max(bucket.busy_until_ms, busy_until_ms)
+
+    def _end_unfinished(self, now_ms: float) -> None:
+        """Note that the bucket may owe what the proxy has forwarded of clients that have gone, once it is done."""
+        for correlation_id, (key, exchange) in list(self._unfinished.items()):
+            if exchange.client_end is None or not exchange.client_end.peer.is_open:
+                del self._unfinished[correlation_id]
+                if (bucket := self._buckets.get(key)) is not None:
+                    bucket.busy_until_ms = self._abandoned_until_ms(bucket, exchange, key, now_ms)
 
     # -- the verdict --
 
@@ -416,13 +429,17 @@ class HeldBack(Check):
                 return False
         if self._unsure or now_ms < self._busy_until_ms:
             return True
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            return False
-        exchanges = self.world.ledger.exchanges
-        return now_ms < bucket.busy_until_ms or any(
-            _may_hold(exchanges[correlation_id], until_ms, now_ms)
-            for correlation_id, until_ms in bucket.at_broker.items()
+        return self._is_busy(key, now_ms)
+
+    def _is_busy(self, key: _Key, now_ms: float) -> bool:
+        """Return whether a bucket has a reason to let requests wait, as far as is known."""
+        self._end_unfinished(now_ms)
+        if any(key == other for other, _ in self._unfinished.values()):
+            return True
+        bucket, exchanges = self._buckets.get(key), self.world.ledger.exchanges
+        return bucket is not None and (
+            now_ms < bucket.busy_until_ms
+            or any(_may_hold(exchanges[one], until_ms, now_ms) for one, until_ms in bucket.at_broker.items())
         )
 
 

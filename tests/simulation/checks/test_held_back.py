@@ -107,6 +107,23 @@ def test_a_request_waits_for_none_whose_client_sends_nothing(sent_bytes: int) ->
         wait(world, 20_000)
 
 
+def test_a_request_waits_for_the_rest_of_one_whose_client_has_gone() -> None:
+    world = a_world()
+    begun = send(world, size=200_000)
+    world.ledger.forwarding(begun.correlation_id, 1, 0, an_end())
+    second = send(world, 18, connection=3)
+    forward(world, second)
+    world.give(second, world.answer(second))
+    world.ledger.disconnected(begun.client, begun.connection, by_client=True)
+    send(world, connection=3)
+    wait(world, 60_000)
+    begun.client_end.peer.is_open = False  # type: ignore[union-attr]
+    wait(world, 20_000)  # the proxy has charged it
+
+    with pytest.raises(Violation, match="is not forwarded"):
+        wait(world, 10_000)
+
+
 def test_a_fetch_waits_no_longer_than_it_says() -> None:
     world = a_world()
     body = (500).to_bytes(4) + bytes(40)
