@@ -104,12 +104,13 @@ class Health:
     def readiness(self) -> dict[str, object]:
         """Return the body of the response to ``/readyz``.
 
-        The proxy is ready if clients can connect and the brokers can be reached. The body also shows problems with the
-        configuration file, the quota source and the store of quotas, but the proxy is ready despite them.
+        The proxy is ready if clients can connect and the brokers can be reached. The body says why a broker cannot be
+        reached. It also shows problems with the configuration file, the quota source and the store of quotas, but the
+        proxy is ready despite them.
         """
         rules, manager = self._server.rules.source, self._server.quota_manager
         is_listening = self._server.is_listening
-        upstreams = {str(one.address): one.is_reachable for one in self._server.brokers.upstreams}
+        faults = {str(address): fault for address, fault in self._server.brokers.faults().items()}
         state = "starting" if not is_listening else "ready" if self._server.brokers.is_reachable() else "degraded"
         if self._server.is_draining:
             state = "draining"
@@ -117,8 +118,13 @@ class Health:
             "state": state,
             "listeners": is_listening,
             "configuration": self._reloads.last_reload_successful,
-            "upstreams": upstreams,
+            "upstreams": {address: fault is None for address, fault in faults.items()},
         }
+        reasons = {
+            name: {"reason": one.reason, "detail": one.detail} for name, one in faults.items() if one is not None
+        }
+        if reasons:
+            body["reasons"] = reasons
         if rules is not None:
             body["quotas_from"] = rules.detail()
         if manager.store is not None:

@@ -1,6 +1,9 @@
 """Defines a broker with the quotas of its clients, and an upstream: one address at which the proxy reaches a broker."""
 
+import logging
 from collections.abc import Callable
+from time import monotonic
+from typing import Final
 
 from kafka_quota_proxy.config.model import Address, Shaping
 from kafka_quota_proxy.proxy.quota.address_limits import canonical
@@ -10,6 +13,11 @@ from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.server.broker_identity import NOWHERE, BrokerIdentity, UpstreamLocation
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
+from kafka_quota_proxy.proxy.server.upstream_faults import NOT_TRIED, Fault
+
+log = logging.getLogger(__name__)
+
+_WARN_EVERY_S: Final = 10.0
 
 
 class Broker:
@@ -43,16 +51,20 @@ class Upstream:
     connections to the broker, or None for plaintext. ``shaping`` is the method by which rates are measured, or None for
     the method that the configuration sets for all listeners. A bootstrap server (``is_bootstrap``) stands in for
     brokers that are not known yet.
+
+    ``fault`` says why the broker cannot be reached, and is None if it can. ``failures`` counts the attempts in a row
+    that failed.
     """
 
     __slots__ = (
+        "_last_warning_s",
+        "_logged",
         "address",
         "broker",
         "failures",
+        "fault",
         "identity",
         "is_bootstrap",
-        "is_reachable",
-        "last_warning_s",
         "make",
         "peers",
         "shaping",
@@ -76,14 +88,54 @@ class Upstream:
         self.broker = make()
         self.identity: BrokerIdentity | None = None
         self.peers = NOWHERE
-        self.is_reachable = False
+        self.fault: Fault | None = NOT_TRIED
         self.failures = 0
-        self.last_warning_s = float("-inf")
+        self._last_warning_s = float("-inf")
+        self._logged: set[str] = set()  # the reasons that the log has had since the broker was last reached
 
     @property
     def quotas(self) -> BrokerQuotas:
         """The quotas of the broker's clients."""
         return self.broker.quotas
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the last attempt to reach the broker succeeded."""
+        return self.fault is None
+
+    def reached(self) -> None:
+        """Record that the broker answers."""
+        self.failures = 0
+        self.fault = None
+        if self._logged:
+            self._logged.clear()
+            log.info("upstream %s can be reached again", self.address)
+
+    def dialled(self) -> None:
+        """Record that a client's connection to the broker was made, with TLS if it is configured."""
+        self.failures = 0
+        if self.fault is not None and not self.fault.is_behind_dial:
+            self.reached()
+
+    def failed(self, fault: Fault, *, is_probe: bool = False) -> None:
+        """Record that the broker could not be reached, and log it once.
+
+        A probe knows more than a client's dial, so what it has found stays until the next probe or success.
+        """
+        self.failures += 1
+        if is_probe or self.fault is None or self.fault is NOT_TRIED:
+            self.fault = fault
+        reason, detail, _ = self.fault
+        if reason not in self._logged and monotonic() - self._last_warning_s >= _WARN_EVERY_S:
+            self._last_warning_s = monotonic()
+            self._logged.add(reason)
+            log.warning(
+                "cannot reach upstream %s: %s", self.address, detail,
+                extra={
+                    "event": "upstream_unreachable", "upstream": str(self.address), "failures": self.failures,
+                    "reason": reason, "detail": detail,
+                },
+            )  # fmt: skip
 
     @property
     def location(self) -> UpstreamLocation:

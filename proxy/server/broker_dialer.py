@@ -1,23 +1,20 @@
 """Dials brokers for clients, and probes regularly which brokers can be reached."""
 
 import asyncio
-import logging
 import ssl
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
-from time import monotonic
 from typing import Final, cast
 
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.proxy.background.isolation import alone, isolated, repeated
-from kafka_quota_proxy.proxy.server.broker import Upstream, local_address, numeric
+from kafka_quota_proxy.proxy.server.broker import Upstream, local_address
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
-from kafka_quota_proxy.proxy.server.tls.contexts import broker_fault
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
-
-log = logging.getLogger(__name__)
+from kafka_quota_proxy.proxy.server.upstream_faults import NOT_TRIED, fault_of
+from kafka_quota_proxy.proxy.server.upstream_probe import try_broker
 
 # Brokers listen with a backlog of 50 (socket.listen.backlog.size) and drop more; a dropped SYN costs its client a
 # second. A storm of clients must not become a storm of dials. The bound holds per broker, because a broker that drops
@@ -25,8 +22,7 @@ log = logging.getLogger(__name__)
 _MAX_DIALS: Final = 32
 _DIAL_TIMEOUT_S: Final = 10.0
 _PROBE_EVERY_S: Final = 2.0
-_WARN_EVERY_S: Final = 10.0
-_REFUSAL_S: Final = 0.2
+_PROBES_PER_S: Final = 10.0
 
 
 class BrokerConnection(asyncio.Protocol):
@@ -127,19 +123,13 @@ class BrokerDialer:
                     )
                 else:
                     transport = await self._dial_tls(broker, upstream, upstream.tls.context)
-        except TimeoutError:
-            _failed(upstream, f"no response in {_DIAL_TIMEOUT_S:.0f} s; is a firewall in between?")
-            connection.broker_failed("upstream_timeout")
-        except ssl.SSLError as error:
-            _failed(upstream, broker_fault(error, upstream.tls, address.host))
-            connection.broker_failed("upstream_tls")
-        except (OSError, UnicodeError) as error:  # UnicodeError: a host that is no name in DNS, such as kafka..local
-            what = "TLS address" if upstream.tls else "address"
-            _failed(upstream, f"{error}; is the broker running, and is this its {what}?")
-            connection.broker_failed("upstream_refused")
+        except (OSError, UnicodeError) as error:  # TimeoutError and SSLError are OSErrors
+            upstream.failed(fault_of(error, address, upstream.tls, after_s=_DIAL_TIMEOUT_S))
+            is_tls = isinstance(error, ssl.SSLError)
+            is_late = isinstance(error, TimeoutError)
+            connection.broker_failed(f"upstream_{'timeout' if is_late else 'tls' if is_tls else 'refused'}")
         else:
-            upstream.failures = 0
-            upstream.is_reachable = True
+            upstream.dialled()
             # Call this only after the timeout has ended. If the timeout fires while the dial completes, uvloop closes
             # the transport without a call to its protocol.
             connection.broker_connected(transport)
@@ -159,7 +149,7 @@ class BrokerDialer:
                 done.set_exception(error)
             elif isinstance(error, ssl.SSLError):
                 # In TLS 1.3 the broker checks our certificate after our side of the handshake is done.
-                _failed(upstream, broker_fault(error, upstream.tls, address.host))
+                upstream.failed(fault_of(error, address, upstream.tls, after_s=_DIAL_TIMEOUT_S, is_connected=True))
 
         transport = TlsTransport(context, server_hostname=address.host, welcome=welcome, fail=fail)
         try:
@@ -210,58 +200,68 @@ class PendingDial:
             self.task.cancel()
 
 
-async def probe(
-    upstream: Upstream, source: str | None, on_reached: Callable[[Address | None, bool], None] = lambda _, __: None
-) -> None:
-    """Connect to a broker every two seconds until cancelled, and keep ``upstream.is_reachable`` up to date.
+class Prober:
+    """Tries regularly whether brokers can be reached, and records it in each ``Upstream``.
 
-    ``on_reached`` is called after each successful connection. The first argument is the numeric address of the broker.
-    The second one is True if this is the first success, or if the broker was unreachable at the previous attempt.
+    ``upstreams`` returns those to try. ``source`` is the address of this machine to dial from, or None.
+    ``on_reached`` is called after each success. Its first arguments are the upstream and the numeric address of the
+    broker. The third is True if this is the first success, or if the previous attempt failed.
     """
-    local_addr = local_address(source)
-    was_away = True
-    while True:
+
+    def __init__(
+        self,
+        upstreams: Callable[[], Collection[Upstream]],
+        source: str | None,
+        on_reached: Callable[[Upstream, Address | None, bool], None],
+    ) -> None:
+        self._upstreams = upstreams
+        self._source = source
+        self._on_reached = on_reached
+        self._running: dict[Upstream, asyncio.Task[None]] = {}
+        self._present: set[Upstream] = set()  # reached at the last attempt
+        self._is_new = asyncio.Event()
+
+    def add(self) -> None:
+        """Try what ``upstreams`` returns for the first time at once."""
+        self._is_new.set()
+
+    async def run(self) -> None:
+        """Try each broker every two seconds, or less often if there are many, until cancelled."""
         try:
-            async with asyncio.timeout(_DIAL_TIMEOUT_S):
-                peer = await _connect_once(upstream, local_addr)
-            upstream.is_reachable = True
-            on_reached(peer, was_away)
-            was_away = False
-        except (OSError, UnicodeError):  # TimeoutError is an OSError
-            upstream.is_reachable = False
-            was_away = True
-        await asyncio.sleep(_PROBE_EVERY_S)
+            is_first_only = False
+            while True:
+                self._is_new.clear()
+                upstreams = self._upstreams()
+                for upstream in upstreams:
+                    if upstream not in self._running and (upstream.fault is NOT_TRIED or not is_first_only):
+                        task = asyncio.get_running_loop().create_task(alone(partial(self._try, upstream)))
+                        self._running[upstream] = task
+                        task.add_done_callback(partial(self._end, upstream))
+                is_first_only = await self._wait(max(_PROBE_EVERY_S, len(upstreams) / _PROBES_PER_S))
+        finally:
+            for task in tuple(self._running.values()):
+                task.cancel()
 
+    def _end(self, upstream: Upstream, _: asyncio.Task[None]) -> None:
+        self._running.pop(upstream, None)
 
-async def _connect_once(upstream: Upstream, local_addr: tuple[str, int] | None) -> Address | None:
-    """Connect to a broker, with TLS if it is configured, and disconnect. Return the broker's numeric address."""
-    reader, writer = await asyncio.open_connection(
-        upstream.address.host,
-        upstream.address.port,
-        local_addr=local_addr,
-        ssl=upstream.tls.context if upstream.tls else None,
-    )
-    try:
-        if upstream.tls is not None:
-            # In TLS 1.3 a broker that refuses our certificate sends an alert or hangs up now. Others send nothing.
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_REFUSAL_S):
-                    await reader.read(1)
-                raise ConnectionResetError("it closed the connection after the TLS handshake")
-        return numeric(writer.get_extra_info("peername"))
-    finally:
-        writer.transport.abort()
+    async def _wait(self, timeout_s: float) -> bool:
+        """Wait for a new upstream, and return True, or False after ``timeout_s``."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                return await self._is_new.wait()
+        return False
 
-
-def _failed(upstream: Upstream, reason: str) -> None:
-    upstream.is_reachable = False
-    upstream.failures += 1
-    if monotonic() - upstream.last_warning_s >= _WARN_EVERY_S:
-        upstream.last_warning_s = monotonic()
-        log.warning(
-            "cannot reach upstream %s (%d times): %s", upstream.address, upstream.failures, reason,
-            extra={
-                "event": "upstream_unreachable", "upstream": str(upstream.address), "failures": upstream.failures,
-                "reason": reason,
-            },
-        )  # fmt: skip
+    async def _try(self, upstream: Upstream) -> None:
+        address = upstream.address
+        peer, fault = await try_broker(address, self._source, upstream.tls)
+        if upstream.address != address:  # the broker has moved meanwhile
+            return
+        if fault is None:
+            upstream.reached()
+            is_back = upstream not in self._present
+            self._present.add(upstream)
+            self._on_reached(upstream, peer, is_back)
+        else:
+            self._present.discard(upstream)
+            upstream.failed(fault, is_probe=True)

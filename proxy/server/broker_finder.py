@@ -64,7 +64,7 @@ class BrokerFinder:
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
 
-    def reached(self, upstream: Upstream, peer: Address | None, *, is_back: bool) -> None:
+    def reached(self, upstream: Upstream, peer: Address | None, is_back: bool) -> None:
         """Record that a connection to the broker at ``upstream`` has reached the numeric address ``peer``.
 
         If ``is_back`` is True, the broker was unreachable before. It is then queried, because another broker may have
@@ -72,7 +72,7 @@ class BrokerFinder:
         """
         self._brokers.reached(upstream, peer, is_back=is_back)
         # If there is only one upstream, no other one can lead to the same broker.
-        if is_back and len(self._brokers.upstreams) > 1:
+        if is_back and upstream in self._binds and len(self._brokers.upstreams) > 1:
             self._start(partial(self._ask, upstream))
 
     def close(self) -> None:

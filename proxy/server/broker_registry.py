@@ -25,11 +25,13 @@ _ADVICE: Final = (
 class BrokerRegistry:
     """Assigns a ``Broker`` to each upstream, which is an address at which the proxy reaches a broker.
 
-    ``on_moved`` is called with each upstream that is assigned to a different ``Broker`` later.
+    ``on_moved`` is called with each upstream that is assigned to a different ``Broker`` later, and ``on_added`` after
+    an upstream was added.
     """
 
-    def __init__(self, on_moved: Callable[[Upstream], None]) -> None:
+    def __init__(self, on_moved: Callable[[Upstream], None], on_added: Callable[[], None] = lambda: None) -> None:
         self._on_moved = on_moved
+        self._on_added = on_added
         self._upstreams: list[Upstream] = []
         self._logged: set[str] = set()
         self._doubtful: set[str] = set()  # the ids of clusters for which the log has a warning
@@ -51,6 +53,7 @@ class BrokerRegistry:
         """Add an address at which a broker is reached, assign a ``Broker`` to it, and return ``upstream``."""
         self._upstreams.append(upstream)
         self._regroup()
+        self._on_added()
         return upstream
 
     def move(self, upstream: Upstream, address: Address) -> None:

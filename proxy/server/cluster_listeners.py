@@ -35,6 +35,7 @@ from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
+from kafka_quota_proxy.proxy.server.upstream_faults import NO_PORT, Fault
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 
 log = logging.getLogger(__name__)
@@ -61,12 +62,34 @@ class ClusterListener:
         # The node ids of the ports that lead to bootstrap servers, and how many clients each port has led there.
         self._stand_ins: dict[int, int] = {}
         self._stand_in_routes: list[Route] = []  # one for each bootstrap server, while there are such ports
-        self._unopened: set[int] = set()  # node ids of ports that could not be bound, which has been logged
+        # By node id: the brokers whose ports could not be bound, which has been logged, and why.
+        self._unopened: dict[int, tuple[Address, Fault]] = {}
         self._turn = 0
 
     def all_routes(self) -> list[Route]:
         """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
         return [*self.routes.values(), *self._stand_in_routes]
+
+    @property
+    def without_port(self) -> list[tuple[Address, Fault]]:
+        """The brokers to which the listener has no port, and why."""
+        members = self._members
+        first, last = members.cluster.first_port, members.cluster.last_port
+        text = (
+            f"has no port on listener {self.listener.name}: widen broker_ports ({first}-{last}, first port + node id)"
+        )
+        outside = [
+            (address, Fault(NO_PORT, f"broker {node_id} {text}")) for node_id, address in members.outside.items()
+        ]
+        return [*outside, *self._unopened.copy().values()]
+
+    @property
+    def has_broker(self) -> bool:
+        """Whether a client can reach a broker through this listener."""
+        known = [route.upstream for route in tuple(self.routes.values())]
+        if not known and not self.without_port:
+            known = self._cluster.servers
+        return any(upstream.is_reachable for upstream in known)
 
     def accept(self) -> ClientConnection:
         """Return the protocol for a new client at the bootstrap port, which leads to each reachable broker in turn."""
@@ -92,6 +115,8 @@ class ClusterListener:
                 "cannot reach it, and its partitions have no leader for them; widen broker_ports",
                 self.listener.name, node_id, self._members.cluster.first_port, self._members.cluster.last_port,
             )  # fmt: skip
+        for node_id in self._unopened.keys() - brokers.keys() if is_all else ():
+            del self._unopened[node_id]
         for node_id, address in changes.joined.items():
             self._open(node_id, address)
         for node_id in changes.left:
@@ -117,7 +142,7 @@ class ClusterListener:
 
     def _open(self, node_id: int, address: Address) -> None:
         port = self._members.cluster.port_of(node_id)
-        if port is None or not (node_id in self._acceptors or self._bind(node_id, logging.ERROR)):
+        if port is None or not (node_id in self._acceptors or self._bind(node_id, logging.ERROR, address)):
             self._members.brokers.pop(node_id)  # so that the next answer of the cluster tries again
             return
         self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
@@ -145,8 +170,11 @@ class ClusterListener:
                 # Drain it later, because the response that lists the brokers has not been written yet.
                 asyncio.get_running_loop().call_soon(connection.drain, "broker_known")
 
-    def _bind(self, node_id: int, level: int) -> bool:
-        """Listen on the port of a broker, and return whether that succeeded. Log a failure at ``level``."""
+    def _bind(self, node_id: int, level: int, address: Address | None = None) -> bool:
+        """Listen on the port of a broker, and return whether that succeeded. Log a failure at ``level``.
+
+        ``address`` is that of the broker, or None if it is not known.
+        """
         port = self._members.cluster.port_of(node_id)
         family = socket.AF_INET6 if ":" in self._bind_host else socket.AF_INET
         try:
@@ -154,10 +182,11 @@ class ClusterListener:
         except OSError as error:
             if node_id not in self._unopened:
                 log.log(level, "listener %s: no port for broker %d: %s", self.listener.name, node_id, error)
-            if level >= logging.ERROR:
-                self._unopened.add(node_id)
+            if address is not None:
+                text = f"broker {node_id} has no port on listener {self.listener.name}: {error}"
+                self._unopened[node_id] = address, Fault(NO_PORT, text)
             return False
-        self._unopened.discard(node_id)
+        self._unopened.pop(node_id, None)
         accept, arrivals = partial(self._accept_at, node_id), partial(self._arrivals_at, node_id)
         self._acceptors[node_id] = Acceptor(bound, self.listener, accept, arrivals, self._cluster.tasks)
         return True
@@ -239,9 +268,11 @@ class BrokerCluster:
         yield node_ids.get(same_spelling(self.servers[0].address)), self.bootstrap_quotas
 
     @property
-    def is_reachable(self) -> bool:
-        """Whether at least one broker or bootstrap server of the cluster is reachable."""
-        return any(upstream.is_reachable for upstream in self.upstreams)
+    def members(self) -> list[Upstream]:
+        """The brokers that the cluster lists, without those that have left, or the bootstrap servers until it does."""
+        present = {node_id for listener in tuple(self.listeners) for node_id in tuple(listener.routes)}
+        found = [upstream for node_id, upstream in tuple(self.brokers.items()) if node_id in present]
+        return found or self.servers
 
     def add_listener(self, listener: ListenerState) -> ClusterListener:
         """Add a listener in front of the cluster, and return the object that opens the listener's ports."""
@@ -278,7 +309,6 @@ class BrokerCluster:
 
             upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self.shaping)
             upstream.identity = self._identity(node_id)
-            upstream.is_reachable = True  # because the cluster lists it as alive
             self._registry.add(upstream)
         return upstream
 
@@ -315,10 +345,9 @@ class BrokerCluster:
                 answer = await describe_cluster(upstream.address, self._rules.config.upstream_bind, self._tls)
                 self.see(answer.brokers, is_all=True, cluster_id=answer.cluster_id)
                 self._registry.reached(upstream, answer.peer, is_back=not upstream.is_reachable)
-                upstream.is_reachable = True
+                upstream.reached()
                 await asyncio.sleep(_QUERY_EVERY_S)
-            except (OSError, ProtocolError) as error:
-                upstream.is_reachable = False
+            except (OSError, ProtocolError) as error:  # perhaps it requires a login, which says nothing about clients
                 self._warn(upstream, error)
                 if not self.brokers and not self._is_closed:
                     for listener in self.listeners:

@@ -29,31 +29,35 @@ NO_CHANGES: Final = MemberChanges()
 class ClusterMembers:
     """Keeps the list of a cluster's brokers for which a listener has a port.
 
-    ``brokers`` contains their addresses by node id.
+    ``brokers`` contains their addresses by node id. ``outside`` contains those of the brokers outside ``broker_ports``.
     """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.brokers: dict[int, Address] = {}
+        self.outside: dict[int, Address] = {}
         self._absent_since_ms: dict[int, int] = {}
-        self._without_port: set[int] = set()
+        self._without_port: set[int] = set()  # those that were reported
 
     def see(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> MemberChanges:
         """Apply a response with the addresses of ``brokers`` by node id, and return what has changed.
 
         ``is_all`` says whether the response lists all brokers that are alive, as Metadata does.
         """
-        if brokers == self.brokers and not self._absent_since_ms:
+        if brokers == self.brokers and not self._absent_since_ms and not self.outside:
             return NO_CHANGES
-        joined, without_port = {}, []
+        joined = {}
+        outside = {} if is_all else self.outside.copy()
         for node_id, address in brokers.items():
             if self.cluster.port_of(node_id) is not None:
                 if node_id not in self.brokers:
                     joined[node_id] = address
                 self.brokers[node_id] = address
-            elif node_id not in self._without_port:
-                without_port.append(node_id)
+            else:
+                outside[node_id] = address
             self._absent_since_ms.pop(node_id, None)
+        self.outside = outside  # replaced in one step, because the admin port reads it in another thread
+        without_port = [node_id for node_id in outside if node_id not in self._without_port]
         self._without_port.update(without_port)
         left = self._leave(brokers, now_ms) if is_all else ()
         return MemberChanges(joined, left, tuple(without_port))

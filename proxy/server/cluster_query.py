@@ -30,11 +30,15 @@ class ClusterDescription(NamedTuple):
     peer: Address | None
 
 
+def request_frame(api_key: int, api_version: int, client_id: bytes, body: bytes = b"") -> bytes:
+    """Return the bytes of a request of the proxy itself, with its size and a header of version 1."""
+    size_bytes = _HEADER.size - 4 + len(client_id) + len(body)
+    return _HEADER.pack(size_bytes, api_key, api_version, _CORRELATION_ID, len(client_id)) + client_id + body
+
+
 def request() -> bytes:
     """Return the bytes of a Metadata request, with its size and header, that asks for the brokers and for no topics."""
-    size_bytes = _HEADER.size - 4 + len(_CLIENT_ID) + 4
-    head = _HEADER.pack(size_bytes, ApiKey.METADATA, _VERSION, _CORRELATION_ID, len(_CLIENT_ID))
-    return head + _CLIENT_ID + _INT32.pack(0)
+    return request_frame(ApiKey.METADATA, _VERSION, _CLIENT_ID, _INT32.pack(0))
 
 
 def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
@@ -70,7 +74,7 @@ async def describe_cluster(address: Address, source: str | None, tls: TlsContext
                 raise Truncated(f"a response has {size_bytes} bytes")
             return read(size + await reader.readexactly(size_bytes), numeric(writer.get_extra_info("peername")))
     except ssl.SSLError as error:
-        raise ConnectionAbortedError(broker_fault(error, tls, address.host)) from error
+        raise ConnectionAbortedError(broker_fault(error, tls, address.host)[1]) from error
     except TimeoutError as error:
         raise TimeoutError(f"no answer in {_TIMEOUT_S:g} s") from error
     except UnicodeError as error:  # the host is no valid name in DNS

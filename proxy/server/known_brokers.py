@@ -9,7 +9,7 @@ from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.broker_dialer import probe
+from kafka_quota_proxy.proxy.server.broker_dialer import Prober
 from kafka_quota_proxy.proxy.server.broker_finder import BrokerFinder
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
@@ -17,6 +17,7 @@ from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster, Clus
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.route import Route
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
+from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from kafka_quota_proxy.proxy.usage.meter import MeteredBroker
 
 
@@ -28,6 +29,7 @@ class KnownBrokers:
         clusters: The clusters that listeners name with the key ``cluster``, by the set of their ``bootstrap_servers``.
         entrances: For each listener, the object that creates the protocols of its new connections.
         registry: Keeps all addresses at which brokers are reached, grouped by broker.
+        prober: Tries regularly whether the brokers can be reached.
     """
 
     def __init__(self, rules: ActiveRules, throttle: Throttle) -> None:
@@ -37,8 +39,10 @@ class KnownBrokers:
         self.single: dict[Address, Upstream] = {}
         self.clusters: dict[frozenset[Address], BrokerCluster] = {}
         self.entrances: dict[ListenerState, Route | ClusterListener] = {}
-        self.registry = BrokerRegistry(self._on_moved)
-        self._finder = BrokerFinder(self.registry, self._node_ids, rules.config.upstream_bind)
+        source = rules.config.upstream_bind
+        self.prober = Prober(lambda: self.in_use, source, lambda *reached: self._finder.reached(*reached))
+        self.registry = BrokerRegistry(self._on_moved, self.prober.add)
+        self._finder = BrokerFinder(self.registry, self._node_ids, source)
 
     def connect(self, listener: ListenerState, tls: TlsContext | None) -> None:
         """Connect a listener to its broker or cluster.
@@ -108,10 +112,6 @@ class KnownBrokers:
         """Enforce changed rules at all brokers, from the next request on."""
         for quotas in self.quotas:
             quotas.rules_changed(changed)
-
-    async def probe(self, upstream: Upstream, source: str | None) -> None:
-        """Probe a broker regularly until cancelled. ``source`` is the address of this machine to dial from, or None."""
-        await probe(upstream, source, lambda peer, was_away: self._finder.reached(upstream, peer, is_back=was_away))
 
     def close(self) -> None:
         """Cancel the timers of the queues, and the queries which find out which brokers the proxy is connected to."""
@@ -185,10 +185,29 @@ class KnownBrokers:
                 add(node_id, quotas, enforces)
         return found.values()
 
+    @property
+    def in_use(self) -> list[Upstream]:
+        """The addresses at which the proxy reaches brokers now. A cluster's bootstrap servers are its stand-ins."""
+        clusters = tuple(self.clusters.values())
+        return [*self.single.values(), *(one for cluster in clusters for one in cluster.members)]
+
+    def faults(self) -> dict[Address, Fault | None]:
+        """Return why each broker cannot be reached, by its address, or None if it can.
+
+        A cluster is represented by its bootstrap servers until its brokers are known.
+        """
+        found: dict[Address, Fault | None] = {}
+        for upstream in self.in_use:
+            found[upstream.address] = found.get(upstream.address) or upstream.fault
+        for cluster in tuple(self.clusters.values()):
+            for listener in tuple(cluster.listeners):
+                found.update(listener.without_port)
+        return found
+
     def is_reachable(self) -> bool:
-        """Whether every broker in ``single`` can be reached, and at least one broker of each cluster."""
-        clusters = self.clusters.values()
-        return all(one.is_reachable for one in self.single.values()) and all(one.is_reachable for one in clusters)
+        """Whether clients can reach every broker in ``single``, and one broker through each listener of a cluster."""
+        listeners = (one for cluster in self.clusters.values() for one in cluster.listeners)
+        return all(one.is_reachable for one in self.single.values()) and all(one.has_broker for one in listeners)
 
 
 def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:

@@ -231,7 +231,6 @@ class Server:
         return acceptors
 
     def _start_background(self, companion: Work | None) -> list[asyncio.Task[None]]:
-        source = self.config.upstream_bind
         started = [
             self._keep_up(self.loop_lag.measure),
             self._keep_up(self._sweeps.sweep),
@@ -239,7 +238,7 @@ class Server:
             self._keep_up(self._sweeps.expire_buckets),
             self._keep_up(lambda: watch_tls(self.tls.values())),
             self._keep_up(self.quota_manager.run),
-            *(self._keep_up(partial(self.brokers.probe, one, source)) for one in self.brokers.single.values()),
+            self._keep_up(self.brokers.prober.run),
             *(self._keep_up(partial(cluster.run, self._tasks)) for cluster in self.brokers.clusters.values()),
         ]
         if companion is not None:

@@ -21,6 +21,7 @@ from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.serving_loop import ServingLoop
+from kafka_quota_proxy.proxy.server.upstream_probe import GREETING
 
 # Takes a request with its size prefix, and returns the bytes to send back.
 Script = Callable[[bytes], bytes]
@@ -78,6 +79,9 @@ class StubConnection(asyncio.Protocol):
                 break
             request = bytes(self.received[:end])
             del self.received[:end]
+            if request == GREETING:
+                self.transport.write(bytes((0, 0, 0, 4)) + request[8:12])
+                continue
             self.requests.append(request)
             self.transport.write(self._broker.script(request))
 
@@ -101,7 +105,7 @@ class StubBroker:
 
     @property
     def in_use(self) -> list[StubConnection]:
-        """Returns the connections that have received data. A probe of the proxy sends no data."""
+        """Returns the connections that have received requests of clients, and not only those of a probe."""
         return [one for one in self.connections if one.requests or one.received]
 
     async def start(self) -> None:

@@ -3,10 +3,11 @@
 This code runs in a thread. Each section has a bounded number of rows, and each name a bounded length.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog, RecentChange
@@ -14,9 +15,9 @@ from kafka_quota_proxy.proxy.client_quotas.audit.record import MAX_TEXT
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_limit, shown_name, shown_term
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
-from kafka_quota_proxy.proxy.server.cluster_listeners import BrokerCluster
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 
 MAX_BROKERS: Final = 100
 MAX_FAULTS: Final = 20
@@ -27,18 +28,18 @@ Row = dict[str, Any]
 
 def broker_rows(server: Server) -> list[Row]:
     """Return a row for each broker behind the proxy. A broker may have several addresses."""
-    upstreams_of: dict[Broker, list[Upstream]] = {}
-    for upstream in _upstreams(server):
+    faults, upstreams_of = server.brokers.faults(), dict[Broker, list[Upstream]]()
+    for upstream in server.brokers.in_use:
         upstreams_of.setdefault(upstream.broker, []).append(upstream)
     rows = [
-        {
-            "node_id": _node_id(upstreams),
-            "addresses": [str(one.address) for one in upstreams],
-            "reached": any(one.is_reachable for one in upstreams),
-            "failures": sum(one.failures for one in upstreams),
-        }
+        _broker_row(
+            _node_id(upstreams),
+            {one.address: faults.pop(one.address, one.fault) for one in upstreams},
+            sum(one.failures for one in upstreams),
+        )
         for upstreams in upstreams_of.values()
     ]
+    rows += (_broker_row(None, {address: fault}, 0) for address, fault in faults.items())
     rows.sort(key=lambda row: (row["reached"], row["node_id"] is None, row["node_id"] or 0))
     return rows
 
@@ -79,16 +80,17 @@ def cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def _upstreams(server: Server) -> Iterator[Upstream]:
-    yield from list(server.brokers.single.values())
-    for cluster in list(server.brokers.clusters.values()):
-        yield from _members(cluster) or cluster.servers
-
-
-def _members(cluster: BrokerCluster) -> list[Upstream]:
-    """Return the brokers that the cluster lists, without those that have left. Empty until it has listed any."""
-    present = {node_id for listener in list(cluster.listeners) for node_id in tuple(listener.routes)}
-    return [upstream for node_id, upstream in tuple(cluster.brokers.items()) if node_id in present]
+def _broker_row(node_id: int | None, faults: Mapping[Address, Fault | None], failures: int) -> Row:
+    """Return the row of a broker. It is reached if one of its addresses is."""
+    fault = None if None in faults.values() else next(iter(faults.values()))
+    return {
+        "node_id": node_id,
+        "addresses": [str(address) for address in faults],
+        "reached": fault is None,
+        "failures": failures,
+        "reason": fault and fault.reason,
+        "detail": fault and cut(fault.detail),
+    }
 
 
 def _node_id(upstreams: Iterable[Upstream]) -> int | None:

@@ -38,7 +38,7 @@ def faults_of(
     watcher: ReplicationWatcher | None,
 ) -> list[str]:
     """Return what is not well, one text for each fault, or an empty list."""
-    found = list(_unreached([str(one["addresses"][0]) for one in brokers if not one["reached"]]))
+    found = list(_unreached([one for one in brokers if not one["reached"]]))
     if last_read.is_refused:
         found.append(last_read.message)
     if source is not None and not source.is_connected:
@@ -61,8 +61,9 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _unreached(addresses: Sequence[str]) -> Iterable[str]:
-    if addresses:
-        others = len(addresses) - _MOST_NAMED
-        named = ", ".join(addresses[:_MOST_NAMED]) + (f" and {count(others, 'other')}" if others > 0 else "")
-        yield f"{'broker' if len(addresses) == 1 else 'brokers'} {named} cannot be reached"
+def _unreached(brokers: Sequence[Mapping[str, Any]]) -> Iterable[str]:
+    if brokers:
+        others = len(brokers) - _MOST_NAMED
+        named = ", ".join(f"{one['addresses'][0]} ({one['reason']})" for one in brokers[:_MOST_NAMED])
+        named += f" and {count(others, 'other')}" if others > 0 else ""
+        yield f"{'broker' if len(brokers) == 1 else 'brokers'} {named} cannot be reached"

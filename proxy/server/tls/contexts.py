@@ -205,23 +205,24 @@ def client_fault(error: Exception) -> str:
     return "tls_client_lost"
 
 
-def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> str:
-    """Return a text for the log that says why the TLS handshake with a broker failed, and what may help."""
+def broker_fault(error: ssl.SSLError, context: TlsContext | None, host: str) -> tuple[str, str]:
+    """Return why the TLS handshake with a broker failed: a word for metrics, and a text that says what may help."""
     tls = context.settings if context else None
     if not isinstance(tls, UpstreamTls):
-        return f"the TLS handshake with {host} failed: {error}"
+        return "tls_failed", f"the TLS handshake with {host} failed: {error}"
     if isinstance(error, ssl.SSLCertVerificationError):
-        return _untrusted(error, tls, host)
+        return "tls_untrusted", _untrusted(error, tls, host)
     match error.reason or "":
         case "WRONG_VERSION_NUMBER" | "HTTP_REQUEST" | "RECORD_LAYER_FAILURE":
-            return f"{host} does not speak TLS there; use its TLS port, or remove upstream_tls"
+            return "not_tls", f"{host} does not speak TLS there; use its TLS port, or remove upstream_tls"
         case "UNSUPPORTED_PROTOCOL" | "TLSV1_ALERT_PROTOCOL_VERSION" | "NO_PROTOCOLS_AVAILABLE":
-            return f"{host} does not support TLS {tls.min_version.value} or later"
+            return "tls_version", f"{host} does not support TLS {tls.min_version.value} or later"
         case "SSLV3_ALERT_ILLEGAL_PARAMETER" | "TLSV1_UNRECOGNIZED_NAME":  # Java answers the first to an odd name
-            return f"{host} does not take {host} as its name (SNI); write the name that its certificate has"
+            text = f"{host} does not take {host} as its name (SNI); write the name that its certificate has"
+            return "tls_refused", text
         case reason if "ALERT" in reason:
-            return _refused(reason, tls, host)
-    return f"the TLS handshake with {host} failed: {error}"
+            return "tls_refused", _refused(reason, tls, host)
+    return "tls_failed", f"the TLS handshake with {host} failed: {error}"
 
 
 def _untrusted(error: ssl.SSLCertVerificationError, tls: UpstreamTls, host: str) -> str:

@@ -26,6 +26,7 @@ from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.cli import run
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from tests.support.reloads import Reloads
 from tests.support.stub_broker import upstream_of
 
@@ -68,7 +69,7 @@ RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=1e6, consumer_byte_rate=1
 def ready_server() -> Server:
     server = Server(ProxyConfig(listeners=(LISTENER,), quotas=(RULE,)))
     server.is_listening = True
-    upstream_of(server, BROKER).is_reachable = True
+    upstream_of(server, BROKER).fault = None
     return server
 
 
@@ -135,13 +136,16 @@ async def test_readyz_is_degraded_while_an_upstream_is_unreachable() -> None:
     upstream = upstream_of(server, BROKER)
 
     async with admin_of(server) as admin:
-        upstream.is_reachable = False
+        upstream.failed(Fault("refused", "Connection refused"), is_probe=True)
         without = await asyncio.to_thread(ask, admin.port, "/readyz")
-        upstream.is_reachable = True
+        upstream.fault = None
         again = await asyncio.to_thread(ask, admin.port, "/readyz")
 
     assert (without.status, json.loads(without.body)["state"]) == (503, "degraded")
     assert json.loads(without.body)["upstreams"] == {"127.0.0.1:19092": False}
+    assert json.loads(without.body)["reasons"] == {
+        "127.0.0.1:19092": {"reason": "refused", "detail": "Connection refused"}
+    }
     assert again.status == 200
 
 

@@ -92,6 +92,42 @@ async def test_many_refused_clients_are_one_line_in_the_log(caplog: pytest.LogCa
 
 
 @on_uvloop
+async def test_a_fault_is_one_line_in_the_log_until_it_ends_and_a_dial_does_not_hide_what_a_probe_knows(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Plaintext to a port that expects TLS: each client connects, and is then disconnected."""
+
+    async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1_000)
+        writer.write(b"\x15\x03\x03\0\2\2\x50")
+        writer.close()
+
+    caplog.set_level("INFO", "kafka_quota_proxy.proxy.server.broker")
+    monkeypatch.setattr(dialer_module, "_PROBE_EVERY_S", 0.01)
+    port = await asyncio.start_server(hangs_up, "127.0.0.1", 0)
+    broker = StubBroker(answers)
+    broker.address = Address(host="127.0.0.1", port=port.sockets[0].getsockname()[1])
+    async with port, running(_config(broker)) as server:
+        upstream = upstream_of(server, broker.address)
+        await eventually(lambda: upstream.failures > 2)
+        for _ in range(3):
+            async with client_of(server) as client:
+                await client.ask(other_request())
+            assert not server.brokers.is_reachable()
+        port.close()
+        await port.wait_closed()
+        await broker.start()
+        await eventually(server.brokers.is_reachable)
+        await broker.stop()
+
+    lines = [record.message for record in caplog.records if record.name.endswith("server.broker")]
+    assert lines == [
+        f"cannot reach upstream {broker.address}: it expects TLS there; give upstream_tls, or use its plaintext port",
+        f"upstream {broker.address} can be reached again",
+    ]
+
+
+@on_uvloop
 async def test_invalid_upstream_name_is_unreachable() -> None:
     async with running(ProxyConfig(listeners=(listener_to(Address(host="kafka..local", port=9092)),))) as server:
         for number in (1, 2):
@@ -482,7 +518,7 @@ async def test_a_probe_hears_a_refusal_behind_the_handshake(tmp_path: Path, monk
     context = _brokers_tls(tmp_path, asks=True)
     async with stub_broker(answers, tls=context) as broker, running(_tls_config(broker, tls)) as server:
         upstream = upstream_of(server, broker.address)
-        upstream.is_reachable = True
+        upstream.fault = None
         await eventually(lambda: not upstream.is_reachable)
         # The broker does not become reachable again.
         for _ in range(20):

@@ -145,7 +145,7 @@ async def test_each_broker_has_a_port_and_clients_hear_of_no_other(caplog: pytes
                     await client.ask(other_request(api_key=OTHER_API))
                 assert [reached(cluster, one) for one in (0, 3)] == [True, node_id == 3]
             assert not is_open(port_of(listener, 1))
-            assert server.brokers.is_reachable()
+            await eventually(server.brokers.is_reachable)
             assert {leader.node_id for leader in server.replication.throttle.leaders} == {0, 3}
     assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -403,6 +403,65 @@ async def test_port_of_an_unknown_broker_leads_to_the_bootstrap_server_that_work
 
 
 @on_uvloop
+async def test_a_cluster_with_a_login_is_ready_before_and_after_a_client_has_named_its_brokers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asks(monkeypatch, every_s=0.01)
+    async with cluster_of(0, 1) as cluster:
+        cluster.answers_strangers = False
+        listener = front_of(cluster)
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, *range(PORTS))
+            await eventually(server.brokers.is_reachable)
+            async with client_of(server) as client:
+                await client.ask(metadata_request())
+            await eventually(lambda: not is_open(port_of(listener, 5)))
+
+            await eventually(server.brokers.is_reachable)
+            for _ in range(10):  # meanwhile the proxy asks the brokers in vain
+                await asyncio.sleep(0.01)
+                assert set(server.brokers.faults().values()) == {None}
+
+
+@on_uvloop
+async def test_a_cluster_without_a_broker_for_its_clients_is_not_ready() -> None:
+    async with cluster_of(3, 40) as cluster:
+        listener = front_of(cluster)
+        async with running(ProxyConfig(listeners=(listener,))) as server:
+            await known(server, listener, 3)
+            await eventually(server.brokers.is_reachable)
+            outside = server.brokers.faults()[cluster.alive[40].address]
+            assert outside
+            assert (outside.reason, "broker 40 has no port" in outside.detail) == ("no_port", True)
+
+        assert listener.cluster
+        narrow = replace(listener, cluster=replace(listener.cluster, last_port=listener.cluster.first_port + 1))
+        async with running(ProxyConfig(listeners=(narrow,))) as server:
+            await eventually(
+                lambda: [one and one.reason for one in server.brokers.faults().values()] == ["no_port"] * 2
+            )
+            assert not server.brokers.is_reachable()
+
+
+@on_uvloop
+async def test_a_cluster_whose_advertised_names_do_not_resolve_is_not_ready(caplog: pytest.LogCaptureFixture) -> None:
+    async with cluster_of(0) as cluster:
+        listener = front_of(cluster)
+        (broker,) = cluster.alive.values()
+        nowhere = StubBroker()
+        nowhere.address = Address(host="broker.invalid", port=9092)
+        cluster.alive = {0: nowhere}
+        try:
+            async with running(ProxyConfig(listeners=(listener,))) as server:
+                await known(server, listener, 0)
+                await eventually(lambda: "the name broker.invalid does not resolve here" in caplog.text)
+                assert not server.brokers.is_reachable()
+                assert [one and one.reason for one in server.brokers.faults().values()] == ["unknown_host"]
+        finally:
+            await broker.stop()
+
+
+@on_uvloop
 async def test_clients_of_one_unknown_broker_are_led_to_each_bootstrap_server(monkeypatch: pytest.MonkeyPatch) -> None:
     asks(monkeypatch, every_s=0.01)
     async with cluster_of(0, 1) as cluster:
@@ -430,7 +489,7 @@ async def test_a_cluster_that_is_away_at_first_is_found(monkeypatch: pytest.Monk
             await cluster.alive[0].start()
 
             await eventually(lambda: not is_open(port_of(listener, 9)))
-            assert server.brokers.is_reachable()
+            await eventually(server.brokers.is_reachable)
             assert is_open(port_of(listener, 0))
 
 

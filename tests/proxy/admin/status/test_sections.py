@@ -21,9 +21,11 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.upstream_faults import Fault as UpstreamFault
 from tests.support.stub_broker import upstream_of
 
 ANY = Address(host="127.0.0.1", port=0)
+REACHED = {"reason": None, "detail": None}
 BROKERS = tuple(Address(host="127.0.0.1", port=19_092 + number) for number in range(2))
 ORIGIN = Origin("admin", "adminclient-1", "10.0.0.9", "clients")
 
@@ -39,12 +41,20 @@ def test_each_broker_has_a_row_and_those_that_are_away_come_first() -> None:
             for number, broker in enumerate(BROKERS)
         )
     )
-    upstream_of(server, BROKERS[0]).is_reachable = True
-    upstream_of(server, BROKERS[1]).failures = 3
+    upstream_of(server, BROKERS[0]).fault = None
+    for _ in range(3):
+        upstream_of(server, BROKERS[1]).failed(UpstreamFault("refused", "no"))
 
     assert broker_rows(server) == [
-        {"node_id": 1, "addresses": ["127.0.0.1:19093"], "reached": False, "failures": 3},
-        {"node_id": 0, "addresses": ["127.0.0.1:19092"], "reached": True, "failures": 0},
+        {
+            "node_id": 1,
+            "addresses": ["127.0.0.1:19093"],
+            "reached": False,
+            "failures": 3,
+            "reason": "refused",
+            "detail": "no",
+        },
+        {"node_id": 0, "addresses": ["127.0.0.1:19092"], "reached": True, "failures": 0, **REACHED},
     ]
 
 
@@ -156,6 +166,7 @@ async def test_brokers_of_a_cluster_are_those_that_it_lists(*, is_listed: bool) 
         for node_id, broker in enumerate(BROKERS, start=5):
             of_server.listeners[0].routes[node_id] = of_server.listeners[0]._route(of_server.upstream(node_id, broker))
         del of_server.listeners[0].routes[6]  # this broker has left
+        of_server.brokers[5].reached()
 
     rows = [(row["node_id"], row["addresses"], row["reached"]) for row in broker_rows(server)]
 

@@ -17,7 +17,7 @@ REACHED = {"addresses": ["b:1"], "reached": True}
 
 
 def away(number: int) -> dict[str, object]:
-    return {"addresses": [f"away:{number}"], "reached": False}
+    return {"addresses": [f"away:{number}"], "reached": False, "reason": "refused"}
 
 
 def overview(clients: int, throttled: int) -> Overview:
@@ -46,9 +46,9 @@ def test_brokers_that_cannot_be_reached_are_named() -> None:
     many = faults_of([away(number) for number in range(5)], READ, None, None, None)
 
     assert verdict("degraded", found, overview(2, 1), [REACHED, away(1)]) == (
-        "Not well: broker away:1 cannot be reached. 2 clients, 1 throttled, 1 of 2 brokers reached"
+        "Not well: broker away:1 (refused) cannot be reached. 2 clients, 1 throttled, 1 of 2 brokers reached"
     )
-    assert many == ["brokers away:0, away:1, away:2 and 2 others cannot be reached"]
+    assert many == ["brokers away:0 (refused), away:1 (refused), away:2 (refused) and 2 others cannot be reached"]
 
 
 def test_a_refused_file_is_a_fault() -> None:

@@ -143,7 +143,8 @@ def test_a_brokers_name_is_checked_unless_check_hostname_is_false(tmp_path: Path
         shake(server, upstream_side_context(strict), host="127.0.0.1")
     shake(server, upstream_side_context(lax), host="127.0.0.1")
 
-    message = broker_fault(found.value, TlsContext(strict), "127.0.0.1")
+    reason, message = broker_fault(found.value, TlsContext(strict), "127.0.0.1")
+    assert reason == "tls_untrusted"
     assert "the broker's certificate is not for 127.0.0.1" in message
     assert "check_hostname: false would accept it" in message
 
@@ -155,7 +156,7 @@ def test_without_a_name_to_check_the_signer_still_counts(tmp_path: Path, setting
     with pytest.raises(ssl.SSLCertVerificationError) as found:
         shake(server, upstream_side_context(tls))
 
-    assert "is not signed by any certificate in" in broker_fault(found.value, TlsContext(tls), "b")
+    assert "is not signed by any certificate in" in broker_fault(found.value, TlsContext(tls), "b")[1]
 
 
 # -- changed files --
@@ -354,7 +355,7 @@ def test_causes_are_a_few_words(error: Exception, cause: str) -> None:
     ],
 )
 def test_a_failed_broker_handshake_is_explained_with_a_remedy(reason: str, message: str) -> None:
-    assert broker_fault(ssl_error(reason), TlsContext(UpstreamTls()), "b").startswith(message)
+    assert broker_fault(ssl_error(reason), TlsContext(UpstreamTls()), "b")[1].startswith(message)
 
 
 def test_a_certificate_that_a_broker_refuses_is_named(tmp_path: Path) -> None:
@@ -363,6 +364,6 @@ def test_a_certificate_that_a_broker_refuses_is_named(tmp_path: Path) -> None:
     context = TlsContext(UpstreamTls(certificate=certificate, key=key))
     refusal = ssl_error("SSLV3_ALERT_CERTIFICATE_EXPIRED")
 
-    assert f"{certificate} has expired on" in broker_fault(refusal, context, "b")
+    assert f"{certificate} has expired on" in broker_fault(refusal, context, "b")[1]
     AUTHORITY.issue("proxy").save(tmp_path, "proxy")
-    assert f"does it trust the CA that signed {certificate}?" in broker_fault(refusal, context, "b")
+    assert f"does it trust the CA that signed {certificate}?" in broker_fault(refusal, context, "b")[1]
