@@ -225,6 +225,20 @@ def test_each_fault_fires_its_alert_and_no_other(tmp_path: Path) -> None:
     _test_rules(tmp_path, *tests, every="1m")
 
 
+def test_a_broker_that_is_not_reached_fires_also_if_the_reason_changes(tmp_path: Path) -> None:
+    name = 'kafka_quota_proxy_upstream_reachable{instance="proxy:9309",broker="b:9092",reason="%s"}'
+    values = {"": "1x9 stale", "refused": "_x10 0x0 stale", "silent": "_x11 0x30"}
+    expr = 'count by (alertname, broker) (ALERTS{alertstate="firing"})'
+    firing = [{"labels": '{alertname="KafkaBrokerNotReached", broker="b:9092"}', "value": 1}]
+    expected = [
+        {"expr": expr, "eval_time": "10m", "exp_samples": []},
+        {"expr": expr, "eval_time": "11m", "exp_samples": firing},
+    ]
+    series = [{"series": name % reason, "values": text} for reason, text in values.items()]
+
+    _test_rules(tmp_path, {"interval": "1m", "input_series": series, "promql_expr_test": expected}, every="1m")
+
+
 def test_recorded_faults_fire_their_alerts_and_no_other(tmp_path: Path) -> None:
     recording: dict[str, list[int | None]] = json.loads(_FAULT_RECORDING.read_text(encoding="utf-8"))
     # A recorded second lasts a minute here, because alerts wait for minutes.
@@ -295,6 +309,7 @@ def test_each_alert_is_tested() -> None:
     rules = yaml.safe_load(_RULES.read_text(encoding="utf-8"))["groups"][0]["rules"]
     elsewhere = {
         "KafkaQuotaProxyFault",
+        "KafkaBrokerNotReached",
         "KafkaClientThrottled",
         "KafkaClientNearItsQuota",
         "KafkaQuotaProxySlow",

@@ -1,9 +1,10 @@
 """Reads the metrics of listeners and of the process, such as connections, requests, logins and TLS certificates."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
+from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, labels
 from kafka_quota_proxy.proxy.background.build import implementation, installed_version
@@ -13,6 +14,7 @@ from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
+from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
 
 _BUILD: Final = labels(version=installed_version() or "unknown", implementation=implementation())
@@ -114,6 +116,16 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
     yield PROXY.counter(
         "logins", "SASL logins, by result; unknown: accepted, but the mechanism does not show the user.", logins
     )
+
+
+def upstream_metric(faults: Mapping[Address, Fault | None]) -> Family:
+    """Return the metric of which brokers are reached, and why others are not."""
+    help_ = "Whether the broker can be reached; reason: why not."
+    samples = [
+        (labels(broker=str(one), reason=fault.reason if fault else ""), float(not fault))
+        for one, fault in faults.items()
+    ]
+    return PROXY.gauge("upstream_reachable", help_, samples)
 
 
 def certificate_metrics(server: Server) -> Iterator[Family]:

@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.admin.metrics.listeners import (
     latency_metric,
     listener_metrics,
     process_metrics,
+    upstream_metric,
 )
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
     broker_quota_metrics,
@@ -47,6 +48,7 @@ class MetricRegistry:
         yield latency_metric(listeners)
         yield from certificate_metrics(server)
         yield from replication_metrics(replication.throttle, replication.watcher, listeners, now_ms)
+        yield upstream_metric(brokers.faults())
         yield from connection_metrics(brokers.quotas_by_name, listeners, now_ms)
         yield from fair_queue_metrics(brokers.queues_by_name, listeners)
         yield from usage_log_metrics(server.usage)

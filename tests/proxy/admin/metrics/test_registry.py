@@ -23,6 +23,7 @@ from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.server.upstream_faults import Fault
 from kafka_quota_proxy.proxy.session.counters import OTHER
 from tests.support.certificates import Authority
 from tests.support.reloads import Reloads
@@ -87,6 +88,17 @@ def test_a_bucket_has_its_counters_in_base_units() -> None:
     assert value(samples, "kafka_quota_proxy_throttled_requests_total", **ETL) == 1
     assert value(samples, "kafka_quota_proxy_throttle_seconds_total", **ETL) == 1.5
     assert value(samples, "kafka_quota_proxy_observed_throttle_seconds_total", **ETL) == 0.25
+
+
+def test_each_broker_is_reached_or_has_a_reason() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    upstream_of(server, BROKER).reached()
+    upstream_of(server, OTHER_BROKER).failed(Fault("refused", "Connection refused"))
+
+    assert scrape_of(server)["kafka_quota_proxy_upstream_reachable"] == [
+        ({"broker": "127.0.0.1:19092", "reason": ""}, 1),
+        ({"broker": "127.0.0.1:19093", "reason": "refused"}, 0),
+    ]
 
 
 def test_produce_and_fetch_have_separate_samples() -> None:
