@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION
 from kafka_quota_proxy.protocol.api_versions import VersionRange
 from kafka_quota_proxy.protocol.client_quotas import (
@@ -24,6 +25,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
+from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_name
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import refuse_alter
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import refuse_describe
@@ -39,6 +41,8 @@ MAX_REQUEST_BYTES: Final = 4 * 1024 * 1024
 # The longest request that is refused. The event loop reads and refuses such a request in some milliseconds.
 MAX_REFUSED_BYTES: Final = 64 * 1024
 MAX_REFUSED_ELEMENTS: Final = 1_000
+# The longest part of a user's name in the message of a refusal, which each element of the response repeats.
+_MAX_SHOWN_NAME: Final = 64
 # The versions that the proxy answers, even if the broker does not support them.
 VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {api_key: VersionRange(0, HIGHEST_VERSION[api_key]) for api_key in (DESCRIBE, ALTER)}
@@ -106,6 +110,9 @@ class QuotaRequestHandler(Protocol):
         ``owner`` is a ``TicketOwner``. Its ``take_turn`` is called when the answer is ready.
         """
 
+    def refused(self, origin: Origin, message: str, now_ms: int) -> None:
+        """Note that the request of a user who is no administrator was refused with this message."""
+
 
 class Administration(NamedTuple):
     """A listener's settings for requests about quotas. ``handler`` answers the requests of the users ``admins``."""
@@ -127,6 +134,12 @@ class Administration(NamedTuple):
         return MAX_REQUEST_BYTES if principal in self.admins else MAX_REFUSED_BYTES
 
 
+def unauthorized(principal: str) -> str:
+    """Return the message for a user who is no administrator. It names the user and the key that would change it."""
+    user = f"{shown_name(principal[:_MAX_SHOWN_NAME])}{', as nobody logs in,' if principal == ANONYMOUS else ''}"
+    return f"{CLUSTER_AUTHORIZATION_FAILED_MESSAGE} The user {user} is not in principals.admins of kafka-quota-proxy."
+
+
 def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaRequest:
     """Read a DescribeClientQuotas or AlterClientQuotas request. Raises ProtocolError if it is malformed."""
     is_describe = int.from_bytes(frame[4:6]) == DESCRIBE
@@ -135,8 +148,8 @@ def read_request(frame: bytes, *, most_elements: int = MAX_ELEMENTS) -> QuotaReq
 
 def refusal(
     request: QuotaRequest,
+    message: str,
     error_code: int = CLUSTER_AUTHORIZATION_FAILED,
-    message: str = CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 ) -> bytes:
     """Return the response that refuses the whole request, by default because the client is not authorized."""
     if isinstance(request, DescribeRequest):

@@ -66,6 +66,7 @@ _SMALL_ENTITIES: Final = 10
 _MAX_WAITING: Final = 1_000
 # A few of the largest requests fit into this. If there is no room, the session submits its request again later.
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
+_REFUSED_EVERY_MS: Final = 10_000
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "Quotas cannot be changed: this proxy has no store for them"
 
@@ -116,6 +117,7 @@ class QuotaManager:
         self.rules = self._applier.rules
         self._thread = WorkerThread("quotas")
         self._queue = RequestQueue()
+        self._next_refusal_ms = 0
         self.store: QuotaStore | None = make_store(config, self._applier.apply, self.rules.stored)
         self.change_log = None if config.store is None else ChangeLog(config.store)
         self._alter_handler: AlterHandler | None = None
@@ -164,6 +166,14 @@ class QuotaManager:
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
         """Queue a request of Kafka's API and return its ticket, or None if the queue is full."""
         return self._queue.put(Ticket(frame, origin, owner))
+
+    def refused(self, origin: Origin, message: str, now_ms: int) -> None:
+        """Log that a request was refused, at most once in ten seconds."""
+        if now_ms >= self._next_refusal_ms:
+            self._next_refusal_ms = now_ms + _REFUSED_EVERY_MS
+            log.warning(
+                "refused %s on listener %s a request about quotas: %s", origin.address, origin.listener, message
+            )
 
     def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
         """Queue changes from the admin port and return their ticket, or None if too many requests are waiting."""
@@ -231,7 +241,7 @@ class QuotaManager:
             return await self._thread.run_large(is_small, _altered, altered, request)
         except Exception as error:  # noqa: BLE001 - this request is refused, and later ones are answered
             report(error, "could not answer a request about quotas from %s", origin.principal)
-            return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
+            return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR_MESSAGE, UNKNOWN_SERVER_ERROR)
 
     async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered:
         request = AlterRequest(0, 0, changes.alterations, changes.is_dry_run)

@@ -20,6 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     Ticket,
     read_request,
     refusal,
+    unauthorized,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
@@ -111,16 +112,18 @@ class QuotaRequestHandler(WholeRequestHandler):
         if state.requests.is_muted(now_ms) or not state.broker_turn.has_come(charge, head.size_bytes, now_ms):
             return None
         frame = data[position:frame_end]
+        client_id = head.client_id.decode("utf-8", "replace")
+        origin = Origin(principal, client_id, state.account.peer_host, administration.listener)
         if is_admin:
-            client_id = head.client_id.decode("utf-8", "replace")
-            origin = Origin(principal, client_id, state.account.peer_host, administration.listener)
             ticket = administration.handler.submit(frame, origin, state.owner)
             if ticket is not None:
                 self._await(ticket, _Request(head, charge))
             state.held_until_ms = now_ms + LOOKS_AGAIN_MS
             state.is_blocked = True
             return None
-        answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS))
+        message = unauthorized(principal)
+        answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS), message)
+        administration.handler.refused(origin, message, now_ms)
         state.to_client.append(self._charge(charge, head, answer, now_ms))
         state.broker_turn.leave()
         return position, frame_end, b""

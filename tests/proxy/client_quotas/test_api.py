@@ -36,6 +36,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     QuotaRequest,
     Ticket,
     read_request,
+    unauthorized,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from tests.support.frames import api_versions_response, other_request, other_response, produce_request, produce_response
@@ -53,6 +54,10 @@ from tests.support.logins import (
 from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.wire import Wire
 
+REFUSED = (
+    "Cluster authorization failed. The user ANONYMOUS, as nobody logs in, is not in principals.admins of "
+    "kafka-quota-proxy."
+)
 ALICE = (("user", "alice"),)
 CHANGE = AlterRequest(1, 7, (Alteration(ALICE, (Op("producer_byte_rate", 1.0),)), Alteration((), ())), False)
 QUESTION = DescribeRequest(0, 8, (Component("user", 2, None),), True)
@@ -65,6 +70,7 @@ class SlowHandler:
 
     def __init__(self) -> None:
         self.taken: list[tuple[QuotaRequest, Origin, object, Ticket]] = []
+        self.refusals: list[tuple[str, str]] = []
         self.is_full = False
 
     def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
@@ -73,6 +79,9 @@ class SlowHandler:
         ticket = Ticket(frame, origin, owner)
         self.taken.append((read_request(frame), origin, owner, ticket))
         return ticket
+
+    def refused(self, origin: Origin, message: str, now_ms: int) -> None:
+        self.refusals.append((origin.principal, message))
 
 
 def administered(
@@ -165,11 +174,20 @@ def test_other_principal_is_refused_as_kafka_refuses() -> None:
     answers = wire.to_client()
     end = 4 + int.from_bytes(answers[:4])
     altered, described = read_alter_response(answers[:end], 1), read_describe_response(answers[end:], 0)
-    assert [result[:2] for result in altered.results] == [(31, "Cluster authorization failed.")] * 2
+    assert [result[:2] for result in altered.results] == [(31, REFUSED)] * 2
     assert [result.entity for result in altered.results] == [ALICE, ()]
-    assert described[1:] == (31, "Cluster authorization failed.", None)
+    assert described[1:] == (31, REFUSED, None)
     assert (answers[4:8], answers[end + 4 : end + 8]) == (bytes([0, 0, 0, 7]), bytes([0, 0, 0, 8]))
     assert handler.taken == []
+    assert handler.refusals == [("ANONYMOUS", REFUSED)] * 2
+
+
+def test_a_refusal_names_the_user_who_has_logged_in_in_one_short_line() -> None:
+    assert unauthorized("alice") == (
+        "Cluster authorization failed. The user alice is not in principals.admins of kafka-quota-proxy."
+    )
+    assert "\n" not in unauthorized("a\nb")
+    assert len(unauthorized("\U0001f600" * 30_000)) < 1_000
 
 
 def test_other_principal_is_forwarded_if_the_listener_forwards() -> None:
@@ -218,7 +236,7 @@ def test_connection_is_no_administrators_before_login(come: list[tuple[bytes, by
     assert wire.client(BOTH[0]) == b""
 
     assert [result[:2] for result in read_alter_response(wire.to_client(), 1).results] == [
-        (31, "Cluster authorization failed.")
+        (31, unauthorized(wire.session.account.principal))
     ] * 2
     assert handler.taken == []
 

@@ -176,6 +176,17 @@ async def test_log_names_the_first_entities_of_a_large_request_and_counts_the_re
 
 
 @on_uvloop
+async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    manager = QuotaManager(ProxyConfig(listeners=()), on_changes=lambda *_: None)
+    for now_ms in (50_000, 50_001, 59_999, 60_000):
+        manager.refused(ADMIN._replace(principal="alice"), f"No, alice ({now_ms}).", now_ms)
+
+    assert [record.message for record in caplog.records] == [
+        f"refused 10.0.0.5 on listener clients a request about quotas: No, alice ({now_ms})."
+        for now_ms in (50_000, 60_000)
+    ]
+
+
 async def test_validated_or_refused_request_changes_nothing(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         assert await one.set(ALICE, {P: 5.0}, validate_only=True) == [Altered(0, None, ALICE)]

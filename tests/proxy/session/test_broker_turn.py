@@ -272,6 +272,9 @@ class NoHurry:
         self.tickets.append(Ticket(frame, origin, owner))
         return self.tickets[-1]
 
+    def refused(self, origin: Origin, message: str, now_ms: int) -> None:
+        """Nothing is logged."""
+
 
 def test_quota_changes_of_administrators_do_not_queue() -> None:
     crowd, handler = Crowd(), NoHurry()
