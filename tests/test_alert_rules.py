@@ -169,6 +169,7 @@ _APPEARS: Final = "0x9 1x60"
 _GROWS: Final = "0x9 1x60"
 _FAULTS: Final = (
     Fault("KafkaQuotaProxyDown", "up", _FAILS, 10, 12),
+    Fault("KafkaClientsBypassTheProxy", 'kafka_quota_proxy_upstream_bypassed{broker="b:9092"}', _APPEARS, 10, 12),
     Fault("KafkaQuotaConfigRejected", "kafka_quota_proxy_config_last_reload_successful", _FAILS, 10, 12),
     Fault("KafkaQuotaTopicNotRead", "kafka_quota_proxy_quotas_topic_connected", _FAILS, 14, 16),
     Fault("KafkaQuotaTopicNotUnderstood", "kafka_quota_proxy_quotas_topic_not_understood_records_total", _GROWS, 9, 12),

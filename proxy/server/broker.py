@@ -1,7 +1,7 @@
 """Defines a broker with the quotas of its clients, and an upstream: one address at which the proxy reaches a broker."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
@@ -53,7 +53,7 @@ class Upstream:
     brokers that are not known yet.
 
     ``fault`` says why the broker cannot be reached, and is None if it can. ``failures`` counts the attempts in a row
-    that failed.
+    that failed. ``bypass`` is the address of its own that the broker tells clients, or None.
     """
 
     __slots__ = (
@@ -61,6 +61,7 @@ class Upstream:
         "_logged",
         "address",
         "broker",
+        "bypass",
         "failures",
         "fault",
         "identity",
@@ -90,6 +91,7 @@ class Upstream:
         self.peers = NOWHERE
         self.fault: Fault | None = NOT_TRIED
         self.failures = 0
+        self.bypass: Address | None = None
         self._last_warning_s = float("-inf")
         self._logged: set[str] = set()  # the reasons that the log has had since the broker was last reached
 
@@ -136,6 +138,18 @@ class Upstream:
                     "reason": reason, "detail": detail,
                 },
             )  # fmt: skip
+
+    def advertises(self, bypass: Address | None, binds: Iterable[Address]) -> None:
+        """Record whether the broker sends clients past the proxy, and log it once. ``binds`` are the listeners' own."""
+        if bypass is not None and bypass != self.bypass:
+            log.warning(
+                "clients are sent past the proxy, where no quota holds: the broker at %s advertises itself, %s. Let "
+                "its advertised.listeners name the proxy (%s), or give the listener bootstrap_servers in place of "
+                "upstream, so that the proxy rewrites addresses",
+                self.address, bypass, ", ".join(sorted(map(str, binds))),
+                extra={"event": "upstream_bypassed", "upstream": str(self.address), "advertises": str(bypass)},
+            )  # fmt: skip
+        self.bypass = bypass
 
     @property
     def location(self) -> UpstreamLocation:

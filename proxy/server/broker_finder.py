@@ -30,6 +30,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
+from kafka_quota_proxy.proxy.server.bypass import bypassed
 from kafka_quota_proxy.proxy.server.cluster_query import describe_cluster
 from kafka_quota_proxy.proxy.server.route import Route
 
@@ -39,10 +40,14 @@ _LATEST: Final = HIGHEST_VERSION[ApiKey.METADATA]
 
 # The last response of an upstream: the cluster, its brokers, and where the connection led.
 _Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
+# What a response of an upstream advertises, and where the connection led.
+_Advertised = tuple[Mapping[int, Address], frozenset[Address]]
 
 
 class BrokerFinder:
     """Finds out which broker is at each configured address (upstream), and reports it to the ``BrokerRegistry``.
+
+    It also finds out whether clients are sent past the proxy (``bypass``).
 
     ``node_ids`` contains, for each upstream's address, the node id that the configuration file gives, or None.
     ``source`` is the address of this machine to dial from, or None.
@@ -55,6 +60,7 @@ class BrokerFinder:
         self._lookups = Lookups()
         self._binds: dict[Upstream, set[Address]] = {}  # the addresses by which clients reach it
         self._last: dict[Upstream, _Response] = {}
+        self._judged: dict[Upstream, _Advertised] = {}
         self._unknown: set[Upstream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -95,7 +101,11 @@ class BrokerFinder:
             self._apply(upstream, answer.cluster_id, answer.brokers)
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
-        """Identify the broker that sent a Metadata response. A response without a cluster id is ignored."""
+        """Identify the broker that sent a Metadata response, if that has a cluster id, and look for a bypass."""
+        advertised = brokers, upstream.location.places
+        if self._judged.get(upstream) != advertised:
+            self._judged[upstream] = advertised
+            self._start(partial(self._look_for_bypass, upstream, advertised))
         response = cluster_id, brokers, upstream.location.places
         if cluster_id is None or self._last.get(upstream) == response:
             return
@@ -107,6 +117,14 @@ class BrokerFinder:
             self._conclude(upstream, cluster_id, node_id)
         else:
             self._start(partial(self._look_up, upstream, cluster_id, response))
+
+    async def _look_for_bypass(self, upstream: Upstream, advertised: _Advertised) -> None:
+        places = {one: one.location.places for one in self._binds}
+        binds = set().union(*self._binds.values())
+        found = await bypassed(advertised[0].values(), places, binds, self._lookups)
+        if self._judged.get(upstream) == advertised:
+            for one in {upstream, *found}:
+                one.advertises(found.get(one), self._binds[one])
 
     async def _look_up(self, upstream: Upstream, cluster_id: str, response: _Response) -> None:
         _, brokers, places = response

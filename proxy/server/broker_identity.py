@@ -78,8 +78,13 @@ def node_at(
     Return None if no broker or several brokers do. ``brokers`` contains the advertised addresses by node id. ``hosts``
     contains the numeric addresses of host names.
     """
-    nodes = {node_id for node_id, address in brokers.items() if not places.isdisjoint(_spellings(address, hosts))}
+    nodes = {node_id for node_id, address in brokers.items() if leads_to(address, places, hosts)}
     return nodes.pop() if len(nodes) == 1 else None
+
+
+def leads_to(address: Address, places: frozenset[Address], hosts: Mapping[str, Sequence[str]]) -> bool:
+    """Return whether ``address`` is one of ``places``. ``hosts`` contains the numeric addresses of host names."""
+    return not places.isdisjoint(_spellings(address, hosts))
 
 
 def _spellings(address: Address, hosts: Mapping[str, Sequence[str]]) -> set[Address]:

@@ -204,6 +204,10 @@ class KnownBrokers:
                 found.update(listener.without_port)
         return found
 
+    def bypasses(self) -> dict[Address, Address]:
+        """Return the upstreams that send clients past the proxy, and the addresses that they advertise."""
+        return {one.address: one.bypass for one in tuple(self.single.values()) if one.bypass is not None}
+
     def is_reachable(self) -> bool:
         """Whether clients can reach every broker in ``single``, and one broker through each listener of a cluster."""
         listeners = (one for cluster in self.clusters.values() for one in cluster.listeners)

@@ -38,7 +38,11 @@ def written(page: ClientPage) -> Iterator[bytes]:
     for some in _together(page.rows):
         yield (separator + _encode(some)[1:-1]).encode()
         separator = ","
-    yield f'],"total":{page.total}}}\n'.encode()
+    yield f'],"total":{page.total}'.encode()
+    if page.bypasses:
+        past = [{"broker": str(broker), "advertises": str(address)} for broker, address in page.bypasses.items()]
+        yield f',"bypassed":{_encode(past)}'.encode()
+    yield b"}\n"
 
 
 def _together(rows: Iterable[Row]) -> Iterator[list[Row]]:

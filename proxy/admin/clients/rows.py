@@ -1,11 +1,11 @@
 """Describes an active bucket and its clients as a row, which is an object of the JSON of ``/clients``."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
-from kafka_quota_proxy.config.model import QuotaRule
+from kafka_quota_proxy.config.model import Address, QuotaRule
 from kafka_quota_proxy.proxy.admin.clients.active import (
     ActiveBucket,
     Connections,
@@ -35,6 +35,7 @@ class ClientPage(NamedTuple):
     time: str
     rows: Iterator[Row]
     total: int  # how many rows there would be without the query's limit
+    bypasses: Mapping[Address, Address] = {}  # brokers that send clients past the proxy, and where to
 
 
 class Section(NamedTuple):
@@ -87,7 +88,8 @@ class ClientTable:
             chosen = query.first(found, rest)
             connections = self._connections(chosen, rest)
         total = len(found)
-        return ClientPage(moment.iso(moment.now_ms), self._rows(query, found, chosen, connections, moment, rest), total)
+        rows = self._rows(query, found, chosen, connections, moment, rest)
+        return ClientPage(moment.iso(moment.now_ms), rows, total, self._server.brokers.bypasses())
 
     def overview(self, *, most_throttled: int, most_near: int, rest: Rest = pause) -> Overview:
         """Return how many clients there are, and the rows of those that are throttled or near a limit.

@@ -10,6 +10,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metr
 from kafka_quota_proxy.proxy.background.build import implementation, installed_version
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
+from kafka_quota_proxy.proxy.server.known_brokers import KnownBrokers
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
@@ -126,6 +127,13 @@ def upstream_metric(faults: Mapping[Address, Fault | None]) -> Family:
         for one, fault in faults.items()
     ]
     return PROXY.gauge("upstream_reachable", help_, samples)
+
+
+def bypass_metric(brokers: KnownBrokers) -> Family:
+    """Return the metric of which brokers send clients past the proxy. Only those of ``upstream`` can."""
+    found = brokers.bypasses()
+    samples = [(labels(broker=str(one)), float(one in found)) for one in tuple(brokers.single)]
+    return PROXY.gauge("upstream_bypassed", "Whether the broker tells clients its own address.", samples)
 
 
 def certificate_metrics(server: Server) -> Iterator[Family]:

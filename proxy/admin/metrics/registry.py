@@ -12,6 +12,7 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import Family, Rest, rest
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import fair_queue_metrics
 from kafka_quota_proxy.proxy.admin.metrics.listeners import (
     Reloads,
+    bypass_metric,
     certificate_metrics,
     latency_metric,
     listener_metrics,
@@ -49,6 +50,7 @@ class MetricRegistry:
         yield from certificate_metrics(server)
         yield from replication_metrics(replication.throttle, replication.watcher, listeners, now_ms)
         yield upstream_metric(brokers.faults())
+        yield bypass_metric(brokers)
         yield from connection_metrics(brokers.quotas_by_name, listeners, now_ms)
         yield from fair_queue_metrics(brokers.queues_by_name, listeners)
         yield from usage_log_metrics(server.usage)

@@ -167,7 +167,7 @@ const tables = {
   brokers: new Table("brokers", "Brokers", [
     ["broker", "w2", (row) => ({ text: row.node_id === null ? "-" : String(row.node_id), tone: "strong" })],
     ["address", "", (row) => row.addresses.join(", ")],
-    ["state", "", (row) => (row.reached ? { text: "reached", tone: "good" } : { text: `not reached: ${row.reason}`, tone: "bad", sub: printable(row.detail) })],
+    ["state", "", (row) => (row.bypass ? { text: "bypassed", tone: "bad", sub: `sends clients to ${printable(row.bypass)}` } : row.reached ? { text: "reached", tone: "good" } : { text: `not reached: ${row.reason}`, tone: "bad", sub: printable(row.detail) })],
   ]),
   changes: new Table("changes", "Changes of quotas, the newest first", [
     ["time", "w5", (row) => day(row.time)],

@@ -32,14 +32,10 @@ def broker_rows(server: Server) -> list[Row]:
     for upstream in server.brokers.in_use:
         upstreams_of.setdefault(upstream.broker, []).append(upstream)
     rows = [
-        _broker_row(
-            _node_id(upstreams),
-            {one.address: faults.pop(one.address, one.fault) for one in upstreams},
-            sum(one.failures for one in upstreams),
-        )
-        for upstreams in upstreams_of.values()
+        _broker_row(_node_id(some), {one.address: faults.pop(one.address, one.fault) for one in some}, some)
+        for some in upstreams_of.values()
     ]
-    rows += (_broker_row(None, {address: fault}, 0) for address, fault in faults.items())
+    rows += (_broker_row(None, {address: fault}) for address, fault in faults.items())
     rows.sort(key=lambda row: (row["reached"], row["node_id"] is None, row["node_id"] or 0))
     return rows
 
@@ -80,16 +76,18 @@ def cut(text: str) -> str:
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def _broker_row(node_id: int | None, faults: Mapping[Address, Fault | None], failures: int) -> Row:
+def _broker_row(node_id: int | None, faults: Mapping[Address, Fault | None], upstreams: Iterable[Upstream] = ()) -> Row:
     """Return the row of a broker. It is reached if one of its addresses is."""
     fault = None if None in faults.values() else next(iter(faults.values()))
+    bypass = next((one.bypass for one in upstreams if one.bypass is not None), None)
     return {
         "node_id": node_id,
         "addresses": [str(address) for address in faults],
         "reached": fault is None,
-        "failures": failures,
+        "failures": sum(one.failures for one in upstreams),
         "reason": fault and fault.reason,
         "detail": fault and cut(fault.detail),
+        "bypass": bypass and str(bypass),
     }
 
 

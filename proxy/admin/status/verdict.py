@@ -39,6 +39,10 @@ def faults_of(
 ) -> list[str]:
     """Return what is not well, one text for each fault, or an empty list."""
     found = list(_unreached([one for one in brokers if not one["reached"]]))
+    found += [
+        f"the broker {one['addresses'][0]} sends clients past the proxy, to {one['bypass']}"
+        for one in [one for one in brokers if one.get("bypass")][:_MOST_NAMED]
+    ]
     if last_read.is_refused:
         found.append(last_read.message)
     if source is not None and not source.is_connected:

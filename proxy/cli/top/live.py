@@ -10,7 +10,7 @@ from rich.live import Live
 
 from kafka_quota_proxy.proxy.cli.top.keys import Keys
 from kafka_quota_proxy.proxy.cli.top.poller import Answer, Page, Poller, Query
-from kafka_quota_proxy.proxy.cli.top.screen import clients_table, duration, screen, summary
+from kafka_quota_proxy.proxy.cli.top.screen import bypassed, clients_table, duration, screen, summary
 from kafka_quota_proxy.proxy.cli.top.view import View, after_key
 
 _REDRAWN_S = 0.2
@@ -50,5 +50,7 @@ def print_once(page: Page, view: View) -> None:
     """Print the clients as a table."""
     console = Console()
     rows = view.rows(page["clients"])
+    for text in bypassed(page):
+        console.print(text, highlight=False, markup=False)
     console.print(summary(view, page, rows), highlight=False, markup=False)
     console.print(clients_table(rows, width=console.width))

@@ -62,6 +62,7 @@ def screen(
         lines = [_line("the client is no longer active")] if row is None else details(row)
         return Group(*head, *lines[: height - len(head) - 1], _line(DETAIL_KEYS, "dim"))
     rows = view.rows(page["clients"])
+    head += (_line(text, "bold red") for text in bypassed(page))
     head.append(_line(summary(view, page, rows)))
     room = max(1, height - len(head) - 2)
     at = selected_index(view, rows)
@@ -70,6 +71,11 @@ def screen(
     foot = f"filter: {view.filter}▏ Enter keeps it, Esc removes it" if view.is_typing else KEYS
     body = clients_table(rows[first : first + room], width=width, selected=marked)
     return Group(*head, body, _line(foot, "dim"))
+
+
+def bypassed(page: Mapping[str, Any]) -> list[str]:
+    """Return a line for each broker that sends clients past the proxy."""
+    return [f"past the proxy: {one['broker']} sends clients to {one['advertises']}" for one in page.get("bypassed", ())]
 
 
 def summary(view: View, page: Mapping[str, Any], rows: Sequence[Row]) -> str:

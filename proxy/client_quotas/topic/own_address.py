@@ -18,12 +18,16 @@ async def own_bind(address: Address, binds: Collection[Address]) -> Address | No
     """
     if not address.port or all(bind.port != address.port for bind in binds):
         return None
+    return bind_of(address, await ips_here(address), binds)
+
+
+async def ips_here(address: Address) -> set[str]:
+    """Return those IP addresses of the host in ``address`` that belong to this machine."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         found = []
-    here = {str(ip[0]) for family, _, _, _, ip in found if _is_here(family, str(ip[0]))}
-    return bind_of(address, here, binds)
+    return {str(ip[0]) for family, _, _, _, ip in found if _is_here(family, str(ip[0]))}
 
 
 def bind_of(address: Address, here: Collection[str], binds: Iterable[Address]) -> Address | None:

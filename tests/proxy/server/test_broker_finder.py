@@ -129,6 +129,42 @@ async def test_two_spellings_of_one_address_have_one_quota() -> None:
 
 
 @on_uvloop
+async def test_a_broker_that_advertises_itself_is_named_once_until_it_advertises_the_proxy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    node = Node(answers_strangers=False)
+    async with ports(node) as (broker,):
+        listener = named(broker.address, "one")
+        async with running(config_of(listener)) as server:
+            for _ in range(2):
+                async with client_of(server) as client:
+                    await client.ask(metadata_request())
+                    await client.ask(metadata_request())
+            await eventually(lambda: server.brokers.bypasses() == {broker.address: broker.address})
+
+            node.brokers = {1: listener.bind, 2: Address(host="192.0.2.7", port=broker.address.port)}
+            async with client_of(server) as client:
+                await client.ask(metadata_request())
+            await eventually(lambda: not server.brokers.bypasses())
+
+    (line,) = [record.message for record in caplog.records]
+    assert f"the broker at {broker.address} advertises itself, {broker.address}" in line
+    assert f"name the proxy ({listener.bind}), or give the listener bootstrap_servers" in line
+
+
+@on_uvloop
+async def test_a_broker_that_only_another_one_names_is_bypassed_too() -> None:
+    node, other = Node(answers_strangers=False), Node(answers_strangers=False)
+    async with ports(node, other) as (one, two):
+        listeners = named(one.address, "one"), named(two.address, "two")
+        node.brokers = {1: listeners[0].bind, 2: two.address}
+        async with running(config_of(*listeners)) as server, client_of(server) as client:
+            await client.ask(metadata_request())
+
+            await eventually(lambda: server.brokers.bypasses() == {two.address: two.address})
+
+
+@on_uvloop
 async def test_two_ports_of_one_broker_have_one_quota(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with ports(Node(), Node()) as (one, other):

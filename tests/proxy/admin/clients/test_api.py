@@ -61,6 +61,18 @@ async def test_without_clients_the_list_is_empty() -> None:
 
 
 @on_uvloop
+async def test_brokers_that_send_clients_past_the_proxy_are_named() -> None:
+    server = server_with(RULE)
+    (upstream,) = server.brokers.upstreams
+    upstream.advertises(upstream.address, ())
+
+    answer = await ask(server, "/clients")
+
+    own = str(upstream.address)
+    assert answer.json["bypassed"] == [{"broker": own, "advertises": own}]
+
+
+@on_uvloop
 async def test_access_is_as_for_the_other_paths() -> None:
     server = server_with(RULE)
 

@@ -101,6 +101,16 @@ def test_each_broker_is_reached_or_has_a_reason() -> None:
     ]
 
 
+def test_each_single_broker_is_bypassed_or_not() -> None:
+    server = Server(config(upstreams=(BROKER, OTHER_BROKER)))
+    upstream_of(server, OTHER_BROKER).advertises(OTHER_BROKER, [ANY])
+
+    assert scrape_of(server)["kafka_quota_proxy_upstream_bypassed"] == [
+        ({"broker": "127.0.0.1:19092"}, 0),
+        ({"broker": "127.0.0.1:19093"}, 1),
+    ]
+
+
 def test_produce_and_fetch_have_separate_samples() -> None:
     server = Server(config(LIMIT))
     bucket_of(server, QuotaKind.FETCH).charge(10, now_ms=NOW_MS)

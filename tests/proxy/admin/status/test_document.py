@@ -49,6 +49,21 @@ async def test_the_document_has_the_verdict_and_every_section() -> None:
     assert (found["changes"], found["queues"], found["replication"]) == (None, None, None)
 
 
+async def test_a_proxy_that_clients_are_sent_past_is_not_well() -> None:
+    server = server_with(RULE)
+    server.is_listening = True
+    (upstream,) = server.brokers.upstreams
+    upstream.reached()
+    upstream.advertises(upstream.address, ())
+
+    found = reader(server).read()
+
+    assert found["verdict"].startswith(
+        "Not well: the broker 127.0.0.1:19092 sends clients past the proxy, to 127.0.0.1:19092. 0 clients"
+    )
+    assert [row["bypass"] for row in found["brokers"]] == ["127.0.0.1:19092"]
+
+
 async def test_a_proxy_without_its_broker_is_not_well() -> None:
     server = server_with(RULE)
     server.is_listening = True

@@ -25,7 +25,7 @@ from kafka_quota_proxy.proxy.server.upstream_faults import Fault as UpstreamFaul
 from tests.support.stub_broker import upstream_of
 
 ANY = Address(host="127.0.0.1", port=0)
-REACHED = {"reason": None, "detail": None}
+REACHED = {"reason": None, "detail": None, "bypass": None}
 BROKERS = tuple(Address(host="127.0.0.1", port=19_092 + number) for number in range(2))
 ORIGIN = Origin("admin", "adminclient-1", "10.0.0.9", "clients")
 
@@ -53,6 +53,7 @@ def test_each_broker_has_a_row_and_those_that_are_away_come_first() -> None:
             "failures": 3,
             "reason": "refused",
             "detail": "no",
+            "bypass": None,
         },
         {"node_id": 0, "addresses": ["127.0.0.1:19092"], "reached": True, "failures": 0, **REACHED},
     ]

@@ -89,6 +89,14 @@ def test_the_screen_says_how_many_clients_there_are_and_which_are_shown() -> Non
     assert lines[-1].startswith("s sort")
 
 
+def test_brokers_that_send_clients_past_the_proxy_are_named() -> None:
+    answer = {**page(total=0), "bypassed": [{"broker": "b:9092", "advertises": "b:9092"}]}
+
+    lines = drawn(screen(View(), answer, width=80, height=24, url="http://h:1"))
+
+    assert lines[1] == "past the proxy: b:9092 sends clients to b:9092"
+
+
 def test_a_proxy_that_is_away_is_said_above_its_last_answer() -> None:
     lines = whole(View(), row(), trouble="no answer for 12 s, trying again: refused")
 
