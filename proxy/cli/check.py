@@ -21,6 +21,7 @@ from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
 from kafka_quota_proxy.config.unvalidated import UncheckedFile
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault
+from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
@@ -49,12 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``check``."""
     parser.add_argument("config", metavar="CONFIG", help=f"the YAML file; {_INPUT} reads standard input")
     parser.add_argument("--strict", action="store_true", help="treat warnings as errors")
+    parser.add_argument("--live", action="store_true", help="also ask the brokers; run it where the proxy runs")
     parser.add_argument("--json", action="store_true", help="print an object with the list of findings")
 
 
 def execute(args: argparse.Namespace) -> int:
     """Check the configuration file and print its faults. Return 0 if the file can be used and 2 if not."""
-    checked = _check(args.config)
+    checked = _check(args.config, is_live=args.live)
     if args.strict:
         errors = (replace(finding, severity=Severity.ERROR) for finding in checked.findings)
         checked = checked._replace(findings=tuple(errors))
@@ -67,7 +69,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if checked.is_valid else 2
 
 
-def _check(path: str) -> _CheckResult:
+def _check(path: str, *, is_live: bool) -> _CheckResult:
     file = _INPUT_NAME if path == _INPUT else path
     try:
         data = sys.stdin.buffer.read() if path == _INPUT else read(path)
@@ -79,11 +81,14 @@ def _check(path: str) -> _CheckResult:
     report = None if store is None or store.path is None else report_on(store, Path(store.path), config)
     document = parse(data.decode(), file=file)
     of_disk = tuple(_disk_faults(report, config, document))
+    of_brokers = live_faults(config, document) if is_live else ()
     listeners, quotas = len(config.listeners), len(config.quotas) + len(config.ip_quotas)
     more = f"{_other_sources(config)}{_store_summary(config, report)}"
     return _CheckResult(
         file,
-        tuple(sorted((*loaded.warnings, *of_disk, *_name_faults(document)), key=lambda finding: finding.line)),
+        tuple(
+            sorted((*loaded.warnings, *of_disk, *_name_faults(document), *of_brokers), key=lambda finding: finding.line)
+        ),
         f"{_count(listeners, 'listener')}, {_count(quotas, 'quota')}{more}",
     )
 
