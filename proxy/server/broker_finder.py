@@ -123,7 +123,7 @@ class BrokerFinder:
         binds = set().union(*self._binds.values())
         found = await bypassed(advertised[0].values(), places, binds, self._lookups)
         if self._judged.get(upstream) == advertised:
-            for one in {upstream, *found}:
+            for one in dict.fromkeys((upstream, *found)):
                 one.advertises(found.get(one), self._binds[one])
 
     async def _look_up(self, upstream: Upstream, cluster_id: str, response: _Response) -> None:
