@@ -109,6 +109,7 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.connection_limits._SLOT_MS": 20,
     "kafka_quota_proxy.proxy.server.sweeps._EXPIRE_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.broker_dialer._PROBES_PER_S": 1_000.0,
     "kafka_quota_proxy.proxy.server.broker_dialer._DIAL_TIMEOUT_S": 0.3,
     "kafka_quota_proxy.proxy.server.cluster_listeners._QUERY_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
