@@ -239,8 +239,10 @@ class Prober:
                         task.add_done_callback(partial(self._end, upstream))
                 is_first_only = await self._wait(max(_PROBE_EVERY_S, len(upstreams) / _PROBES_PER_S))
         finally:
-            for task in tuple(self._running.values()):
+            tasks = tuple(self._running.values())
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # their sockets are closed before the loop is
 
     def _end(self, upstream: Upstream, _: asyncio.Task[None]) -> None:
         self._running.pop(upstream, None)
