@@ -4,7 +4,6 @@ import asyncio
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
@@ -13,7 +12,7 @@ from kafka_quota_proxy.proxy.background.isolation import alone, isolated, repeat
 from kafka_quota_proxy.proxy.server.broker import Upstream, local_address
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.tls.transport import TlsTransport
-from kafka_quota_proxy.proxy.server.upstream_faults import NOT_TRIED, fault_of
+from kafka_quota_proxy.proxy.server.upstream_faults import fault_of
 from kafka_quota_proxy.proxy.server.upstream_probe import try_broker
 
 # Brokers listen with a backlog of 50 (socket.listen.backlog.size) and drop more; a dropped SYN costs its client a
@@ -217,42 +216,35 @@ class Prober:
         self._upstreams = upstreams
         self._source = source
         self._on_reached = on_reached
-        self._running: dict[Upstream, asyncio.Task[None]] = {}
         self._present: set[Upstream] = set()  # reached at the last attempt
-        self._is_new = asyncio.Event()
+        self._attempts: dict[Upstream, asyncio.Task[None]] = {}
+        self._is_running = False
 
-    def add(self) -> None:
-        """Try what ``upstreams`` returns for the first time at once."""
-        self._is_new.set()
+    def add(self, upstream: Upstream) -> None:
+        """Try a new broker at once. ``run`` does so with those that are added before it is called."""
+        if self._is_running:
+            self._start(upstream)
 
     async def run(self) -> None:
         """Try each broker every two seconds, or less often if there are many, until cancelled."""
+        self._is_running = True
         try:
-            is_first_only = False
             while True:
-                self._is_new.clear()
                 upstreams = self._upstreams()
                 for upstream in upstreams:
-                    if upstream not in self._running and (upstream.fault is NOT_TRIED or not is_first_only):
-                        task = asyncio.get_running_loop().create_task(alone(partial(self._try, upstream)))
-                        self._running[upstream] = task
-                        task.add_done_callback(partial(self._end, upstream))
-                is_first_only = await self._wait(max(_PROBE_EVERY_S, len(upstreams) / _PROBES_PER_S))
+                    self._start(upstream)
+                await asyncio.sleep(max(_PROBE_EVERY_S, len(upstreams) / _PROBES_PER_S))
         finally:
-            tasks = tuple(self._running.values())
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)  # their sockets are closed before the loop is
+            self._is_running = False
+            for attempt in self._attempts.values():
+                attempt.cancel()
+            await asyncio.gather(*self._attempts.values(), return_exceptions=True)  # until their sockets are closed
 
-    def _end(self, upstream: Upstream, _: asyncio.Task[None]) -> None:
-        self._running.pop(upstream, None)
-
-    async def _wait(self, timeout_s: float) -> bool:
-        """Wait for a new upstream, and return True, or False after ``timeout_s``."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                return await self._is_new.wait()
-        return False
+    def _start(self, upstream: Upstream) -> None:
+        last = self._attempts.get(upstream)
+        if last is None or last.done():
+            work = alone(partial(self._try, upstream))
+            self._attempts[upstream] = asyncio.get_running_loop().create_task(work)
 
     async def _try(self, upstream: Upstream) -> None:
         address = upstream.address

@@ -25,11 +25,11 @@ _ADVICE: Final = (
 class BrokerRegistry:
     """Assigns a ``Broker`` to each upstream, which is an address at which the proxy reaches a broker.
 
-    ``on_moved`` is called with each upstream that is assigned to a different ``Broker`` later, and ``on_added`` after
-    an upstream was added.
+    ``on_moved`` is called with each upstream that is assigned to a different ``Broker`` later, and ``on_added`` with
+    each upstream after it was added.
     """
 
-    def __init__(self, on_moved: Callable[[Upstream], None], on_added: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, on_moved: Callable[[Upstream], None], on_added: Callable[[Upstream], None]) -> None:
         self._on_moved = on_moved
         self._on_added = on_added
         self._upstreams: list[Upstream] = []
@@ -53,7 +53,7 @@ class BrokerRegistry:
         """Add an address at which a broker is reached, assign a ``Broker`` to it, and return ``upstream``."""
         self._upstreams.append(upstream)
         self._regroup()
-        self._on_added()
+        self._on_added(upstream)
         return upstream
 
     def move(self, upstream: Upstream, address: Address) -> None:

@@ -108,9 +108,11 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.server.connection_limits._CHECK_AGAIN_MS": 20,
     "kafka_quota_proxy.proxy.server.connection_limits._SLOT_MS": 20,
     "kafka_quota_proxy.proxy.server.sweeps._EXPIRE_EVERY_S": 0.02,
-    "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.02,
+    "kafka_quota_proxy.proxy.server.broker_dialer._PROBE_EVERY_S": 0.05,
     "kafka_quota_proxy.proxy.server.broker_dialer._PROBES_PER_S": 1_000.0,
     "kafka_quota_proxy.proxy.server.broker_dialer._DIAL_TIMEOUT_S": 0.3,
+    "kafka_quota_proxy.proxy.server.upstream_probe._TIMEOUT_S": 0.3,
+    "kafka_quota_proxy.proxy.server.upstream_probe._REFUSAL_S": 0.02,
     "kafka_quota_proxy.proxy.server.cluster_listeners._QUERY_EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.contexts._POLL_S": 0.02,
     "kafka_quota_proxy.proxy.server.tls.transport.HANDSHAKE_TIMEOUT_S": 0.5,
@@ -577,14 +579,17 @@ class SlowBroker:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.address = Address(host="127.0.0.1", port=free_port())
         self._tls = tls
+        self._connections = 0
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Address]:
         server = await asyncio.start_server(self._serve, self.address.host, self.address.port, ssl=self._tls)
         async with server:
             yield self.address
+            await eventually(lambda: not self._connections)  # the event loop cannot be closed before them
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections += 1
         with suppress(asyncio.IncompleteReadError, ConnectionError, ssl.SSLError):
             while True:
                 size = await reader.readexactly(4)
@@ -592,6 +597,7 @@ class SlowBroker:
                 frame = size + await reader.readexactly(unpack_from(">i", size)[0])
                 writer.write(produce_response(correlation_id(frame)))
         writer.transport.abort()
+        self._connections -= 1
 
 
 @asynccontextmanager

@@ -187,6 +187,7 @@ async def test_refused_users_are_one_line_in_ten_seconds(caplog: pytest.LogCaptu
     ]
 
 
+@on_uvloop
 async def test_validated_or_refused_request_changes_nothing(tmp_path: Path) -> None:
     async with bed(tmp_path) as one:
         assert await one.set(ALICE, {P: 5.0}, validate_only=True) == [Altered(0, None, ALICE)]

@@ -11,9 +11,11 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, ProxyConfig
 from kafka_quota_proxy.config.security import UpstreamTls
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.server import broker_dialer as dialer_module
 from kafka_quota_proxy.proxy.server import sweeps
-from kafka_quota_proxy.proxy.server.broker_dialer import BrokerConnection
+from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.broker_dialer import BrokerConnection, Prober
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.certificates import Authority
 from tests.support.frames import other_request, other_response, produce_request
@@ -125,6 +127,37 @@ async def test_a_fault_is_one_line_in_the_log_until_it_ends_and_a_dial_does_not_
         f"cannot reach upstream {broker.address}: it expects TLS there; give upstream_tls, or use its plaintext port",
         f"upstream {broker.address} can be reached again",
     ]
+
+
+@on_uvloop
+async def test_a_prober_tries_new_brokers_at_once_and_takes_its_connections_along() -> None:
+    connections: list[asyncio.Protocol] = []
+
+    class Silent(asyncio.Protocol):
+        def connection_made(self, _: asyncio.BaseTransport) -> None:
+            connections.append(self)
+
+        def connection_lost(self, _: Exception | None) -> None:
+            connections.remove(self)
+
+    async with await asyncio.get_running_loop().create_server(Silent, "127.0.0.1", 0) as port:
+        address = Address(host="127.0.0.1", port=port.sockets[0].getsockname()[1])
+        known, new = (Upstream(address, lambda: Broker(BrokerQuotas(ProxyConfig(listeners=())))) for _ in range(2))
+        prober = Prober(lambda: [known], None, lambda *_: None)
+        prober.add(new)
+        for _ in range(2):  # it is begun again after a fault
+            before = asyncio.all_tasks()
+            probing = asyncio.ensure_future(prober.run())
+            await eventually(lambda: len(connections) == 1)
+            prober.add(new)
+            await eventually(lambda: len(connections) == 2)
+
+            probing.cancel()
+            await asyncio.wait([probing], timeout=3)
+            assert asyncio.all_tasks() <= before
+            await eventually(lambda: not connections)
+            prober.add(new)  # which begins no attempt
+            assert asyncio.all_tasks() <= before
 
 
 @on_uvloop

@@ -39,7 +39,7 @@ class Ways:
     def __init__(self, *hosts: str) -> None:
         self.moved: list[Upstream] = []
         self.throttle = Throttle(Replication(leader_rate=1e6), CONFIG.kafka)
-        self.brokers = BrokerRegistry(self.moved.append)
+        self.brokers = BrokerRegistry(self.moved.append, lambda _: None)
         self.all = [self.add(host) for host in hosts]
 
     def add(self, host: str, *, is_bootstrap: bool = False) -> Upstream:
