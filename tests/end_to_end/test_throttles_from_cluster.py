@@ -26,7 +26,7 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
     ClusterView,
 )
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, config_command
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.logins import add_scram_users, secret_of
@@ -88,7 +88,7 @@ async def configure(kafka: Kafka, entity: str, *change: str) -> None:
     kind, _, name = entity.partition(" ")
     which = ("--entity-name", name) if name else ("--entity-default",)
     arguments = ("--bootstrap-server", kafka.bootstrap_servers, "--alter", "--entity-type", kind, *which, *change)
-    await asyncio.to_thread(kafka.run_java, "kafka.admin.ConfigCommand", *arguments)
+    await asyncio.to_thread(kafka.run_java, config_command(kafka.version), *arguments)
 
 
 async def reassign(kafka: Kafka, plan: Path, *what: str) -> str:

@@ -1,21 +1,18 @@
 """Kafka's own classes, as tests drive them. All times are in ms since the Unix epoch, and may not go backwards."""
 
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
-from tests.end_to_end.support.artifacts import kafka_classpath
+from tests.end_to_end.support.artifacts import KAFKA_4, kafka_classpath
 from tests.oracles.program import Program
-
-# The program names classes of this release. Other releases have some of them elsewhere.
-_RELEASE: Final = "4.3.1"
 
 StatisticKind = Literal["rate", "simple-rate", "sum", "average", "token-bucket"]
 QuotaName = Literal["produce", "fetch", "request", "mutation"]
 
 
 def kafka_program() -> Program:
-    """Return a running program with Kafka's classes."""
-    return Program("oracles.kafka.KafkaOracle", kafka_classpath(_RELEASE))
+    """Return a running program with Kafka's classes. Releases before 4.4 have some of them elsewhere."""
+    return Program("oracles.kafka.KafkaOracle", kafka_classpath(KAFKA_4))
 
 
 class Tags(NamedTuple):

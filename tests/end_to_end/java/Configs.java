@@ -1,13 +1,14 @@
 import java.io.ByteArrayOutputStream;
 import java.io.PrintStream;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.stream.Collectors;
-import kafka.admin.ConfigCommand;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Several runs of kafka-configs.sh in one process, because each takes a second to start:
@@ -29,9 +30,9 @@ public class Configs {
         ByteArrayOutputStream said = new ByteArrayOutputStream();
         System.setOut(new PrintStream(said, true));
         System.setErr(System.out);
-        Exit.setExitProcedure((status, message) -> {
-            throw new Exited(status);
-        });
+        insteadOfExiting();
+        Method main = either("org.apache.kafka.tools.ConfigCommand", "kafka.admin.ConfigCommand")
+            .getMethod("main", String[].class);
         for (int i = 2; i < arguments.length; i++) {
             List<String> words = new ArrayList<>(Arrays.asList(arguments[i].split("\\|")));
             if (!words.contains("--bootstrap-server")) {
@@ -42,18 +43,42 @@ public class Configs {
             int status;
             do {
                 said.reset();
-                status = run(words);
+                status = run(main, words);
             } while (isShown && !lines(said).equals(expected[i - 2]) && System.nanoTime() < until);
             out.printf("%d%n%s%n", status, said);
         }
     }
 
-    private static int run(List<String> words) {
+    private static int run(Method main, List<String> words) throws Exception {
         try {
-            ConfigCommand.main(words.toArray(new String[0]));
+            main.invoke(null, (Object) words.toArray(new String[0]));
             return 0;
-        } catch (Exited exited) {
-            return exited.status;
+        } catch (InvocationTargetException error) {
+            if (error.getCause() instanceof Exited exited) {
+                return exited.status;
+            }
+            throw error;
+        }
+    }
+
+    /** Makes Kafka's Exit throw Exited. */
+    private static void insteadOfExiting() throws Exception {
+        String utilities = "org.apache.kafka.common.utils.";
+        Class<?> exit = either(utilities + "internals.Exit", utilities + "Exit");
+        Class<?> procedure = Class.forName(exit.getName() + "$Procedure");
+        Object throwing = Proxy.newProxyInstance(Configs.class.getClassLoader(), new Class<?>[] {procedure},
+            (proxy, method, values) -> {
+                throw new Exited((int) values[0]);
+            });
+        exit.getMethod("setExitProcedure", procedure).invoke(null, throwing);
+    }
+
+    /** Returns a class that Kafka 4.4 moved, by its name there or by its older name. */
+    private static Class<?> either(String name, String older) throws ClassNotFoundException {
+        try {
+            return Class.forName(name);
+        } catch (ClassNotFoundException error) {
+            return Class.forName(older);
         }
     }
 

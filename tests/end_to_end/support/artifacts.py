@@ -15,7 +15,9 @@ from tests.end_to_end.support.processes import HarnessError, run
 KAFKA_1_1: Final = "1.1.1"
 KAFKA_2_8: Final = "2.8.2"
 KAFKA_3_9: Final = "3.9.1"
-KAFKA_4: Final = "4.3.1"
+KAFKA_4_3: Final = "4.3.1"
+# The newest release.
+KAFKA_4: Final = "4.4.0"
 # The last release whose admin client does not know THROTTLING_QUOTA_EXCEEDED (KIP-599).
 CLIENTS_2_6: Final = "2.6.3"
 
@@ -62,6 +64,11 @@ def kafka_classpath(version: str) -> str:
     if version not in (KAFKA_1_1, KAFKA_2_8):  # their tools are in the other jars
         wanted.append(("org.apache.kafka", "kafka-tools", version))
     return _classpath(f"kafka-{version}", wanted)
+
+
+def config_command(version: str) -> str:
+    """Return the main class of ``kafka-configs.sh`` in a Kafka release."""
+    return "org.apache.kafka.tools.ConfigCommand" if version == KAFKA_4 else "kafka.admin.ConfigCommand"
 
 
 def clients_classpath(version: str) -> str:

@@ -23,7 +23,7 @@ from tests.end_to_end.support.processes import (
     scratch_directory,
     wait_until,
 )
-from tests.end_to_end.support.quick_java import class_archive, compiled, reading, writing
+from tests.end_to_end.support.quick_java import QUIET, class_archive, reading, run_java, writing
 
 DIRECT: Final = "DIRECT"
 PROXIED: Final = "PROXIED"
@@ -33,13 +33,10 @@ _CONTROLLER: Final = "CONTROLLER"
 # the session, because on a busy machine healthy brokers would be fenced.
 QUICK_TO_RETURN: Final[dict[str, str | int]] = {"broker.session.timeout.ms": 2_000, "broker.heartbeat.interval.ms": 500}
 _START_TIMEOUT_S: Final = 60
-# The C1 compiler alone halves the CPU time of short-lived tools, and the serial collector needs no threads.
-_SHORT_LIVED: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 _LOGS_REQUESTS: Final = "-Dorg.slf4j.simpleLogger.log.kafka.request.logger=debug"
 # "connection":"127.0.0.1:9092-127.0.0.9:51234-0-1"
 _CONNECTION: Final = re.compile(r'"connection":"[^"]*?-([^"]*?):\d+-\d+(?:-\d+)?"')
 _API: Final = re.compile(r'"requestApiKeyName":"(\w+)"')
-_QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
 _NAMES_OF_NODE: Final = "meta.properties"
 
 # The output of StorageTool in this run, by release.
@@ -102,7 +99,7 @@ class Broker:
 
     def start(self) -> None:
         """Start the process without waiting until it answers."""
-        command = [java(), "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", _QUIET, *self._options]
+        command = [java(), "-Xmx512m", "-Xms128m", "-XX:+UseSerialGC", QUIET, *self._options]
         if self.jmx_port is not None:
             command += [
                 "-Dcom.sun.management.jmxremote.authenticate=false",
@@ -146,9 +143,9 @@ class Broker:
                 if wanted in line and (found := _CONNECTION.search(line)) and (api := _API.search(line)):
                     yield Request(api=api[1], source=found[1])
 
-    def stop(self) -> None:
-        """Shut the broker down with SIGTERM."""
-        self.process.stop()
+    def stop(self, *, timeout_s: float = 30) -> None:
+        """Shut the broker down with SIGTERM, or with SIGKILL after ``timeout_s``."""
+        self.process.stop(timeout_s=timeout_s)
         self._process = None
 
     def kill(self) -> None:
@@ -257,14 +254,7 @@ class Kafka:
 
         By default the class path is that of this release. A source file must not declare a package.
         """
-        classpath = classpath or self.classpath
-        options = reading(class_archive(classpath))
-        if main_class.endswith(".java"):
-            program = Path(main_class)
-            classpath, main_class = f"{classpath}:{compiled(program, classpath)}", program.stem
-        return run(
-            [java(), *_SHORT_LIVED, *options, _QUIET, "-cp", classpath, main_class, *arguments], timeout_s=timeout_s
-        )
+        return run_java(main_class, *arguments, classpath=classpath or self.classpath, timeout_s=timeout_s)
 
     def add_broker(self) -> Broker:
         """Start one more broker, which is no controller, and wait until it answers."""
@@ -308,7 +298,7 @@ class Kafka:
             trainee._options = writing(draft)
             try:
                 with trainee:
-                    trainee.broker.stop()
+                    trainee.broker.stop(timeout_s=120)  # it writes the archive, for half a minute if others are busy
                 draft.rename(archive)
             finally:
                 draft.unlink(missing_ok=True)

@@ -13,8 +13,20 @@ from typing import Final
 from tests.end_to_end.support.artifacts import cache_directory, java
 from tests.end_to_end.support.processes import run
 
+QUIET: Final = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+# The C1 compiler alone halves the CPU time of short-lived tools, and the serial collector needs no threads.
+_SHORT_LIVED: Final = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 # Java ignores an archive that does not fit. Its warning must not appear in the output of tools.
 _SILENT: Final = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
+
+
+def run_java(main_class: str, *arguments: str | Path, classpath: str, timeout_s: float = 120) -> str:
+    """Run a Java class or source file, and return its standard output. A source file must not declare a package."""
+    options = reading(class_archive(classpath))
+    if main_class.endswith(".java"):
+        program = Path(main_class)
+        classpath, main_class = f"{classpath}:{compiled(program, classpath)}", program.stem
+    return run([java(), *_SHORT_LIVED, *options, QUIET, "-cp", classpath, main_class, *arguments], timeout_s=timeout_s)
 
 
 def class_archive(classpath: str) -> Path:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tests.end_to_end.support.artifacts import config_command
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import scratch, wait_until
 
@@ -143,7 +144,7 @@ def end_to_end_latency(
 def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, entity_type: str = "clients") -> None:
     """Set a broker's own quota of a client-id or another entity, like ``kafka-configs.sh --alter``."""
     kafka.run_java(
-        "kafka.admin.ConfigCommand",
+        config_command(kafka.version),
         "--bootstrap-server", kafka.bootstrap_servers,
         "--alter", "--entity-type", entity_type, "--entity-name", name,
         "--add-config", ",".join(f"{key}={value}" for key, value in limits.items()),

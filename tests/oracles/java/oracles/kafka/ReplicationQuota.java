@@ -1,10 +1,10 @@
 package oracles.kafka;
 
-import kafka.server.ReplicationQuotaManager;
 import oracles.Commands;
 import org.apache.kafka.common.metrics.Quota;
 import org.apache.kafka.server.config.ReplicationQuotaManagerConfig;
 import org.apache.kafka.server.quota.QuotaType;
+import org.apache.kafka.server.quota.ReplicationQuotaManager;
 
 /**
  * The quota of a broker's replication traffic:
