@@ -10,7 +10,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline docs lint format java promtool tools clean
+.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline apis docs lint format java promtool tools clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -74,6 +74,9 @@ bench: java compiled .venv/bench.installed ## measure the compiled proxy against
 
 bench-pipeline: java .venv/bench.installed ## measure the pipeline on 10^6, 10^7 and 10^8 records, write bench/PIPELINE.md
 	$(BIN)/python -m bench.pipeline $(ARGS)
+
+apis: java .venv/dev.installed ## write the table of APIs in protocol/api.py from the newest Kafka's message definitions
+	$(BIN)/python -m tests.protocol.api_table
 
 docs: .venv/docs.installed ## build the pages into site/, and check their links (to view them: python3 -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

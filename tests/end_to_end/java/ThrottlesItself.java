@@ -16,12 +16,15 @@ public class ThrottlesItself {
         Field field = Unsafe.class.getDeclaredField("theUnsafe");
         field.setAccessible(true);
         var unsafe = (Unsafe) field.get(null);
+        Field api = AbstractResponse.class.getDeclaredField("apiKey");
+        api.setAccessible(true);
         for (ApiKeys key : ApiKeys.values()) {
             if (!key.hasValidVersion()) {
                 continue;
             }
-            // Each has a constructor of its own; what is asked for needs nothing of what these set.
+            // Each has a constructor of its own; what is asked for needs only the API of what these set.
             var response = (AbstractResponse) unsafe.allocateInstance(classOf(key));
+            api.set(response, key);
             for (int version = key.oldestVersion(); version <= key.latestVersion(); version++) {
                 System.out.println(key.id + " " + version + " " + response.shouldClientThrottle((short) version));
             }
