@@ -33,6 +33,18 @@ def test_share_fetch_over_quota_is_delivered_charged_and_muted(version: int) -> 
     assert wire.bucket("fetch").usage == UsageTotals(5_999, 1, 1, wire.muted_for_ms)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_share_fetch_that_is_held_tells_no_throttle_time(version: int) -> None:
+    """From Kafka 4.4 on, a client waits for a throttle time that it is told, so it would wait twice."""
+    wire = Wire(A_TIGHT_RULE, enforcement=Enforcement.DELAY)
+
+    wire.client(share_fetch_request(1, version=version))
+    assert wire.broker(share_fetch_response(1, size_bytes=6_000)) == b""
+    wire.wait(60_000)
+
+    assert wire.to_client() == share_fetch_response(1, size_bytes=6_000)
+
+
 def test_share_fetch_and_fetch_of_one_client_charge_one_bucket() -> None:
     wire = Wire(A_TIGHT_RULE)
     wire.client(share_fetch_request(1))
