@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.end_to_end.support import everything
-from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, KAFKA_4_3
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.everything import COMMITTED, PARTITIONS, SENT, Everything
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
@@ -57,7 +57,10 @@ def _proxy(kafka: Kafka) -> Proxy:
     return Proxy({"listeners": [listener], "upstream_bind": PROXY_HOST})
 
 
-@pytest.fixture(scope="module", params=[pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4])
+@pytest.fixture(
+    scope="module",
+    params=[*(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_3_9, KAFKA_4_3)), KAFKA_4],
+)
 def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
     config: dict[str, str | int] = QUICK_TO_RETURN | {"metric.reporters": "TelemetryReceiver"}
     with Kafka(
@@ -65,7 +68,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Kafka]:
         nodes=3,
         proxied=(),
         unproxied=(CLIENTS,),
-        config=config | (SHARE_GROUPS if request.param == KAFKA_4 else {}),
+        config=config | (SHARE_GROUPS if request.param != KAFKA_3_9 else {}),
         logs_requests=True,
         plugins=[JAVA / "TelemetryReceiver.java"],
     ) as kafka:
@@ -96,6 +99,7 @@ def test_client_does_everything_without_reaching_a_broker_directly(name: str, cl
 
     assert (outcome.seen, outcome.partitions, outcome.has_group) == (SENT + COMMITTED, PARTITIONS, True)
     assert outcome.ports == {proxy.port("clients") + 1 + broker.node_id for broker in cluster.brokers}
+    assert proxy.metrics().total("kafka_quota_proxy_unknown_api_total") == 0
     seen = _sources(cluster) - before
     assert set(seen) == {PROXY_HOST}
     assert seen[PROXY_HOST] > 20

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3, kafka_classpath
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
@@ -154,7 +154,7 @@ def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_ou
     return "".join(f"  {line}\n" for line in lines)
 
 
-@pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4])
+@pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, KAFKA_4])
 def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
     commands = [*_commands(), *_SPELLED, *_INCOMPLETE]
     with _proxy(kafka_4, tmp_path) as proxy:

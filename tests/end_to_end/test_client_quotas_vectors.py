@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, kafka_classpath
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3, kafka_classpath
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.proxy import Proxy
 from tests.end_to_end.support.quota_fleet import Admin
@@ -259,7 +259,7 @@ class Outputs(NamedTuple):
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(KAFKA_2_8, marks=pytest.mark.long), pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4],
+    params=[*(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_2_8, KAFKA_3_9, KAFKA_4_3)), KAFKA_4],
 )
 def outputs(request: pytest.FixtureRequest, kafka_4: Kafka, tmp_path_factory: pytest.TempPathFactory) -> Outputs:
     # The proxy runs first. If it forwarded changes, the broker would show them now.

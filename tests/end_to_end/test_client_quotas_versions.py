@@ -15,7 +15,7 @@ from tests.end_to_end.support.proxy import Proxy
 
 
 @pytest.mark.long
-def test_command_of_4_3_sets_a_quota_at_a_proxy_in_front_of_2_8(
+def test_command_of_4_4_sets_a_quota_at_a_proxy_in_front_of_2_8(
     tmp_path: Path,
 ) -> None:
     with OldKafka() as kafka:

@@ -21,7 +21,7 @@ from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.proxy.cli.explain import rules_at
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from tests.end_to_end.support import frames
-from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, KAFKA_4_3
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import FETCH, FETCH_VERSION, PRODUCE, PRODUCE_VERSION, raw_client
@@ -177,7 +177,10 @@ def _wait_ms(size_bytes: int, limit: int) -> int:
     return math.floor(Fraction(size_bytes * 1_000, limit) - _ASSUMED_WINDOW_MS + Fraction(1, 2))
 
 
-@pytest.fixture(scope="module", params=[KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long)])
+@pytest.fixture(
+    scope="module",
+    params=[KAFKA_4, *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9))],
+)
 def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
     config: dict[str, str | int] = {
         "listener.security.protocol.map": f"{SASL}:SASL_PLAINTEXT,DIRECT:PLAINTEXT,CONTROLLER:PLAINTEXT",

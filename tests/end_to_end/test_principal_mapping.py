@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from kafka_quota_proxy.config.principal_mapping import MappingRuleError, parse_rules
 from kafka_quota_proxy.protocol.errors import NoMatchingRule
 from kafka_quota_proxy.proxy.server.tls.principal import map_name, user_of_certificate
-from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, java, kafka_classpath
+from tests.end_to_end.support.artifacts import KAFKA_3_9, KAFKA_4, KAFKA_4_3, java, kafka_classpath
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import run, scratch, wait_until
 from tests.end_to_end.support.tls_kafka import TlsKafka
@@ -73,7 +73,7 @@ def answer_of(words: list[str]) -> str | Answer:
     raise AssertionError(words)
 
 
-@pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4])
+@pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4_3, KAFKA_4])
 def test_recorded_answers_are_still_those_of_kafka(version: str) -> None:
     """Unit tests use the recorded answers."""
     subjects = [f"certificate {_word(certificate_of(name(subject)))}" for subject, _ in SUBJECTS]

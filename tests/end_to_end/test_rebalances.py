@@ -14,14 +14,18 @@ from typing import Any, Final
 
 import pytest
 
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.processes import run
 from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, behind_proxies, load
 from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 
 MB: Final = 1_000_000
-EVERY_VERSION: Final = [KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_2_8]
+EVERY_VERSION: Final = [
+    KAFKA_4,
+    *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9)),
+    KAFKA_2_8,
+]
 RECORD_BYTES: Final = 16_300
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 
 from tests.end_to_end.support import rebalance_record as record
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.rebalance import Growth, Reassignment, behind_proxies, load, without_proxies
@@ -21,7 +21,7 @@ MB: Final = 1_000_000
 SIZE: Final = 2_000 * MB
 SMALL: Final = 16_300  # 64 of them and a bit fit replica.fetch.max.bytes
 LARGE: Final = 1_000_000  # one fits, and a second one only in part
-VERSIONS: Final = {KAFKA_4: "4.3.1", KAFKA_3_9: "3.9.1", KAFKA_2_8: "2.8.2 as 0.10.1"}
+VERSIONS: Final = {KAFKA_4_3: "4.3.1", KAFKA_3_9: "3.9.1", KAFKA_2_8: "2.8.2 as 0.10.1"}
 _WARMS_UP_S: Final = 20  # records are late until a new broker's code is compiled
 _STARTS_S: Final = 5
 KAFKAS, BOTH, FILE = COLUMNS[RATES]

@@ -26,7 +26,7 @@ from kafka_quota_proxy.proxy.replication.cluster_view import (
     ClusterView,
 )
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
-from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, config_command
+from tests.end_to_end.support.artifacts import KAFKA_2_8, KAFKA_3_9, KAFKA_4, KAFKA_4_3, config_command
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.kafka import QUICK_TO_RETURN, Kafka
 from tests.end_to_end.support.logins import add_scram_users, secret_of
@@ -124,7 +124,7 @@ def _topic_of_one_replica_each(kafka: Kafka, *, partitions: int) -> str:
 @pytest.mark.end_to_end
 @pytest.mark.parametrize(
     "version",
-    [KAFKA_4, pytest.param(KAFKA_3_9, marks=pytest.mark.long), pytest.param(KAFKA_2_8, marks=pytest.mark.long)],
+    [KAFKA_4, *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8))],
 )
 async def test_cluster_throttles_are_followed(version: str, tmp_path: Path) -> None:
     replication = Replication(from_cluster=True, poll_interval_ms=500, lease_ms=None)

@@ -1,6 +1,7 @@
 """The names that Java gives to certificate subjects, and the principals that Kafka maps such names to.
 
-The results were recorded from OpenJDK 17.0.15 and kafka-clients 3.9.1. kafka-clients 4.3.1 has the same results.
+The results were recorded from OpenJDK 17.0.15 and kafka-clients 3.9.1. Those of kafka-clients 4.3.1 and 4.4.0 are the
+same.
 ``tests/end_to_end/test_principal_mapping.py`` compares the lists with Java again.
 """
 
