@@ -21,8 +21,6 @@ _PROGRAM: Final = "kafka-quota-proxy"
 _BROKEN_PIPE: Final = 141
 # The commands that are folders of several modules.
 _IN_FOLDERS: Final = ("demo", "quotas", "top")
-# The commands that need the packages of the extra ``demo``.
-_IN_EXTRA: Final = ("demo", "top")
 _COMPLETION: Final = "completion"
 
 
@@ -186,7 +184,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _install_hint(command: str | None) -> str:
-    package = f"{_PROGRAM}[demo]" if command in _IN_EXTRA else _PROGRAM
+    package = f"{_PROGRAM}[demo]" if command == "demo" else _PROGRAM
     return f"install it with: pip install '{package}'"
 
 

@@ -64,6 +64,25 @@ def test_check_and_explain_need_neither_the_demos_packages_nor_the_event_loop() 
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_all_commands_but_the_demo_need_no_extra() -> None:
+    program = (
+        "import sys\n"
+        "sys.modules |= dict.fromkeys(('confluent_kafka', 'opentelemetry', 'rich'))\n"
+        "from kafka_quota_proxy.proxy import __main__ as program\n"
+        "from kafka_quota_proxy.proxy.cli.admin_client import AdminClient\n"
+        "from tests.support.client_rows import page, row\n"
+        "for name in program._COMMANDS.keys() - {'demo'}:\n"
+        "    program._module(name)\n"
+        "AdminClient.clients = lambda self, query: page(row('etl'))\n"
+        "sys.exit(program.main(['top', '--once']))\n"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "produce etl" in ended.stdout
+
+
 def test_a_missing_package_is_one_line_with_a_hint() -> None:
     program = (
         "import sys\n"

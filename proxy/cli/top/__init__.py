@@ -5,5 +5,6 @@ live        shows them on a terminal until the user quits
 poller      asks the proxy in a thread
 keys        reads the keys that the user presses
 view        decides what is shown: order, filter, selection
-screen      draws the table, and the details of one client
+screen      describes the table, and the details of one client, as lines of text
+terminal    draws the lines
 """

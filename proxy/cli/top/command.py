@@ -7,6 +7,7 @@ import time
 from typing import Final
 
 from kafka_quota_proxy.proxy.cli.admin_client import DEFAULT_URL, AdminClient, AdminPortError
+from kafka_quota_proxy.proxy.cli.top import live
 from kafka_quota_proxy.proxy.cli.top.poller import INTERVAL_S, Page, Query
 from kafka_quota_proxy.proxy.cli.top.view import KINDS, SORTS, View
 
@@ -43,11 +44,8 @@ def execute(args: argparse.Namespace) -> int:
         if args.json:
             _print_json(client.clients(view.query()))
             return 0
-        # rich is in an extra, and JSON needs none of it.
-        from kafka_quota_proxy.proxy.cli.top import live
-
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text stream
         if args.once or not sys.stdout.isatty():
-            sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # it is a text stream
             live.print_once(client.clients(view.query()), view)
         else:
             live.show(client.clients, view, url=args.url)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from rich.console import Console
-from rich.live import Live
-
 from kafka_quota_proxy.proxy.cli.top.keys import Keys
 from kafka_quota_proxy.proxy.cli.top.poller import Answer, Page, Poller, Query
-from kafka_quota_proxy.proxy.cli.top.screen import bypassed, clients_table, duration, screen, summary
+from kafka_quota_proxy.proxy.cli.top.screen import bypassed, clients_table, duration, printable, screen, summary
+from kafka_quota_proxy.proxy.cli.top.terminal import Line, Screen, Text, write_lines
 from kafka_quota_proxy.proxy.cli.top.view import View, after_key
 
 _REDRAWN_S = 0.2
@@ -18,18 +16,19 @@ _REDRAWN_S = 0.2
 
 def show(ask: Callable[[Query], Page], view: View, *, url: str) -> None:
     """Show the clients until the user quits. ``ask`` asks the proxy, and raises ``AdminPortError``."""
-    console = Console()
     page: Page | None = None
-    with Poller(ask) as poller, Keys() as keys, Live(console=console, screen=True, auto_refresh=False) as live:
+
+    def lines(width: int, height: int) -> list[Line]:
+        return screen(view, page, width=width, height=height, url=url, trouble=trouble(answer, url))
+
+    with Poller(ask) as poller, Keys() as keys, Screen() as shown:
         while True:
             poller.want(view.query())
             answer = poller.answer
             is_of_view = answer.query is not None and ("details" in answer.query) == view.has_details
             if (is_of_view and not view.is_paused) or page is None:
                 page = answer.page
-            width, height = console.size
-            drawn = screen(view, page, width=width, height=height, url=url, trouble=trouble(answer, url))
-            live.update(drawn, refresh=True)
+            shown.show(lines)
             rows = view.rows(page["clients"]) if page else []
             for key in keys.read(_REDRAWN_S):
                 after = after_key(view, key, rows)
@@ -48,9 +47,6 @@ def trouble(answer: Answer, url: str) -> str:
 
 def print_once(page: Page, view: View) -> None:
     """Print the clients as a table."""
-    console = Console()
     rows = view.rows(page["clients"])
-    for text in bypassed(page):
-        console.print(text, highlight=False, markup=False)
-    console.print(summary(view, page, rows), highlight=False, markup=False)
-    console.print(clients_table(rows, width=console.width))
+    head = [(Text(printable(text)),) for text in (*bypassed(page), summary(view, page, rows))]
+    write_lines(lambda width: [*head, *clients_table(rows, width=width)])

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
-
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.proxy.cli.top.terminal import Column, Line, Text, table
 from kafka_quota_proxy.proxy.cli.top.view import Row, View, selected_index
 
 _MEDIUM: Final = 110  # from this width on, there are more columns
@@ -29,38 +26,33 @@ class _Column(NamedTuple):
     is_number: bool = False
 
 
-def clients_table(rows: Sequence[Row], *, width: int, selected: int | None = None) -> Table:
-    """Return a table with a line for each row, which is at most ``width`` wide."""
+def clients_table(rows: Sequence[Row], *, width: int, selected: int | None = None) -> list[Line]:
+    """Return a line with the headings and one for each row, which are at most ``width`` wide."""
     size = 0 if width < _MEDIUM else 1 if width < _WIDE else 2
-    table = Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, width=width)
     columns = [column for column in _COLUMNS if column.widths[size]]
-    for column in columns:
-        table.add_column(
-            column.heading,
-            justify="right" if column.is_number else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            width=None if column.heading in _GROWING else column.widths[size],
-            ratio=column.widths[size] if column.heading in _GROWING else None,
-        )
-    for index, row in enumerate(rows):
-        table.add_row(*(column.cell(row) for column in columns), style="reverse" if index == selected else "")
-    return table
+    head, *body = table(
+        [Column(one.heading, one.widths[size], one.is_number, one.heading in _GROWING) for one in columns],
+        ([_text(column.cell(row)) for column in columns] for row in rows),
+        width=width,
+    )
+    if selected is not None:
+        body[selected] = [Text(text, f"{style} reverse") for text, style in body[selected]]
+    return [head, *body]
 
 
 def screen(
     view: View, page: Mapping[str, Any] | None, *, width: int, height: int, url: str, trouble: str = ""
-) -> RenderableType:
+) -> list[Line]:
     """Return the whole screen. ``page`` is the proxy's last answer, and ``trouble`` says why there is no newer one."""
     head = [_line(f"kafka-quota-proxy top  {url}  {page['time'] if page else ''}", "bold")]
     if trouble:
         head.append(_line(trouble, "bold red"))
     if page is None:
-        return Group(*head, _line("" if trouble else "asking the proxy"), _line("q quit", "dim"))
+        return [*head, _line("" if trouble else "asking the proxy"), _line("q quit", "dim")]
     if view.has_details:
         row = next((row for row in page["clients"] if "rules" in row), None)
         lines = [_line("the client is no longer active")] if row is None else details(row)
-        return Group(*head, *lines[: height - len(head) - 1], _line(DETAIL_KEYS, "dim"))
+        return [*head, *lines[: height - len(head) - 1], _line(DETAIL_KEYS, "dim")]
     rows = view.rows(page["clients"])
     head += (_line(text, "bold red") for text in bypassed(page))
     head.append(_line(summary(view, page, rows)))
@@ -70,7 +62,7 @@ def screen(
     marked = at - first if view.selected is not None and rows else None
     foot = f"filter: {view.filter}▏ Enter keeps it, Esc removes it" if view.is_typing else KEYS
     body = clients_table(rows[first : first + room], width=width, selected=marked)
-    return Group(*head, body, _line(foot, "dim"))
+    return [*head, *body, _line(foot, "dim")]
 
 
 def bypassed(page: Mapping[str, Any]) -> list[str]:
@@ -90,15 +82,15 @@ def summary(view: View, page: Mapping[str, Any], rows: Sequence[Row]) -> str:
     return f"{shown}, {order}{filtered}" + (", paused" if view.is_paused else "")
 
 
-def details(row: Row) -> list[Text]:
+def details(row: Row) -> list[Line]:
     """Return lines about one client: its rule, the rules that lost and why, and its last throttles."""
     kind = _KIND_OF_LABEL[row["kind"]]
     user, client_id = (_name(row[key]) for key in ("user", "client_id"))
     used = "" if row["utilisation"] is None else f", {_percent(row['utilisation'])} of the limit"
-    found = [
+    found: list[Line] = [
         _line(f"{kind.key} of user {user}, client-id {client_id}", "bold"),
         _line(f"  rate         {kind.spec.unit.described(round(row['rate'], 1))}{used}"),
-        Text("  throttled    ").append(_throttled(row) or "no"),
+        [Text("  throttled    "), _throttled(row) if row["throttled"] else Text("no")],
         _line(f"  last minute  {row['throttle_seconds_last_minute']:g} s throttled"),
         _line(
             f"  connections  {row['connections']}, at listener {row['listener'] or '-'}, broker {row['broker'] or '-'}"
@@ -152,15 +144,15 @@ def bar(utilisation: float | None, *, cells: int = 5) -> Text:
         return Text("")
     full = max(0, min(cells, round(utilisation * cells)))
     style = "red" if utilisation >= 1 else "yellow" if utilisation >= _NEAR else "green"
-    return Text.assemble(("█" * full + "░" * (cells - full), style), f" {_percent(utilisation)}")
+    return Text(f"{'█' * full}{'░' * (cells - full)} {_percent(utilisation)}", style)
 
 
 def _percent(part: float | None) -> str:
     return "-" if part is None else f"{min(part, 9.99):.0%}"
 
 
-def _throttled(row: Row) -> Text | str:
-    return Text(duration(row["throttled_for_ms"]), "bold red") if row["throttled"] else ""
+def _throttled(row: Row) -> Text:
+    return Text(duration(row["throttled_for_ms"]), "bold red") if row["throttled"] else Text("")
 
 
 def _minute(row: Row) -> str:
@@ -172,50 +164,54 @@ def _name(name: str | None) -> str:
     return "(several)" if name is None else printable(name) or "(none)"
 
 
-def _client(row: Row) -> Text:
+def _client(row: Row) -> str:
     """Return both names in one cell. A user that did not log in, or a missing client-id, is left out."""
     user, client_id = row["user"], row["client_id"]
     if user == "ANONYMOUS":
-        return Text(_name(client_id))
-    return Text(_name(user) if not client_id else f"{_name(user)} {_name(client_id)}")
+        return _name(client_id)
+    return _name(user) if not client_id else f"{_name(user)} {_name(client_id)}"
 
 
 def _entity(rule: Mapping[str, str | None]) -> str:
     return ", ".join(f"{key} {printable(name)}" for key in ("user", "client-id") if (name := rule[key]) is not None)
 
 
-def _source(row: Row) -> Text:
+def _source(row: Row) -> str:
     """Return the file and line of the rule, without the file's folder."""
-    return Text("" if row["rule"] is None else printable(row["rule"]["source"].rpartition("/")[2]))
+    return "" if row["rule"] is None else printable(row["rule"]["source"].rpartition("/")[2])
 
 
-def _short_source(row: Row) -> Text:
+def _short_source(row: Row) -> str:
     """Return the file and line of the rule. If they are long, their end, because the line is what counts."""
     source = _source(row)
-    return source if len(source) <= _SHORT else Text("…").append(source[1 - _SHORT :])
+    return source if len(source) <= _SHORT else f"…{source[1 - _SHORT :]}"
 
 
-def _rule(row: Row) -> Text:
-    return Text("") if row["rule"] is None else _source(row).append(f" {_entity(row['rule'])}")
+def _rule(row: Row) -> str:
+    return "" if row["rule"] is None else f"{_source(row)} {_entity(row['rule'])}"
 
 
-def _addresses(row: Row) -> Text:
-    return Text(printable(", ".join(row["addresses"])))
+def _addresses(row: Row) -> str:
+    return printable(", ".join(row["addresses"]))
 
 
 def _rate_of(key: str) -> Callable[[Row], str]:
     return lambda row: rate(_KIND_OF_LABEL[row["kind"]], row[key])
 
 
-def _line(text: str, style: str = "") -> Text:
-    return Text(printable(text), style, no_wrap=True, overflow="ellipsis")
+def _line(text: str, style: str = "") -> Line:
+    return (Text(printable(text), style),)
+
+
+def _text(cell: Text | str) -> Text:
+    return Text(cell) if isinstance(cell, str) else cell
 
 
 _COLUMNS: Final = (
     _Column("kind", lambda row: row["kind"], (7, 12, 12)),
     _Column("client", _client, (13, 0, 0)),
-    _Column("user", lambda row: Text(_name(row["user"])), (0, 14, 14)),
-    _Column("client-id", lambda row: Text(_name(row["client_id"])), (0, 18, 26)),
+    _Column("user", lambda row: _name(row["user"]), (0, 14, 14)),
+    _Column("client-id", lambda row: _name(row["client_id"]), (0, 18, 26)),
     _Column("rate/s", _rate_of("rate"), (8, 8, 8), is_number=True),
     _Column("limit/s", _rate_of("limit"), (8, 8, 8), is_number=True),
     _Column("used", lambda row: bar(row["utilisation"]), (10, 10, 10)),
@@ -228,7 +224,7 @@ _COLUMNS: Final = (
     _Column("conn", lambda row: str(row["connections"]), (0, 5, 5), is_number=True),
     _Column("addresses", _addresses, (0, 16, 22)),
     _Column("broker", lambda row: "" if row["broker"] is None else str(row["broker"]), (0, 0, 6), is_number=True),
-    _Column("listener", lambda row: Text(printable(row["listener"] or "")), (0, 0, 12)),
+    _Column("listener", lambda row: printable(row["listener"] or ""), (0, 0, 12)),
 )
 # The columns whose texts are names. They share the width that is left.
 _GROWING: Final = ("client", "user", "client-id", "rule", "addresses")

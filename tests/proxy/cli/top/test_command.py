@@ -1,7 +1,6 @@
 """Tests ``kafka-quota-proxy top`` without a terminal, and its errors."""
 
 import asyncio
-import builtins
 import json
 import time
 from typing import Any
@@ -101,20 +100,3 @@ def test_json_is_a_line_each_second_and_waits_for_the_proxy(
     told = capsys.readouterr()
     assert [json.loads(line)["clients"][0]["client_id"] for line in told.out.splitlines()] == ["one", "two"]
     assert told.err == ("kafka-quota-proxy top: away; trying again\nkafka-quota-proxy top: the proxy answers again\n")
-
-
-def test_without_rich_a_sentence_says_how_to_install_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load = builtins.__import__
-
-    def without_rich(name: str, *arguments: Any, **more: Any) -> Any:  # noqa: ANN401 - as __import__
-        if name == "kafka_quota_proxy.proxy.cli.top":
-            raise ModuleNotFoundError("No module named 'rich'", name="rich")
-        return load(name, *arguments, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without_rich)
-
-    assert main(["top", "--url", NOWHERE]) == 1
-    expected = "kafka-quota-proxy top: rich is not installed; install it with: pip install 'kafka-quota-proxy[demo]'\n"
-    assert capsys.readouterr().err == expected

@@ -1,23 +1,22 @@
 """Tests what ``top`` draws, on terminals of 80 and 200 columns."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from rich.console import Console, RenderableType
 
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.proxy.cli.top import terminal
 from kafka_quota_proxy.proxy.cli.top.screen import clients_table, details, duration, printable, rate, screen
+from kafka_quota_proxy.proxy.cli.top.terminal import Line
 from kafka_quota_proxy.proxy.cli.top.view import View, identity
 from tests.support.client_rows import page, row, unlimited
 
 HOSTILE = "evil\x1b[2J\n\u202e</b>[red]"
 
 
-def drawn(what: RenderableType, width: int = 80, *, has_color: bool = False) -> list[str]:
-    console = Console(width=width, force_terminal=has_color, color_system="standard" if has_color else None)
-    with console.capture() as capture:
-        console.print(what)
-    return [line.rstrip() for line in capture.get().splitlines()]
+def drawn(what: Sequence[Line], width: int = 80, *, has_color: bool = False) -> list[str]:
+    return [terminal.drawn(line, width=width, codes=terminal.codes(is_terminal=has_color)).rstrip() for line in what]
 
 
 def whole(view: View, *rows: dict[str, Any], width: int = 80, height: int = 24, trouble: str = "") -> list[str]:
@@ -66,7 +65,7 @@ def test_hostile_names_are_written_as_escapes() -> None:
         lines = drawn(clients_table([row(HOSTILE, user=HOSTILE)], width=width), width, has_color=True)
         assert not any("\x1b[2J" in line or "\u202e" in line for line in lines)
     assert printable(HOSTILE) == "evil\\x1b[2J\\n\\u202e</b>[red]"
-    (line,) = drawn(details(row(HOSTILE))[0], 200)
+    line = drawn(details(row(HOSTILE)), 200)[0]
     assert line == "producer_byte_rate of user ANONYMOUS, client-id evil\\x1b[2J\\n\\u202e</b>[red]"
 
 
@@ -78,6 +77,13 @@ def test_a_terminal_without_color_shows_the_same_text(monkeypatch: pytest.Monkey
     assert any("31m" in line for line in colored)  # red
     assert not any("31m" in line for line in plain)
     assert "81 s" in plain[1]
+
+
+def test_cells_of_wide_and_combining_characters_are_counted() -> None:
+    assert [terminal.cells_of(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+    assert [terminal.cut("日本語", width) for width in (0, 1, 2, 3, 5, 6)] == ["", "…", "…", "日…", "日本…", "日本語"]
+    _, *lines = drawn(clients_table([row(), row("日本語" * 9), row("e\u0301tl")], width=80))
+    assert {terminal.cells_of(line) for line in lines} == {len(lines[0])}
 
 
 def test_the_screen_says_how_many_clients_there_are_and_which_are_shown() -> None:
