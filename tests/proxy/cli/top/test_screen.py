@@ -79,13 +79,6 @@ def test_a_terminal_without_color_shows_the_same_text(monkeypatch: pytest.Monkey
     assert "81 s" in plain[1]
 
 
-def test_cells_of_wide_and_combining_characters_are_counted() -> None:
-    assert [terminal.cells_of(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
-    assert [terminal.cut("日本語", width) for width in (0, 1, 2, 3, 5, 6)] == ["", "…", "…", "日…", "日本…", "日本語"]
-    _, *lines = drawn(clients_table([row(), row("日本語" * 9), row("e\u0301tl")], width=80))
-    assert {terminal.cells_of(line) for line in lines} == {len(lines[0])}
-
-
 def test_the_screen_says_how_many_clients_there_are_and_which_are_shown() -> None:
     lines = whole(View(filter="etl", sort="rate", kind="produce", is_paused=True), row(), unlimited("free"))
 

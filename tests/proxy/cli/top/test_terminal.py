@@ -1,0 +1,46 @@
+"""Tests how lines are drawn on a terminal."""
+
+import io
+import sys
+
+import pytest
+
+from kafka_quota_proxy.proxy.cli.top.terminal import Column, Screen, Text, cells_of, codes, cut, drawn, table
+
+
+def test_cells_of_wide_and_combining_characters_are_counted() -> None:
+    assert [cells_of(text) for text in ("abc", "日本", "e\u0301")] == [3, 4, 1]
+    assert [cut("日本語", width) for width in (0, 1, 2, 3, 5, 6)] == ["", "…", "…", "日…", "日本…", "日本語"]
+
+
+@pytest.mark.parametrize("width", [0, 5, 17, 80])
+def test_columns_that_grow_share_what_is_left(width: int) -> None:
+    columns = [Column("name", 2, grows=True), Column("rate", 4, is_number=True), Column("rule", 1, grows=True)]
+    rows = [[Text("日本語" * 20), Text("1"), Text("r" * 90)], [Text("a"), Text("12345"), Text("b")]]
+
+    lines = [drawn(line, width=width, codes={}) for line in table(columns, rows, width=width)]
+
+    assert {cells_of(line) for line in lines} == {width}
+    if width == 80:
+        assert lines[2] == f"{'a':<49} 123… {'b':<25}"
+
+
+def test_the_screen_is_drawn_when_it_changes_and_the_terminal_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    for name, value in (("COLUMNS", "4"), ("LINES", "2"), ("NO_COLOR", "")):
+        monkeypatch.setenv(name, value)
+    with Screen() as screen:
+        for text in ("one", "one", "two"):
+            screen.show(lambda width, height, text=text: [(Text(text, "red"),)])
+        screen.show(lambda width, height: [(Text("x" * width),)] * (height + 1))
+
+    assert out.getvalue() == (
+        "\x1b[?1049h\x1b[?25l"
+        "\x1b[H\x1b[K\x1b[31mone\x1b[0m\n\x1b[J"
+        "\x1b[H\x1b[K\x1b[31mtwo\x1b[0m\n\x1b[J"
+        "\x1b[H\x1b[Kxxxx\n\x1b[Kxxxx"
+        "\x1b[?25h\x1b[?1049l"
+    )
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert drawn([Text("a", "bold red")], width=9, codes=codes(is_terminal=True)) == "\x1b[1ma\x1b[0m"
