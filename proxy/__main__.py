@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.background.build import description
+from kafka_quota_proxy.proxy.background.build import description, is_compiled
 
 _PROGRAM: Final = "kafka-quota-proxy"
 # A shell gives this exit status, 128 + 13, to a program that SIGPIPE has ended. No command returns it itself.
 _BROKEN_PIPE: Final = 141
+_HOW_TO_COMPILE: Final = " (KQP_COMPILE=1 and a C compiler at its installation compile it)"
 # The commands that are folders of several modules.
 _IN_FOLDERS: Final = ("demo", "quotas", "top")
 _COMPLETION: Final = "completion"
@@ -161,7 +162,7 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
         epilog=_FIRST_STEPS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"{_PROGRAM} {description()}")
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, command in _COMMANDS.items():
         subparser = commands.add_parser(
@@ -175,6 +176,10 @@ def _parser(chosen: str | None) -> argparse.ArgumentParser:
             _module(name).add_arguments(subparser)
     parser.set_defaults(program=parser)
     return parser
+
+
+def _version() -> str:
+    return f"{_PROGRAM} {description()}{'' if is_compiled() else _HOW_TO_COMPILE}"
 
 
 def _module(command: str) -> ModuleType:

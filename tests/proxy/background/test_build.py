@@ -2,6 +2,7 @@
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from importlib.machinery import ExtensionFileLoader
@@ -13,6 +14,7 @@ import pytest
 import kafka_quota_proxy.proxy.session.session as session_module
 from kafka_quota_proxy.proxy.background.build import implementation, is_compiled
 
+ROOT = Path(__file__).parents[3]
 LOADED_COMPILED = isinstance(session_module.__loader__, ExtensionFileLoader)
 
 
@@ -38,15 +40,28 @@ def test_version_option_says_the_version_and_the_build() -> None:
     command = [sys.executable, "-m", "kafka_quota_proxy.proxy", "--version"]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
 
-    kind = "compiled" if LOADED_COMPILED else "pure Python"
+    how = " (KQP_COMPILE=1 and a C compiler at its installation compile it)"
+    kind = "compiled" if LOADED_COMPILED else f"pure Python{how}"
     assert ended.stdout == f"kafka-quota-proxy {version('kafka-quota-proxy')}, {kind}\n"
+
+
+def test_the_page_about_performance_says_which_installation_is_which_build() -> None:
+    page = (ROOT / "docs/reference/performance.md").read_text()
+    builds = dict(re.findall(r"^\| (.+) \| \**(compiled|pure Python)\** \|$", page, re.MULTILINE))
+
+    assert [kind for how, kind in builds.items() if "KQP_COMPILE=1" in how] == ["compiled"]
+    assert builds["`pip install .` in a checkout, as in [Run it in production](../how-to/run-in-production.md)"] == (
+        "pure Python"
+    )
+    image = next(kind for how, kind in builds.items() if "image" in how)
+    assert (image == "compiled") == ("KQP_COMPILE=1" in (ROOT / "Dockerfile").read_text())
 
 
 @pytest.mark.parametrize("folder", ["protocol", "proxy"])
 def test_no_property_has_another_decorator(folder: str) -> None:
     """Mypyc takes the getter of such a property for a method, and says nothing."""
     seen = 0
-    for path in (Path(__file__).parents[3] / folder).rglob("*.py"):
+    for path in (ROOT / folder).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 names = [ast.unparse(decorator) for decorator in node.decorator_list]
