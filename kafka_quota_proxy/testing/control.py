@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, overload
 from urllib.error import HTTPError
@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 _TIMEOUT_S: Final = 15
-_COLUMNS: Final = ("api", "version", "user", "client_id", "throttle_time_ms", "bytes", "why")
+_COLUMNS: Final = ("api", "version", "user", "client_id", "broker", "throttle_time_ms", "bytes", "why")
 _MOST_LINES: Final = 50
 
 
@@ -29,6 +29,7 @@ class ThrottledResponse:
         version: The version of the request.
         user: The user of the connection; ``ANONYMOUS`` without a login.
         client_id: The client-id of the request.
+        broker: The node id of the broker that has answered, or None if it is not known.
         throttle_time_ms: The throttle time, in milliseconds.
         bytes: The size of a Produce request, and else of the response.
         reason: ``testing`` if the test asked for it, ``quota`` if it follows from a quota.
@@ -46,6 +47,7 @@ class ThrottledResponse:
     throttle_time_ms: int
     bytes: int
     reason: str
+    broker: int | None = None
     delay_ms: int = 0
     error: str | None = None
     empty: bool = False
@@ -57,6 +59,47 @@ class ThrottledResponse:
         asked = {"delay_ms": self.delay_ms, "error": self.error}
         numbers = [f"{key}={value}" for key, value in asked.items() if value]
         return " ".join([self.reason, *numbers, *(key for key in ("empty", "close") if getattr(self, key))])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenClient:
+    """A client that has got responses. As a text, it is a line.
+
+    Attributes:
+        user: The user; ``ANONYMOUS`` without a login.
+        client_id: The client-id.
+        responses: How many responses of each API it has got, such as ``{"Metadata": 2, "Produce": 3}``.
+    """
+
+    user: str
+    client_id: str
+    responses: Mapping[str, int]
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {api}" for api, count in self.responses.items())
+        return f"client_id={self.client_id!r} user={self.user!r}: {counts}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """An order for responses that have not come yet. As a text, it is a line.
+
+    Attributes:
+        id: What ``next`` has returned.
+        left: For how many more responses it is.
+        wanted: Which responses it is for, such as ``{"api": "Produce", "client_id": "app"}``.
+        effects: What it does to each, such as ``{"throttle_time_ms": 300}``.
+    """
+
+    id: int
+    left: int
+    wanted: Mapping[str, str]
+    effects: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        effects = " ".join(f"{key}={value!r}" for key, value in self.effects.items())
+        wanted = " ".join(f"{key}={value!r}" for key, value in self.wanted.items())
+        return f"order {self.id}: {effects} for {self.left} more responses with {wanted}"
 
 
 class ObservedResponses(Sequence[ThrottledResponse]):
@@ -126,6 +169,14 @@ class Control:
         query = "" if client_id is None else f"?{urlencode({'client_id': client_id})}"
         return ObservedResponses([ThrottledResponse(**one) for one in self._ask("GET", f"observed{query}")])
 
+    def orders(self) -> tuple[Order, ...]:
+        """Return the orders that are left."""
+        return tuple(_order(**one) for one in self._ask("GET", "throttles"))
+
+    def clients(self) -> tuple[SeenClient, ...]:
+        """Return the clients that have got responses."""
+        return tuple(SeenClient(**one) for one in self._ask("GET", "clients"))
+
     def reset(self) -> None:
         """Remove all orders, forget what was observed, and restore the first rules."""
         self._ask("POST", "reset")
@@ -143,3 +194,8 @@ class Control:
                 raise ControlError(error.read().decode(errors="replace").strip()) from None
         except OSError as error:
             raise ControlError(f"the proxy does not answer at {self._url}: {error}") from error
+
+
+def _order(*, id: int, left: int, **others: Any) -> Order:  # noqa: A002, ANN401 - as JSON names and has it
+    wanted = {key: others.pop(key) for key in ("api", "user", "client_id", "topic") if key in others}
+    return Order(id=id, left=left, wanted=wanted, effects=others)

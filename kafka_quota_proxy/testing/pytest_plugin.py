@@ -6,16 +6,18 @@ Installing the package registers it. It starts nothing until a test asks for the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
 
 from kafka_quota_proxy.testing.control import ControlError
-from kafka_quota_proxy.testing.throttling_proxy import ThrottlingProxy
+from kafka_quota_proxy.testing.throttling_proxy import StartError, ThrottlingProxy
 
 _OPTION: Final = "--kafka-bootstrap-servers"
 _INI: Final = "kafka_bootstrap_servers"
 _FIXTURE: Final = "kafka_throttle"
+_NO_CLIENT: Final = "none: clients connect to kafka_throttle.bootstrap_servers"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +31,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def kafka_throttle_session(request: pytest.FixtureRequest) -> Iterator[ThrottlingProxy]:
     """A proxy that all tests of the run share. Nothing resets it between tests; ``kafka_throttle`` is reset."""
     servers = request.config.getoption(_OPTION) or request.config.getini(_INI) or None
-    with ThrottlingProxy(servers) as proxy:
+    with ExitStack() as stack:
+        try:
+            proxy = stack.enter_context(ThrottlingProxy(servers))
+        except StartError as error:
+            pytest.fail(f"{_FIXTURE}: {error}", pytrace=False)  # all other tests with the fixture fail at once, too
         yield proxy
 
 
@@ -43,15 +49,21 @@ def kafka_throttle(kafka_throttle_session: ThrottlingProxy) -> Iterator[Throttli
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    """Add the throttled responses, and the clients that no rule limits, to the report of a test that fails."""
+    """Add what the proxy has seen, and what it still waits for, to the report of a test that fails."""
     outcome: Any = yield
     report: pytest.TestReport = outcome.get_result()
     proxy = getattr(item, "funcargs", {}).get(_FIXTURE)
     if call.when == "call" and report.failed and isinstance(proxy, ThrottlingProxy):
-        try:
-            text = repr(proxy.observed())
-        except ControlError as error:  # the proxy may be what has failed
-            text = str(error)
-        report.sections.append(("throttled responses", text))
-        if warnings := proxy.warnings():
-            report.sections.append(("clients that no rule limits", "\n".join(warnings)))
+        report.sections += _sections(proxy)
+
+
+def _sections(proxy: ThrottlingProxy) -> Iterator[tuple[str, str]]:
+    try:
+        yield "throttled responses", repr(proxy.observed())
+        if orders := proxy.orders():
+            yield "orders that are left", "\n".join(map(str, orders))
+        yield "clients that were seen", "\n".join(map(str, proxy.clients())) or _NO_CLIENT
+    except ControlError as error:  # the proxy may be what has failed
+        yield "kafka_throttle", str(error)
+    if warnings := proxy.warnings():
+        yield "clients that no rule limits", "\n".join(warnings)

@@ -17,7 +17,8 @@ from queue import Empty, Queue
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kafka_quota_proxy.testing.control import Control, ObservedResponses
+from kafka_quota_proxy.testing.control import Control, ObservedResponses, Order, SeenClient
+from kafka_quota_proxy.testing.kafka_check import why_not_kafka
 from kafka_quota_proxy.testing.ports import adjacent_ports
 
 Rule = Mapping[str, Any]
@@ -162,6 +163,14 @@ class ThrottlingProxy:
         """Return the throttled responses to one client-id, or to all, since the last ``reset``."""
         return self._running.observed(client_id)
 
+    def orders(self) -> tuple[Order, ...]:
+        """Return the orders that are left: those whose responses have not all come yet."""
+        return self._running.orders()
+
+    def clients(self) -> tuple[SeenClient, ...]:
+        """Return the clients that have got responses since the last ``reset``, at most 100."""
+        return self._running.clients()
+
     def warnings(self) -> tuple[str, ...]:
         """Return what the proxy has logged about clients that no rule limits, since the last ``reset``.
 
@@ -192,6 +201,8 @@ class ThrottlingProxy:
         admin, first, *addresses = (f"127.0.0.1:{port}" for port in adjacent_ports(2 + _MOST_BROKERS))
         binds, brokers = [first, *addresses[: _BROKERS - 1]], addresses[_BROKERS : 2 * _BROKERS]
         listeners: list[dict[str, Any]]
+        if self._upstream is not None and (why := why_not_kafka(self._upstream)):
+            raise StartError(why)
         if self._upstream is None:
             if find_spec("confluent_kafka") is None:
                 raise StartError("the embedded broker needs an extra: pip install 'kafka-quota-proxy[testing]'")

@@ -6,6 +6,7 @@ DELETE /testing/throttles      removes all orders; /testing/throttles/ID removes
 PUT    /testing/quotas         [{"client-id": "app", "producer_byte_rate": 102400}], in the form of the file
 POST   /testing/leaders        {"topic": "orders", "partition": 0, "leader": 2}: another broker leads the partition
 GET    /testing/observed       the throttled responses; ?client_id=app those of one client
+GET    /testing/clients        the clients that were answered, with the number of responses of each API
 POST   /testing/reset          removes all orders, forgets what was observed, and restores the quotas of the file
 """
 
@@ -22,7 +23,7 @@ from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
 from kafka_quota_proxy.proxy.admin.testing_leaders import move_leader, read_move
-from kafka_quota_proxy.proxy.admin.testing_orders import read_order, written_order, written_response
+from kafka_quota_proxy.proxy.admin.testing_orders import read_order, written_client, written_order, written_response
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, TooManyOrdersError
 
@@ -32,6 +33,7 @@ _THROTTLES: Final = "/testing/throttles"
 _QUOTAS: Final = "/testing/quotas"
 _LEADERS: Final = "/testing/leaders"
 _OBSERVED: Final = "/testing/observed"
+_CLIENTS: Final = "/testing/clients"
 _RESET: Final = "/testing/reset"
 _DEADLINE_S: Final = 10.0
 
@@ -65,7 +67,10 @@ class OnDemandApi:
             case "GET", "/testing/observed":
                 query = parse_qs(environ.get("QUERY_STRING", ""), keep_blank_values=True)
                 client_id = query.get("client_id", [None])[0]
-                return _json(self._on_loop(lambda: [written_response(one) for one in testing.observed.find(client_id)]))
+                return _json(self._on_loop(lambda: self._observed(client_id)))
+            case "GET", "/testing/clients":
+                clients = testing.observed.clients
+                return _json(self._on_loop(lambda: [written_client(*one) for one in clients.items()]))
             case "POST", "/testing/reset":
                 read_json(environ, may_be_empty=True)
                 self._on_loop(testing.reset)
@@ -83,6 +88,10 @@ class OnDemandApi:
         except TooManyOrdersError as error:
             raise RefusedError("429 Too Many Requests", str(error)) from None
         return _json({"id": order.id})
+
+    def _observed(self, client_id: str | None) -> list[dict[str, object]]:
+        node_ids = {broker.quotas: broker.node_id for broker in self._server.brokers.metered()}
+        return [written_response(one, node_ids) for one in self._testing.observed.find(client_id)]
 
     def _remove(self, name: str) -> None:
         is_known = name.isascii() and name.isdigit() and len(name) < 10 and self._on_loop(self._remove_order(int(name)))
@@ -143,7 +152,10 @@ def _quotas(rules: object) -> ProxyConfig:
 
 
 def _unknown(path: str) -> RefusedError:
-    methods = {_THROTTLES: "GET, POST, DELETE", _QUOTAS: "PUT", _LEADERS: "POST", _OBSERVED: "GET", _RESET: "POST"}
+    methods = {
+        _THROTTLES: "GET, POST, DELETE", _QUOTAS: "PUT", _LEADERS: "POST",
+        _OBSERVED: "GET", _CLIENTS: "GET", _RESET: "POST",
+    }  # fmt: skip
     allowed = methods.get(path)
     if allowed is None:
         return RefusedError("404 Not Found", f"not found; the paths are {' '.join(methods)}")

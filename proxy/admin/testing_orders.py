@@ -7,6 +7,7 @@ from kafka_quota_proxy.config.value_readers import topic_name
 from kafka_quota_proxy.protocol.api import API_NAMES, ApiKey
 from kafka_quota_proxy.protocol.error_codes import ERROR_CODES
 from kafka_quota_proxy.proxy.admin.requests import bad_request
+from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import ThrottledResponse
 from kafka_quota_proxy.proxy.session.testing.orders import (
@@ -51,8 +52,8 @@ def written_order(order: Order) -> dict[str, object]:
     return {"id": order.id, "api": api, **_written_effects(order.effects), "left": order.left, **named}
 
 
-def written_response(response: ThrottledResponse) -> dict[str, object]:
-    """Return an observed response as JSON writes it."""
+def written_response(response: ThrottledResponse, node_ids: Mapping[BrokerQuotas, int | None]) -> dict[str, object]:
+    """Return an observed response as JSON writes it. ``node_ids`` has those of brokers, as far as they are known."""
     effects = {} if response.effects is None else _written_effects(response.effects)
     return {
         "time_ms": response.time_ms,
@@ -60,11 +61,19 @@ def written_response(response: ThrottledResponse) -> dict[str, object]:
         "version": response.api_version,
         "user": response.user,
         "client_id": response.client_id,
+        "broker": None if response.quotas is None else node_ids.get(response.quotas),
         "bytes": response.size_bytes,
         "reason": response.reason,
         **effects,
         "throttle_time_ms": response.throttle_time_ms,
     }
+
+
+def written_client(client: tuple[str, str], responses: Mapping[int, int]) -> dict[str, object]:
+    """Return a client's names, and how many responses of each API it has got, as JSON writes them."""
+    user, client_id = client
+    counts = {API_NAMES.get(api_key, str(api_key)): count for api_key, count in sorted(responses.items())}
+    return {"user": user, "client_id": client_id, "responses": counts}
 
 
 def _effects(given: Mapping[str, object], api_key: int | None) -> Effects:

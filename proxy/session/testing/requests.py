@@ -66,6 +66,7 @@ def refuse_on_demand(
         state.broker_turn.note_refused(frame, now_ms, is_behind=is_behind and order is None)
     if order is not None:
         testing.fulfil(order)
+    testing.observed.see(head.api_key, user=user, client_id=client_id)
     testing.observed.add(
         head.api_key,
         head.api_version,
@@ -75,6 +76,7 @@ def refuse_on_demand(
         size_bytes=head.size_bytes,
         reason=ON_DEMAND,
         effects=effects,
+        quotas=state.context.quotas,
     )
     if throttle_time_ms and state.context.policy.enforcement is not Enforcement.OBSERVE:
         state.account.mute(throttle_time_ms, now_ms=now_ms)

@@ -38,13 +38,9 @@ def throttle_on_demand(
     profile = pending.profile
     if profile.api_key == ApiKey.METADATA:
         testing.learn_names(frame, profile.api_version)
-    effects = testing.take(
-        profile.api_key,
-        profile.api_version,
-        user=state.account.principal,
-        client_id=_client_id(pending),
-        frame=frame,
-    )
+    user, client_id = state.account.principal, _client_id(pending)
+    testing.observed.see(profile.api_key, user=user, client_id=client_id)
+    effects = testing.take(profile.api_key, profile.api_version, user=user, client_id=client_id, frame=frame)
     if effects is None:
         return None
     told_ms = effects.throttle_time_ms or 0
@@ -81,6 +77,7 @@ def observe(
         size_bytes=pending.size_bytes if profile.api_key == ApiKey.PRODUCE else response_bytes,
         reason=BY_QUOTA if effects is None else ON_DEMAND,
         effects=effects,
+        quotas=state.context.quotas,
     )
 
 

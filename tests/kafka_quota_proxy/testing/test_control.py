@@ -19,6 +19,7 @@ def response(number: int) -> ThrottledResponse:
         throttle_time_ms=300,
         bytes=123,
         reason="testing",
+        broker=2,
     )
 
 
@@ -34,9 +35,9 @@ def test_text_is_a_table_of_the_last_responses() -> None:
     lines = repr(ObservedResponses([response(number) for number in range(60)])).splitlines()
 
     assert lines[0] == "<60 throttled responses, 18000 ms in all>"
-    assert lines[1] == "after_ms  api      version  user       client_id  throttle_time_ms  bytes  why"
+    assert lines[1] == "after_ms  api      version  user       client_id  broker  throttle_time_ms  bytes  why"
     assert lines[2] == "(10 earlier ones are left out)"
-    assert lines[-1].split() == ["59", "Produce", "9", "ANONYMOUS", "app", "300", "123", "testing"]
+    assert lines[-1].split() == ["59", "Produce", "9", "ANONYMOUS", "app", "2", "300", "123", "testing"]
     assert repr(ObservedResponses([])) == "<no throttled response>"
     asked = replace(response(1), delay_ms=5, error="NOT_LEADER_OR_FOLLOWER", close=True)
     assert repr(ObservedResponses([asked])).endswith("testing delay_ms=5 error=NOT_LEADER_OR_FOLLOWER close")

@@ -1,6 +1,10 @@
 """Tests the fixture in test runs of its own, as an application has them."""
 
+import time
+
 import pytest
+
+from kafka_quota_proxy.testing.ports import adjacent_ports
 
 pytest_plugins = ["pytester"]
 
@@ -29,6 +33,7 @@ async def test_works_in_async_tests(kafka_throttle, kafka_throttle_session):
 
 def test_that_fails(kafka_throttle):
     kafka_throttle.next(1, api="Produce", throttle_time_ms=123)
+    kafka_throttle.next(2, api="Fetch", throttle_time_ms=5, error="UNKNOWN_SERVER_ERROR", client_id="my-app")
     kafka_throttle.limit(client_id="my-app", producer_byte_rate=1)
     produce(kafka_throttle.bootstrap_servers)
     assert kafka_throttle.observed("app").throttle_time_ms == 0
@@ -47,11 +52,30 @@ def test_fixture_throttles_and_reports(pytester: pytest.Pytester, workers: tuple
         [
             "*<1 throttled responses, 123 ms in all>*",
             "*throttled responses*",
-            "*Produce*app*123*testing*",
+            "after_ms  api*client_id  broker*",
+            "0         Produce*app        1       123*testing*",
+            "*orders that are left*",
+            "order *: throttle_time_ms=5 error='UNKNOWN_SERVER_ERROR' for 2 more responses with api='Fetch' "
+            "client_id='my-app'",
+            "*clients that were seen*",
+            "client_id='app' user='ANONYMOUS': 1 Produce, * Metadata, * ApiVersions*",
             "*clients that no rule limits*",
             "not limited: user='ANONYMOUS' client-id='app' (no rule applies to it; did you mean client-id='my-app'?)",
         ]
     )
+
+
+def test_a_kafka_that_is_not_there_fails_the_tests_at_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_one(kafka_throttle):\n    pass\n\n\ndef test_two(kafka_throttle):\n    pass\n")
+    (port,) = adjacent_ports(1)
+
+    began_s = time.monotonic()
+    result = pytester.runpytest_subprocess(f"--kafka-bootstrap-servers=127.0.0.1:{port}")
+
+    assert time.monotonic() - began_s < 15
+    result.assert_outcomes(errors=2)
+    result.stdout.fnmatch_lines([f"kafka_throttle: no Kafka answers at 127.0.0.1:{port}: Connection refused. *"])
+    assert result.stdout.str().count("throttling_proxy.py") == 0
 
 
 def test_kafka_of_the_option_and_of_the_file_is_used(pytester: pytest.Pytester) -> None:

@@ -85,6 +85,7 @@ async def test_what_was_observed_is_read_and_reset(tmp_path: Path) -> None:
             one.testing.observed.add(
                 PRODUCE, 7, user="u", client_id=client_id, throttle_time_ms=300, size_bytes=99, reason=ON_DEMAND
             )
+            one.testing.observed.see(PRODUCE, user="u", client_id=client_id)
 
         (found,) = (await one.ask("GET", "observed?client_id=app")).json
         time_ms = found.pop("time_ms")
@@ -94,14 +95,18 @@ async def test_what_was_observed_is_read_and_reset(tmp_path: Path) -> None:
             "version": 7,
             "user": "u",
             "client_id": "app",
+            "broker": None,
             "throttle_time_ms": 300,
             "bytes": 99,
             "reason": "testing",
         }
         assert len((await one.ask("GET", "observed")).json) == 2
         assert (await one.ask("GET", "observed?client_id=")).json == []
+        assert (await one.ask("GET", "clients")).json == [
+            {"user": "u", "client_id": client_id, "responses": {"Produce": 1}} for client_id in ("app", "other")
+        ]
         assert (await one.ask("POST", "reset")).status == 200
-        assert (await one.ask("GET", "observed")).json == []
+        assert (await one.ask("GET", "observed")).json == (await one.ask("GET", "clients")).json == []
 
 
 @on_uvloop

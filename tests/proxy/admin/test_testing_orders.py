@@ -62,7 +62,7 @@ def test_effects_are_read_and_written(given: dict[str, object], effects: Effects
     }
     observed = Observed(lambda: 1)
     observed.add(0, 9, user="u", client_id="c", throttle_time_ms=5, size_bytes=3, reason=ON_DEMAND, effects=read)
-    (response,) = map(written_response, observed.find())
+    (response,) = (written_response(one, {}) for one in observed.find())
     expected = {key: value for key, value in given.items() if key != "api"} | {"throttle_time_ms": 5}
     assert {key: value for key, value in response.items() if key in expected} == expected
 

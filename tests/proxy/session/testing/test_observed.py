@@ -2,7 +2,7 @@
 
 from itertools import count
 
-from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, MAX_OBSERVED, Observed
+from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, MAX_CLIENTS, MAX_OBSERVED, Observed
 
 
 def add(observed: Observed, client_id: str, throttle_time_ms: int = 5) -> None:
@@ -29,5 +29,18 @@ def test_only_the_last_are_kept() -> None:
     for number in range(MAX_OBSERVED + 1):
         add(observed, str(number))
 
+
     assert len(list(observed.find())) == MAX_OBSERVED
     assert next(observed.find()).client_id == "1"
+
+
+def test_responses_to_each_client_are_counted() -> None:
+    observed = Observed(lambda: 0)
+    for number in range(MAX_CLIENTS + 1):
+        for api_key in (0, 0, 3):
+            observed.see(api_key, user="u", client_id=str(number))
+
+    assert len(observed.clients) == MAX_CLIENTS
+    assert observed.clients["u", "0"] == {0: 2, 3: 1}
+    observed.clear()
+    assert observed.clients == {}
