@@ -18,3 +18,27 @@ def test_tests_of_the_page_pass(pytester: pytest.Pytester) -> None:
         (pytester.path / f"test_page_{number}.py").write_text(block)
 
     pytester.runpytest_subprocess().assert_outcomes(passed=len(blocks))
+
+
+SPREAD = """
+import confluent_kafka
+import pytest
+
+
+@pytest.fixture(autouse=True, scope="session")
+def spread(kafka_throttle_session):
+    kafka = kafka_throttle_session
+    topics = confluent_kafka.Producer({"bootstrap.servers": kafka.bootstrap_servers}).list_topics("orders", 20).topics
+    for partition in topics["orders"].partitions:
+        if partition % 3:
+            kafka.move_leader("orders", partition, leader=partition % 3 + 1)
+"""
+
+
+def test_tests_of_the_page_pass_where_each_partition_has_another_leader(pytester: pytest.Pytester) -> None:
+    blocks = [block for block in TESTS.findall(PAGE.read_text(encoding="utf-8")) if "def test_" in block]
+    (pytester.path / "conftest.py").write_text(SPREAD)
+    for number, block in enumerate(blocks * 5):
+        (pytester.path / f"test_page_{number}.py").write_text(block)
+
+    pytester.runpytest_subprocess().assert_outcomes(passed=5 * len(blocks))

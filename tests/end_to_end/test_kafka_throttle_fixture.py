@@ -22,6 +22,7 @@ from tests.end_to_end.support.members import (
     java_member,
     librdkafka_member,
 )
+from tests.support.pages import block
 
 pytest_plugins = ["pytester"]
 
@@ -64,6 +65,17 @@ def test_fixture_runs_in_front_of_a_cluster(cluster: Kafka, pytester: pytest.Pyt
 
     result.assert_outcomes(passed=1)
     assert [end_offset(cluster, topic, partition=number) for number in range(_PARTITIONS)] == [1] * _PARTITIONS
+
+
+def test_tests_of_the_page_pass_in_front_of_a_cluster(cluster: Kafka, pytester: pytest.Pytester) -> None:
+    topic = create_topic(cluster, partitions=3)
+    first = block("how-to/test-throttling.md", "python", holding="def test_producer_waits_and_loses_nothing").text
+    for number in range(7):
+        (pytester.path / f"test_page_{number}.py").write_text(first.replace('"orders"', repr(topic)))
+
+    result = pytester.runpytest_subprocess(f"--kafka-bootstrap-servers={cluster.bootstrap_servers}")
+
+    result.assert_outcomes(passed=7)
 
 
 def test_members_of_groups_stay_while_their_fetches_wait(cluster: Kafka) -> None:
