@@ -197,5 +197,5 @@ class Control:
 
 
 def _order(*, id: int, left: int, **others: Any) -> Order:  # noqa: A002, ANN401 - as JSON names and has it
-    wanted = {key: others.pop(key) for key in ("api", "user", "client_id", "topic") if key in others}
+    wanted: dict[str, str] = {key: others.pop(key) for key in ("api", "user", "client_id", "topic") if key in others}
     return Order(id=id, left=left, wanted=wanted, effects=others)

@@ -9,11 +9,12 @@ from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
 from kafka_quota_proxy.proxy.cli.top.terminal import Column, Line, Text, table
 from kafka_quota_proxy.proxy.cli.top.view import Row, View, selected_index
 
-_MEDIUM: Final = 110  # from this width on, there are more columns
+_MEDIUM: Final = 118  # from this width on, there are more columns
 _WIDE: Final = 170
 _UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _KIND_OF_LABEL: Final = {kind.label: kind for kind in BUCKET_KINDS}
 _NEAR: Final = 0.8
+_ALL: Final = slice(None)
 _SHORT: Final = 13  # the width of a rule's place on a narrow terminal
 KEYS: Final = "s sort  k kind  / filter  p pause  ↑↓ select  Enter details  q quit"
 DETAIL_KEYS: Final = "Esc back  p pause  q quit"
@@ -22,17 +23,19 @@ DETAIL_KEYS: Final = "Esc back  p pause  q quit"
 class _Column(NamedTuple):
     heading: str
     cell: Callable[[Row], Text | str]
-    widths: tuple[int, int, int]  # on narrow, medium and wide terminals; 0 leaves the column out
+    # On narrow terminals, on narrow ones with several brokers, on medium and on wide ones. 0 leaves the column out.
+    widths: tuple[int, int, int, int]
     is_number: bool = False
 
 
-def clients_table(rows: Sequence[Row], *, width: int, selected: int | None = None) -> list[Line]:
-    """Return a line with the headings and one for each row, which are at most ``width`` wide."""
-    size = 0 if width < _MEDIUM else 1 if width < _WIDE else 2
+def clients_table(rows: Sequence[Row], *, width: int, shown: slice = _ALL, selected: int | None = None) -> list[Line]:
+    """Return a line with the headings and one for each row in ``shown``, which are at most ``width`` wide."""
+    has_brokers = len({row["broker"] for row in rows}) > 1
+    size = (1 if has_brokers else 0) if width < _MEDIUM else 2 if width < _WIDE else 3
     columns = [column for column in _COLUMNS if column.widths[size]]
     head, *body = table(
         [Column(one.heading, one.widths[size], one.is_number, one.heading in _GROWING) for one in columns],
-        ([_text(column.cell(row)) for column in columns] for row in rows),
+        ([_text(column.cell(row)) for column in columns] for row in rows[shown]),
         width=width,
     )
     if selected is not None:
@@ -61,7 +64,7 @@ def screen(
     first = max(0, min(at - room + 1, len(rows) - room))
     marked = at - first if view.selected is not None and rows else None
     foot = f"filter: {view.filter}▏ Enter keeps it, Esc removes it" if view.is_typing else KEYS
-    body = clients_table(rows[first : first + room], width=width, selected=marked)
+    body = clients_table(rows, width=width, shown=slice(first, first + room), selected=marked)
     return [*head, *body, _line(foot, "dim")]
 
 
@@ -144,7 +147,7 @@ def bar(utilisation: float | None, *, cells: int = 5) -> Text:
         return Text("")
     full = max(0, min(cells, round(utilisation * cells)))
     style = "red" if utilisation >= 1 else "yellow" if utilisation >= _NEAR else "green"
-    return Text(f"{'█' * full}{'░' * (cells - full)} {_percent(utilisation)}", style)
+    return Text(f"{'█' * full}{'░' * (cells - full)} {_percent(utilisation)}".lstrip(), style)
 
 
 def _percent(part: float | None) -> str:
@@ -208,23 +211,24 @@ def _text(cell: Text | str) -> Text:
 
 
 _COLUMNS: Final = (
-    _Column("kind", lambda row: row["kind"], (7, 12, 12)),
-    _Column("client", _client, (13, 0, 0)),
-    _Column("user", lambda row: _name(row["user"]), (0, 14, 14)),
-    _Column("client-id", lambda row: _name(row["client_id"]), (0, 18, 26)),
-    _Column("rate/s", _rate_of("rate"), (8, 8, 8), is_number=True),
-    _Column("limit/s", _rate_of("limit"), (8, 8, 8), is_number=True),
-    _Column("used", lambda row: bar(row["utilisation"]), (10, 10, 10)),
-    _Column("throttled", _throttled, (9, 9, 9), is_number=True),
-    _Column("1min", _minute, (4, 4, 4), is_number=True),
-    _Column("rule", _short_source, (_SHORT, 0, 0)),
-    _Column("rule", _source, (0, 18, 0)),
-    _Column("rule", _rule, (0, 0, 44)),
-    _Column("level", lambda row: "" if row["level"] is None else str(row["level"]), (0, 0, 5), is_number=True),
-    _Column("conn", lambda row: str(row["connections"]), (0, 5, 5), is_number=True),
-    _Column("addresses", _addresses, (0, 16, 22)),
-    _Column("broker", lambda row: "" if row["broker"] is None else str(row["broker"]), (0, 0, 6), is_number=True),
-    _Column("listener", lambda row: printable(row["listener"] or ""), (0, 0, 12)),
+    _Column("kind", lambda row: row["kind"], (7, 7, 12, 12)),
+    _Column("client", _client, (13, 13, 0, 0)),
+    _Column("user", lambda row: _name(row["user"]), (0, 0, 14, 14)),
+    _Column("client-id", lambda row: _name(row["client_id"]), (0, 0, 18, 26)),
+    _Column("broker", lambda row: "" if row["broker"] is None else str(row["broker"]), (0, 6, 6, 6), is_number=True),
+    _Column("rate/s", _rate_of("rate"), (8, 8, 8, 8), is_number=True),
+    _Column("limit/s", _rate_of("limit"), (8, 8, 8, 8), is_number=True),
+    _Column("used", lambda row: bar(row["utilisation"]), (10, 0, 10, 10)),
+    _Column("used", lambda row: bar(row["utilisation"], cells=0), (0, 4, 0, 0), is_number=True),
+    _Column("throttled", _throttled, (9, 9, 9, 9), is_number=True),
+    _Column("1min", _minute, (4, 4, 4, 4), is_number=True),
+    _Column("rule", _short_source, (_SHORT, _SHORT, 0, 0)),
+    _Column("rule", _source, (0, 0, 18, 0)),
+    _Column("rule", _rule, (0, 0, 0, 44)),
+    _Column("level", lambda row: "" if row["level"] is None else str(row["level"]), (0, 0, 0, 5), is_number=True),
+    _Column("conn", lambda row: str(row["connections"]), (0, 0, 5, 5), is_number=True),
+    _Column("addresses", _addresses, (0, 0, 16, 22)),
+    _Column("listener", lambda row: printable(row["listener"] or ""), (0, 0, 0, 12)),
 )
 # The columns whose texts are names. They share the width that is left.
 _GROWING: Final = ("client", "user", "client-id", "rule", "addresses")

@@ -34,6 +34,19 @@ def test_a_narrow_table_has_what_counts() -> None:
     assert free.split() == ["produce", "bob", "free", "10.0", "MiB", "-"]
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_rows_of_one_client_at_several_brokers_name_the_broker(width: int) -> None:
+    rows = [row("etl", broker=broker) for broker in (1, 2, None)]
+
+    heading, *lines = drawn(clients_table(rows, width=width), width)
+
+    assert "broker" in heading.split()
+    assert len(set(lines)) == 3
+    assert all(line.split()[0] == "produce" and "100%" in line and "proxy.yaml:7" in line for line in lines)
+    # The column stays while the rows of one broker are drawn.
+    assert "broker" in drawn(clients_table(rows, width=width, shown=slice(2, 3)), width)[0]
+
+
 def test_a_wide_table_has_all_fields() -> None:
     heading, line = drawn(clients_table([row()], width=200), 200)
 
@@ -41,10 +54,10 @@ def test_a_wide_table_has_all_fields() -> None:
     assert "ANONYMOUS" in line
     assert "proxy.yaml:7 client-id etl" in line
     assert "10.0.0.5, 10.0.0.6" in line
-    assert line.endswith("1 clients")
+    assert line.endswith("10.0.0.5, 10.0.0.6     clients")
 
 
-@pytest.mark.parametrize("width", [40, 80, 109, 110, 169, 170, 200, 300])
+@pytest.mark.parametrize("width", [40, 80, 117, 118, 169, 170, 200, 300])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     long = row("c" * 300, user="u" * 300, addresses=["1" * 300], listener="l" * 300, rate=1e15, throttled_for_ms=1e12)
 

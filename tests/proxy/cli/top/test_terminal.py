@@ -2,10 +2,11 @@
 
 import io
 import sys
+from functools import partial
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.top.terminal import Column, Screen, Text, cells_of, codes, cut, drawn, table
+from kafka_quota_proxy.proxy.cli.top.terminal import Column, Line, Screen, Text, cells_of, codes, cut, drawn, table
 
 
 def test_cells_of_wide_and_combining_characters_are_counted() -> None:
@@ -26,13 +27,17 @@ def test_columns_that_grow_share_what_is_left(width: int) -> None:
 
 
 def test_the_screen_is_drawn_when_it_changes_and_the_terminal_is_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    def red(text: str, width: int, height: int) -> list[Line]:
+        assert (width, height) == (4, 2)
+        return [(Text(text, "red"),)]
+
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)
     for name, value in (("COLUMNS", "4"), ("LINES", "2"), ("NO_COLOR", "")):
         monkeypatch.setenv(name, value)
     with Screen() as screen:
         for text in ("one", "one", "two"):
-            screen.show(lambda width, height, text=text: [(Text(text, "red"),)])
+            screen.show(partial(red, text))
         screen.show(lambda width, height: [(Text("x" * width),)] * (height + 1))
 
     assert out.getvalue() == (
