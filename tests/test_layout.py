@@ -75,6 +75,8 @@ EXCEPTIONS = {
     "proxy/admin/metrics/listeners.py": "tests/proxy/admin/metrics/test_registry.py",
     # Closing connections are tested with the bound on memory.
     "proxy/server/closing_transports.py": "tests/proxy/server/test_sweeps.py",
+    # Nearest names are tested by what the log suggests.
+    "proxy/quota/nearest_rule.py": "tests/proxy/server/test_unlimited_log.py",
     "proxy/server/file_state.py": "tests/proxy/server/test_config_reloader.py",
     # The parts of a connection are tested together, over real sockets.
     **{

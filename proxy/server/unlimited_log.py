@@ -7,13 +7,13 @@ minute with those that came later. All this begins anew when a reload changes th
 
 import logging
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
-from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.quota.entity import RuleTable, Tags
+from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.nearest_rule import guess_words, nearest_rule, tables_in_use
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 
 log = logging.getLogger(__name__)
@@ -23,10 +23,6 @@ _LINES_AFTER_MS: Final = (5_000, 60_000)
 _MOST_IN_A_LINE: Final = 10
 # How many clients are remembered. A flood of client names must fill neither the log nor the memory.
 _MAX_REMEMBERED: Final = 1_000
-# A comparison of two names takes up to 0.2 ms, or 2 ms if they have this length and repeat few characters.
-_MOST_COMPARED: Final = 200
-_LONGEST_COMPARED: Final = 64
-_COMPARED_AT_ONCE: Final = 4
 
 # If there are no limits of these kinds, nobody expects clients to be limited.
 _EXPECTED: Final = (QuotaKind.PRODUCE, QuotaKind.FETCH, QuotaKind.REQUEST, QuotaKind.REQUEST_RATE)
@@ -85,7 +81,7 @@ class UnlimitedLog:
         """Return why the bytes of ``kind`` of this client are not limited, or an empty text if this is as expected."""
         found = {
             table.kind: rule
-            for table in self._tables()
+            for table in tables_in_use(self._rules)
             if (rule := table.resolve(user=client.user, client_id=client.client_id).rule) is not None
         }
         if not found:
@@ -95,9 +91,6 @@ class UnlimitedLog:
         if list(found) == [other] and DEFAULT not in (found[other].user, found[other].client_id):
             return f"no {kind.key} applies to it, only a {other.key}"
         return ""
-
-    def _tables(self) -> list[RuleTable]:
-        return [table for table in (*self._rules.tables.values(), self._rules.connections) if len(table)]
 
     def _write_each(self) -> Iterator[None]:
         was_full = self._is_full
@@ -135,45 +128,10 @@ class UnlimitedLog:
             )  # fmt: skip
 
     def _describe(self, client: Tags, reason: str) -> Generator[None, None, str]:
-        nearest = (yield from self._nearest(client)) if reason == _NO_RULE else None
-        guess = f"; did you mean {_named(nearest)}?" if nearest is not None else ""
+        nearest = (yield from nearest_rule(self._rules, client)) if reason == _NO_RULE else None
+        guess = f"; {guess_words(nearest)}" if nearest is not None else ""
         return f"user={client.user!r} client-id={client.client_id!r} ({reason}{guess})"
-
-    def _nearest(self, client: Tags) -> Generator[None, None, QuotaRule | None]:
-        """Return the rule whose client-id, or whose user, is spelt most like that of ``client``, if there is one."""
-        tables = self._tables()
-        if sum(map(len, tables)) > _MOST_COMPARED:
-            return None
-        of_client_ids: dict[str, QuotaRule] = {}
-        of_users: dict[str, QuotaRule] = {}
-        for rule in (rule for table in tables for rule in table.rules()):
-            if isinstance(rule.client_id, str):
-                if rule.user == client.user or rule.client_id.lower() not in of_client_ids:
-                    of_client_ids[rule.client_id.lower()] = rule
-            elif isinstance(rule.user, str):
-                of_users[rule.user.lower()] = rule
-        name = yield from _closest(client.client_id.lower(), list(of_client_ids))
-        if name is not None:
-            return of_client_ids[name]
-        name = yield from _closest(client.user.lower(), list(of_users))
-        return None if name is None else of_users[name]
-
-
-def _closest(name: str, names: list[str]) -> Generator[None, None, str | None]:
-    if len(name) > _LONGEST_COMPARED:
-        return None
-    names = [one for one in names if len(one) <= _LONGEST_COMPARED]
-    best: list[str] = []
-    for start in range(0, len(names), _COMPARED_AT_ONCE):
-        best = get_close_matches(name, [*best, *names[start : start + _COMPARED_AT_ONCE]], n=1)
-        yield
-    return best[0] if best else None
 
 
 def _fields(client: Tags, reason: str) -> dict[str, str]:
     return {"user": client.user, "client_id": client.client_id, "reason": reason}
-
-
-def _named(rule: QuotaRule) -> str:
-    parts = (("user", rule.user), ("client-id", rule.client_id))
-    return " ".join(f"{key}={name!r}" for key, name in parts if isinstance(name, str))

@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.cli.explanation.model import (
     Verdict,
 )
 from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.nearest_rule import guess_words
 from kafka_quota_proxy.proxy.quota.rule_phrases import entity_words, level_words, limit_words, rule_words
 
 
@@ -37,6 +38,8 @@ def lines(found: Explanation, *, max_throttle_time_ms: int | None) -> Iterator[s
 def _client_lines(found: Explanation, bound_ms: int | None) -> Iterator[str]:
     bound = "without bound" if bound_ms is None else f"at most {bound_ms / 1_000:g} s each"
     yield f"  pauses       {bound} (max_throttle_time)"
+    if found.nearest is not None:
+        yield f"  no rule      applies to this client; {guess_words(found.nearest)}"
     for verdict in found.verdicts:
         yield ""
         yield from _verdict_lines(verdict)

@@ -77,3 +77,4 @@ class Explanation:
     is_exempt: bool
     verdicts: tuple[Verdict, ...]
     of_ip: IpVerdict | None  # None if no address was given
+    nearest: QuotaRule | None = None  # if no rule names the client at any time: the rule that is spelt most like it

@@ -4,15 +4,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, OtherRule, Rules, Verdict
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
-from kafka_quota_proxy.proxy.quota.entity import Candidate, RuleTable, bounded
+from kafka_quota_proxy.proxy.quota.entity import Candidate, RuleTable, Tags, bounded
+from kafka_quota_proxy.proxy.quota.nearest_rule import nearest_rule
 from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
+from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
 _OWN_RULE: Final = "the address has a rule of its own"
@@ -31,16 +33,29 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
         rules, user=charged_user, client_id=client_id, is_exempt=is_exempt, is_broker=user in principals.brokers
     )
     found = [*_of_buckets(rules, user, charged_user, client_id), (QuotaKind.CONNECTIONS, of_connections)]
+    verdicts = tuple(
+        _with_times(verdict, rules, kind, user=charged_user, client_id=client_id) for kind, verdict in found
+    )
+    is_limited = any(verdict.rule or verdict.not_now for verdict in verdicts)
     return Explanation(
         user=user,
         client_id=client_id,
         charged_user=charged_user,
         is_exempt=is_exempt,
-        verdicts=tuple(
-            _with_times(verdict, rules, kind, user=charged_user, client_id=client_id) for kind, verdict in found
-        ),
+        verdicts=verdicts,
         of_ip=None if ip is None else _of_ip(rules, ip),
+        nearest=None if is_limited else _nearest(rules.config, Tags(charged_user, client_id)),
     )
+
+
+def _nearest(config: ProxyConfig, client: Tags) -> QuotaRule | None:
+    comparing = nearest_rule(RuleTables(config), client)
+    while True:
+        try:
+            next(comparing)
+        except StopIteration as end:
+            found: QuotaRule | None = end.value
+            return found
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:

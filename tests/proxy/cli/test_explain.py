@@ -104,6 +104,39 @@ def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "guess"),
+    [
+        (("--client-id", "my-ap"), "  no rule      applies to this client; did you mean client-id='my-app'?\n"),
+        (
+            ("--client-id", "x", "--user", "Alise"),
+            "  no rule      applies to this client; did you mean user='alice'?\n",
+        ),
+        (("--client-id", "nothing-like-it"), ""),
+        (("--client-id", "my-app"), ""),
+        (("--client-id", "later"), ""),
+        (("--client-id", "my-app-2", "--user", "admin"), ""),
+    ],
+)
+def test_of_a_client_without_a_rule_the_nearest_name_is_suggested(
+    tmp_path: Path, explained: Explained, arguments: tuple[str, ...], guess: str
+) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "listeners: [{name: a, bind: 127.0.0.1:9192, upstream: 127.0.0.1:9092}]\n"
+        "principals: {exempt: [admin]}\n"
+        "quotas:\n"
+        "- {client-id: my-app, producer_byte_rate: 1MB}\n"
+        "- {client-id: late, producer_byte_rate: 1MB}\n"
+        "- {client-id: later, producer_byte_rate: 1MB, expires: 2020-01-01T00:00:00Z}\n"
+        "- {user: alice, connections: 5}\n"
+    )
+
+    lines = [line for line in explained(file, *arguments).splitlines(keepends=True) if "no rule" in line]
+
+    assert "".join(lines) == guess
+
+
 def test_text_of_an_exempt_user_ends_there(path: Path, explained: Explained) -> None:
     assert explained(path, "--user", "admin") == (
         "user admin, no client-id\n  exempt       no quota applies to this user (principals.exempt)\n"
