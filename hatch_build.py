@@ -36,8 +36,8 @@ COMPILED: Final = (
     "proxy/server/tls/transport.py",
     "proxy/server/transport_pair.py",
 )
-# These use what a compiled class does not have.
-INTERPRETED: Final = ("__init__.py", "kafka_rates.py")
+# These use what a compiled class does not have, or, for words about limits, the unit that a number was written in.
+INTERPRETED: Final = ("__init__.py", "kafka_rates.py", "rule_phrases.py")
 # System calls without Python's own overhead. They are those of Linux.
 IN_C: Final = ("proxy/server/native_sockets.pyx",) if sys.platform == "linux" else ()
 REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "cython==3.2.*", "setuptools>=77"]

@@ -48,14 +48,15 @@ class LimitUnit:
 
     parse: Callable[[str | float], float]  # raises UnitError
     expected: str  # for error messages, such as "requests per second, such as 100"
-    described: Callable[[float], str]  # describes a limit in words, for the command ``explain``
+    # Describes a limit, or a rate, in words. The second number is the limit whose kind of unit is used for the first.
+    described: Callable[[float, float], str]
     written: Callable[[float], str] = written_number  # writes a limit for the configuration file, without rounding
     most: int = INT32_MAX  # the largest limit in a record of the quota topic
     is_whole: bool = False  # whether a limit is a whole number
 
 
-def _counted(words: str) -> Callable[[float], str]:
-    return lambda limit: f"{written_number(limit)} {words}"
+def _counted(words: str) -> Callable[[float, float], str]:
+    return lambda limit, _: f"{written_number(limit)} {words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ _BYTES: Final = Counter("bytes", "Bytes that were charged.")
 _BYTE_RATE: Final = LimitUnit(
     parse=parse_rate,
     expected="bytes per second, such as 10MB or 10MiB",
-    described=lambda limit: f"{described_size(int(limit))} per second",
+    described=lambda rate, like: f"{described_size(rate, like=None if rate is like else like)} per second",
     written=written_rate,
     most=int(float(UNLIMITED)),
 )

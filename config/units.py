@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final
 
 from kafka_quota_proxy.config.errors import UnitError
@@ -31,6 +32,10 @@ _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
+# In this order, the first of several equally short texts is taken.
+_UNITS: Final = ("kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "")
+_DECIMAL: Final = ("TB", "GB", "MB", "kB")
+_BINARY: Final = ("TiB", "GiB", "MiB", "KiB")
 _MS_PER_UNIT: Final[Mapping[str, int]] = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
 INT32_MAX: Final = 2**31 - 1
@@ -44,12 +49,23 @@ _SIZE_HELP: Final = "write a number of bytes or one with a unit, such as 10MB (1
 _DURATION_HELP: Final = "write a number with a unit, such as 500ms, 30s, 5m or 1h"
 
 
+class ByteRate(float):
+    """A byte rate per second that knows the unit in which an operator has written it. Arithmetic forgets the unit.
+
+    Attributes:
+        unit: The unit, such as ``MiB``. Empty if the rate was written without one.
+    """
+
+    __slots__ = ("unit",)
+    unit: str
+
+
 def parse_size(value: str | float) -> int:
     """Return a size such as ``10MiB`` in bytes. Raises UnitError if it is not a whole number of bytes, 0 or more."""
     return _whole(_amount(value, _BYTES_PER_UNIT, kind="a size", help_text=_SIZE_HELP), value, unit="bytes")
 
 
-def parse_rate(value: str | float, *, allows_0: bool = False) -> float:
+def parse_rate(value: str | float, *, allows_0: bool = False) -> ByteRate:
     """Return a byte rate such as ``10MiB/s`` in bytes per second. The ``/s`` is optional.
 
     Raises UnitError if ``value`` is not a rate above 0, or of 0 if ``allows_0``, and at most the largest int64.
@@ -62,7 +78,9 @@ def parse_rate(value: str | float, *, allows_0: bool = False) -> float:
     # The comparison is between floats. "No limit" as a float is a little above the int64, and must be valid as well.
     if float(rate) > float(UNLIMITED):
         raise UnitError(f"a byte rate is at most {UNLIMITED} (Kafka's int64), got {shown(value)}")
-    return float(rate)
+    found = ByteRate(rate)
+    found.unit = number_and_unit(text)[1] if isinstance(text, str) else ""
+    return found
 
 
 def parse_number(value: str | float, *, kind: str, example: str, allows_0: bool = False) -> float:
@@ -124,23 +142,52 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}…"
 
 
-def described_size(size_bytes: int) -> str:
-    """Describe a size for a message: in bytes and, from 1 KiB on, also in a larger unit: ``2048 bytes (2 KiB)``."""
-    for unit in ("GiB", "MiB", "KiB"):
-        factor = _BYTES_PER_UNIT[unit]
-        if size_bytes >= factor:
-            return f"{size_bytes} bytes ({size_bytes / factor:.4g} {unit})"
-    return f"{size_bytes} bytes"
+def described_size(size_bytes: float, *, like: float | None = None) -> str:
+    """Describe a size or a rate for a message, in bytes and in a larger unit: ``2048 bytes (2 KiB)``.
+
+    The unit is the one in which it was written. With ``like``, which is a limit, it is of that limit's kind: a power of
+    1,000 or of 1,024.
+    """
+    whole = f"{int(size_bytes)} bytes"
+    written = written_rate(size_bytes if like is None else like)
+    number, unit = number_and_unit(written)
+    if like is None and unit not in ("", "B"):
+        return f"{whole} ({number} {unit})"
+    value, unit = scaled(size_bytes, like=written)
+    return whole if unit == "B" else f"{whole} ({value:.4g} {unit})"
+
+
+def scaled(size_bytes: float, *, like: str) -> tuple[float, str]:
+    """Return a size in the largest unit that fits, and the unit. It is of the kind of the one in ``like``: ``2MiB``."""
+    units = _BINARY if like.endswith("iB") else _DECIMAL
+    unit = next((unit for unit in units if size_bytes >= _BYTES_PER_UNIT[unit]), "B")
+    return size_bytes / _BYTES_PER_UNIT[unit], unit
 
 
 def written_rate(rate: float) -> str:
-    """Format a byte rate in the largest unit that gives a whole number. ``parse_rate`` reads it as the same rate."""
-    if rate != int(rate):
-        return written_number(rate)
+    """Format a byte rate in the unit in which it was written, else in the one that gives the shortest text.
+
+    ``parse_rate`` reads it as the same rate.
+    """
     # As a float, Kafka's "no limit" is rounded up.
-    whole = min(int(rate), UNLIMITED)
-    units = ((unit, _BYTES_PER_UNIT[unit]) for unit in ("GiB", "MiB", "KiB", "GB", "MB", "kB"))
-    return next((f"{whole // factor}{unit}" for unit, factor in units if whole % factor == 0), str(whole))
+    if rate >= UNLIMITED:
+        return str(UNLIMITED)
+    return _written(float(rate), rate.unit if isinstance(rate, ByteRate) else "")
+
+
+@lru_cache(maxsize=1_000)  # many clients have few limits
+def _written(rate: float, unit: str) -> str:
+    texts = []
+    for one in (unit,) if unit else _UNITS:
+        number = f"{Decimal(repr(rate)) / _BYTES_PER_UNIT[one]:f}"
+        texts.append((number.rstrip("0").rstrip(".") if "." in number else number) + one)
+    return min(texts, key=len)
+
+
+def number_and_unit(text: str) -> tuple[str, str]:
+    """Return the two parts of a size as ``written_rate`` writes it, such as ``2`` and ``MiB``."""
+    number = text.rstrip("kKMGTiB")
+    return number, text[len(number) :]
 
 
 def written_number(value: float) -> str:

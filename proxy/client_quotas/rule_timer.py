@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import EntityName, IpRule, QuotaRule
 from kafka_quota_proxy.proxy.background.isolation import report
+from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_limit
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
@@ -111,8 +112,9 @@ def _log_changes(changes: QuotaChanges, count: int) -> int:
     for words, rule in (*named, *((f"ip {ip}", rule) for ip, rule in changes.ips.items())):
         count += 1
         if count <= _MOST_NAMED:
-            limits = ", ".join(f"{key}={limit:g}" for key, limit in limits_of(rule).items()) if rule else "none"
-            log.info("the schedule of a rule changed the quotas of %s: %s", words, limits)
+            limits = limits_of(rule).items() if rule else ()
+            shown = ", ".join(f"{key}={shown_limit(key, limit)}" for key, limit in limits) or "none"
+            log.info("the schedule of a rule changed the quotas of %s: %s", words, shown)
     return count
 
 

@@ -6,7 +6,7 @@ The command ``explain`` and the log of throttled clients use the same words.
 from collections.abc import Iterator, Mapping
 
 from kafka_quota_proxy.config.model import IpRule, QuotaRule
-from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
+from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, QuotaKind
 from kafka_quota_proxy.config.ramp import next_step_ms, step_of
 from kafka_quota_proxy.config.schedule import Schedule, is_open, next_change_ms, written_days, written_minute
 from kafka_quota_proxy.config.term_values import written_instant
@@ -36,10 +36,21 @@ def level_words(level: Level) -> str:
 
 
 def limit_words(key: str, limit: float | None) -> str:
-    """Return a limit or a rate with its unit. ``key`` is that of the quota, such as ``producer_byte_rate``."""
+    """Return a limit with the unit in which it was written. ``key`` is that of the quota: ``producer_byte_rate``."""
     if limit is None or limit >= UNLIMITED:
         return "unlimited"
-    return KIND_OF_KEY[key].spec.unit.described(limit)
+    return KIND_OF_KEY[key].spec.unit.described(limit, limit)
+
+
+def rate_words(key: str, rate: float, *, limit: float) -> str:
+    """Return a rate with the kind of unit in which its limit was written."""
+    return KIND_OF_KEY[key].spec.unit.described(round(rate, 2), limit)
+
+
+def as_written(kind: QuotaKind, limit: float, rule: QuotaRule) -> float:
+    """Return ``limit`` as ``rule`` sets it, which knows the unit in which it was written, if it is still the same."""
+    of_rule = kind.limit_of(rule)
+    return of_rule if of_rule is not None and of_rule == limit else limit
 
 
 def why_inactive(rule: QuotaRule | IpRule, *, now_ms: int) -> str:

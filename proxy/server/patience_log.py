@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
-from kafka_quota_proxy.proxy.quota.rule_phrases import limit_words, rule_words
+from kafka_quota_proxy.proxy.quota.rule_phrases import as_written, limit_words, rule_words
 from kafka_quota_proxy.proxy.session.counters import LongWait
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ class PatienceLog:
             if rule is None or bucket in self._logged_ms or len(self._logged_ms) >= _MAX_REMEMBERED:
                 continue
             self._logged_ms[bucket] = now_ms
-            key, limit = bucket.kind.key, bucket.limit / bucket.kind.per_unit
+            key, limit = bucket.kind.key, as_written(bucket.kind, bucket.limit / bucket.kind.per_unit, rule)
             log.warning(
                 "requests wait for longer than their clients do: up to %.1f s for user=%r client-id=%r, and the "
                 "clients give up after %.1f s and send the same records again; %s: limit %s, rule %s; raise the limit, "

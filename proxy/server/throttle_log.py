@@ -20,7 +20,14 @@ from kafka_quota_proxy.config.model import QuotaRule, Shaping
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import Level, Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
-from kafka_quota_proxy.proxy.quota.rule_phrases import level_words, limit_words, rule_entity, rule_words
+from kafka_quota_proxy.proxy.quota.rule_phrases import (
+    as_written,
+    level_words,
+    limit_words,
+    rate_words,
+    rule_entity,
+    rule_words,
+)
 from kafka_quota_proxy.proxy.session.counters import MAX_HOSTS, RecentThrottles
 
 log = logging.getLogger(__name__)
@@ -288,7 +295,7 @@ class _Line(NamedTuple):
                 else f"{self.requests} requests in {duration} would have been throttled for {time}"
             )
             if self.mean_rate is not None:
-                parts.append(f"mean {_rate_words(key, self.mean_rate)}")
+                parts.append(f"mean {rate_words(key, self.mean_rate, limit=self.over.limit)}")
         parts.append(f"{key}: {self._reason()}")
         parts.append(f"rule {rule if rule.isprintable() else repr(rule)}, level {level_words(self.over.level)}")
         return "; ".join(parts)
@@ -296,8 +303,9 @@ class _Line(NamedTuple):
     def _reason(self) -> str:
         """Return why the client is throttled."""
         bucket = self.over.bucket
-        limit = limit_words(bucket.kind.key, self.over.limit)
-        rate = f"{_rate_words(bucket.kind.key, self.rate)} in the last {_windows_ms(bucket) / 1_000:g} s"
+        key, limit = bucket.kind.key, limit_words(bucket.kind.key, self.over.limit)
+        rate = rate_words(key, self.rate, limit=self.over.limit)
+        rate = f"{rate} in the last {_windows_ms(bucket) / 1_000:g} s"
         if bucket.shaping is not Shaping.PACED or self.event is _Event.ENDED:
             return f"{rate}, limit {limit}"
         # A token bucket looks at each moment, so this rate may be far below the limit and does not explain the wait.
@@ -320,13 +328,10 @@ def _over_limit(bucket: Bucket) -> _OverLimit | None:
     rule, level = bucket.rule, bucket.level
     if rule is None or level is None:
         return None
-    return _OverLimit(bucket, rule, level, bucket.limit / bucket.kind.per_unit)
+    limit = as_written(bucket.kind, bucket.limit / bucket.kind.per_unit, rule)
+    return _OverLimit(bucket, rule, level, limit)
 
 
 def _windows_ms(bucket: Bucket) -> int:
     """Return the length of all windows over which the rate of a bucket is measured."""
     return bucket.rate.samples * bucket.rate.sample_ms
-
-
-def _rate_words(key: str, rate: float) -> str:
-    return limit_words(key, round(rate, 2))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,15 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.addresses import parse_address
 from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.units import UNLIMITED, parse_duration_ms, parse_number, parse_rate, parse_size
+from kafka_quota_proxy.config.units import (
+    UNLIMITED,
+    described_size,
+    parse_duration_ms,
+    parse_number,
+    parse_rate,
+    parse_size,
+    written_rate,
+)
 from tests.support.cases import each_case
 
 
@@ -89,6 +98,50 @@ def test_any_text_is_a_quantity_or_a_unit_error(text: str) -> None:
 @each_case("written", ["10MiB", "10MiB/s", "10 MiB / s".replace(" ", ""), 10_485_760])
 def test_a_rate_may_end_with_per_second(written: str | int) -> None:
     assert parse_rate(written) == 10_485_760.0
+
+
+@each_case(
+    "written, described",
+    [
+        ("1MB", "1000000 bytes (1 MB)"),
+        ("1MB/s", "1000000 bytes (1 MB)"),
+        ("1000kB", "1000000 bytes (1000 kB)"),
+        ("512kB", "512000 bytes (512 kB)"),
+        ("500KiB", "512000 bytes (500 KiB)"),
+        ("0.5 GiB", "536870912 bytes (0.5 GiB)"),
+        ("10GB", "10000000000 bytes (10 GB)"),
+        (1_048_576, "1048576 bytes (1 MiB)"),
+        ("1234567", "1234567 bytes (1.235 MB)"),
+        ("999B", "999 bytes"),
+        (0.5, "0 bytes"),
+    ],
+)
+def test_a_rate_is_described_in_the_unit_in_which_it_was_written(written: str | float, described: str) -> None:
+    assert described_size(parse_rate(written)) == described
+
+
+def test_a_measured_rate_has_the_kind_of_unit_of_its_limit() -> None:
+    given = [(999_424.5, "1MB"), (999_424.5, "1MiB"), (1_010.0, "2KiB"), (1_010.0, "2kB"), (999_424.5, 1_048_576)]
+
+    assert [described_size(rate, like=parse_rate(limit)) for rate, limit in given] == [
+        "999424 bytes (999.4 kB)",
+        "999424 bytes (976 KiB)",
+        "1010 bytes",
+        "1010 bytes (1.01 kB)",
+        "999424 bytes (976 KiB)",
+    ]
+
+
+@given(
+    st.decimals(0, 10**6, places=3).filter(bool),
+    st.sampled_from(["", "B", "kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB"]),
+)
+def test_a_rate_is_written_so_that_it_is_read_back(number: Decimal, unit: str) -> None:
+    rate = parse_rate(f"{number}{unit}")
+    assert parse_rate(written_rate(float(rate))) == rate
+    again = parse_rate(written_rate(rate))
+    assert again == rate
+    assert again.unit == unit or not unit
 
 
 @each_case("written, hint", [(0, "above 0"), ("0MB", "above 0"), (-5, "negative"), (2**64, "at most")])

@@ -15,6 +15,7 @@ def row(client_id: str | None = "etl", **changed: Any) -> dict[str, Any]:  # noq
         "broker": 1,
         "rate": 10_465_092.1,
         "limit": 10_485_760.0,
+        "limit_written": "10MiB",
         "utilisation": 0.998,
         "rule": {"user": None, "client-id": "etl", "source": "/etc/kafka-quota-proxy/proxy.yaml:7"},
         "level": 7,
@@ -29,7 +30,7 @@ def row(client_id: str | None = "etl", **changed: Any) -> dict[str, Any]:  # noq
 
 def unlimited(client_id: str, **changed: Any) -> dict[str, Any]:  # noqa: ANN401 - as above
     """Return the row of a client without a limit."""
-    empty = ("limit", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
+    empty = ("limit", "limit_written", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
     calm = {"throttled": False, "throttled_for_ms": 0, "throttle_seconds_last_minute": 0.0}
     return row(client_id, **dict.fromkeys(empty), **calm) | changed
 

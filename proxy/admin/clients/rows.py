@@ -6,6 +6,7 @@ from time import monotonic_ns
 from typing import Any, Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Address, QuotaRule
+from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.admin.clients.active import (
     ActiveBucket,
     Connections,
@@ -17,6 +18,7 @@ from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.quota.entity import Tags
+from kafka_quota_proxy.proxy.quota.rule_phrases import as_written
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 
@@ -192,6 +194,7 @@ def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment
         "broker": one.broker,
         "rate": round(one.rate, 3),
         "limit": limit,
+        "limit_written": None if limit is None else _written(bucket.kind, limit, one.rule),
         "utilisation": None if utilisation is None else round(utilisation, 4),
         "rule": None if one.rule is None else _rule(one.rule),
         "level": None if one.level is None else one.level.number,
@@ -217,7 +220,8 @@ def _details(one: ActiveBucket, row: Row, clients: Sequence[ClientConnection], m
                 "level": candidate.level.number,
                 "says": candidate.level.says,
                 "rule": _rule(candidate.rule),
-                "limit": one.bucket.kind.limit_of(candidate.rule),
+                "limit": (limit := one.bucket.kind.limit_of(candidate.rule)),
+                "limit_written": None if limit is None else one.bucket.kind.spec.unit.written(limit),
                 "wins": candidate.wins,
                 "reason": candidate.reason,
             }
@@ -246,6 +250,10 @@ def _matches(query: ClientQuery, one: ActiveBucket, clients: Sequence[ClientConn
 def _only(names: set[str | None]) -> str | None:
     """Return the name that all clients of a bucket have, or None if they have several or it is not known."""
     return names.pop() if len(names) == 1 else None
+
+
+def _written(kind: QuotaKind, limit: float, rule: QuotaRule | None) -> str:
+    return kind.spec.unit.written(limit if rule is None else as_written(kind, limit, rule))
 
 
 def _rule(rule: QuotaRule) -> Row:

@@ -4,7 +4,8 @@
 const LOST_MS = 8000; // without an event for this long, the connection counts as lost
 const SAID_EVERY_MS = 30000; // a screen reader says the verdict no more often, unless it turns
 const AGAIN_MS = 5000;
-const UNITS = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+const BINARY = [["GiB", 2 ** 30], ["MiB", 2 ** 20], ["KiB", 2 ** 10]];
+const DECIMAL = [["GB", 1e9], ["MB", 1e6], ["kB", 1e3]];
 const LEVELS = 8;
 
 const byId = (id) => document.getElementById(id);
@@ -35,17 +36,26 @@ const clock = (time) => `${time.slice(11, 19)} UTC`;
 const day = (time) => `${time.slice(0, 10)} ${clock(time)}`;
 const place = (source) => printable(source.slice(source.lastIndexOf("/") + 1));
 
-function bytes(value) {
-  for (const [unit, size] of UNITS) {
+/** limit: how the limit of these bytes was written, such as "1MB" or "1MiB", or null. */
+function bytes(value, limit = null) {
+  for (const [unit, size] of limit === null || limit.endsWith("iB") ? BINARY : DECIMAL) {
     if (value >= size) return `${(value / size).toFixed(value >= 100 * size ? 0 : 1)} ${unit}`;
   }
   return `${value.toFixed(0)} B`;
 }
 
-function rate(kind, value) {
+/** The limit of bytes as it was written, unless it has many digits. */
+function limit(row) {
+  const [, number, unit] = /^([\d.]+)(\w*)$/.exec(row.limit_written);
+  return `${unit && number.length <= 4 ? `${number} ${unit}` : bytes(row.limit, row.limit_written)}/s`;
+}
+
+const isOfBytes = (kind) => kind === "produce" || kind === "fetch";
+
+function rate(kind, value, written) {
   if (value === null) return "-";
   if (kind === "request") return `${value.toFixed(1)} %`;
-  return kind === "produce" || kind === "fetch" ? `${bytes(value)}/s` : `${value.toFixed(1)}/s`;
+  return isOfBytes(kind) ? `${bytes(value, written)}/s` : `${value.toFixed(1)}/s`;
 }
 
 function duration(ms) {
@@ -135,8 +145,8 @@ const CLIENT = [
   ["client", "", client],
   ["kind", "w2", (row) => row.kind],
   ["broker", "number w1", (row) => (row.broker === null ? "-" : String(row.broker))],
-  ["rate", "number w3", (row) => rate(row.kind, row.rate)],
-  ["limit", "number w3", (row) => rate(row.kind, row.limit)],
+  ["rate", "number w3", (row) => rate(row.kind, row.rate, row.limit_written)],
+  ["limit", "number w3", (row) => (row.limit !== null && isOfBytes(row.kind) ? limit(row) : rate(row.kind, row.limit))],
   ["used", "w2", (row) => ({ text: percent(row.utilisation), bar: row.utilisation })],
   ["throttled", "w4 half", throttled],
   ["rule", "", (row) => (row.rule ? { text: entity(row.rule), sub: `${place(row.rule.source)}, level ${row.level} of ${LEVELS}` } : "-")],
@@ -193,8 +203,8 @@ const tables = {
   replication: new Table("replication", "Limits on replication", [
     ["side", "w3", (row) => row.side],
     ["broker or path", "", (row) => ({ text: printable(row.name), tone: "strong" })],
-    ["rate", "number w3", (row) => `${bytes(row.rate)}/s`],
-    ["limit", "number w3", (row) => (row.limit === null ? "-" : `${bytes(row.limit)}/s`)],
+    ["rate", "number w3", (row) => `${bytes(row.rate, row.limit_written)}/s`],
+    ["limit", "number w3", (row) => (row.limit === null ? "-" : limit(row))],
     ["used", "w3", (row) => ({ text: percent(row.limit ? row.rate / row.limit : null), bar: row.limit ? row.rate / row.limit : null })],
     ["since the start", "number w3", (row) => bytes(row.bytes)],
     ["lag", "w3", (row) => (row.lag === null ? "" : `${row.lag} records`)],

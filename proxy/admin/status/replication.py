@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any, Final
 
+from kafka_quota_proxy.config.units import written_rate
 from kafka_quota_proxy.proxy.admin.clients.active import pause
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
 from kafka_quota_proxy.proxy.admin.status.sections import iso
@@ -50,7 +51,9 @@ def _rows(throttle: Throttle, lags: dict[int, int], now_ms: int) -> Iterable[Row
 
     def row(side: str, name: str, quota: ReplicationQuota, lag: int | None = None) -> Row:
         rate = round(quota.rate.peek(now_ms=now_ms), 1)
-        return {"side": side, "name": name, "rate": rate, "limit": quota.limit, "bytes": quota.total, "lag": lag}
+        written = None if quota.limit is None else written_rate(quota.limit)
+        limit = {"limit": quota.limit, "limit_written": written}
+        return {"side": side, "name": name, "rate": rate, **limit, "bytes": quota.total, "lag": lag}
 
     for leader in tuple(throttle.leaders):
         if leader.known_quota is not None:

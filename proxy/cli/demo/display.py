@@ -13,12 +13,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from kafka_quota_proxy.config.units import scaled, written_rate
 from kafka_quota_proxy.proxy.cli.demo.workload import TOLERANCE
 
 # How many bars the chart has for each client. It fits into 80 columns.
 BARS: Final = 54
 _HEIGHTS: Final = " ▁▂▃▄▅▆▇█"
-_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,12 +183,10 @@ def sparkline(rates: Sequence[float]) -> str:
     return "".join(_HEIGHTS[max(round(rate / highest * most), 1 if rate else 0)] for rate in rates)
 
 
-def format_rate(bytes_per_second: float) -> str:
-    """Return a rate as text with a binary unit, such as ``1.5 MiB/s``."""
-    for unit, size in _UNITS:
-        if bytes_per_second >= size:
-            return f"{bytes_per_second / size:.1f} {unit}/s"
-    return f"{bytes_per_second:.0f} B/s"
+def format_rate(bytes_per_second: float, *, limit: float | None = None) -> str:
+    """Return a rate as text in the kind of unit in which its ``limit`` is written, else a binary one: ``1.5 MiB/s``."""
+    value, unit = scaled(bytes_per_second, like="iB" if limit is None else written_rate(limit))
+    return f"{value:.{0 if unit == 'B' else 1}f} {unit}/s"
 
 
 def format_seconds(milliseconds: float) -> str:

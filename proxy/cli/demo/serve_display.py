@@ -62,9 +62,9 @@ def clients_table(clients: Sequence[ServedClient]) -> Table:
         cells = [
             _name(one.client.user),
             _name(one.client.client_id),
-            format_rate(one.produce_rate),
+            format_rate(one.produce_rate, limit=one.produce_limit),
             _limit(one.produce_limit),
-            format_rate(one.fetch_rate),
+            format_rate(one.fetch_rate, limit=one.fetch_limit),
             _limit(one.fetch_limit),
             format_seconds(one.throttle_time_ms),
         ]
@@ -94,11 +94,11 @@ def _caption(clients: int, shown: int) -> str | None:
 
 
 def _of(rate: float, limit: float | None) -> str:
-    return format_rate(rate) if limit is None else f"{format_rate(rate)} of {format_rate(limit)}"
+    return format_rate(rate) if limit is None else f"{format_rate(rate, limit=limit)} of {_limit(limit)}"
 
 
 def _limit(limit: float | None) -> str:
-    return "-" if limit is None else format_rate(limit)
+    return "-" if limit is None else format_rate(limit, limit=limit)
 
 
 def _name(name: str) -> str:

@@ -13,7 +13,7 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.quota.entity import Candidate, RuleTable, Tags, bounded
 from kafka_quota_proxy.proxy.quota.nearest_rule import nearest_rule
-from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
+from kafka_quota_proxy.proxy.quota.rule_phrases import as_written, upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
 
@@ -83,11 +83,16 @@ def _verdict(
         key=bucket.kind.key,
         rule=bucket.rule and _with_line(bucket.rule, rules),
         level=bucket.level,
-        limit=manager.limit_of(bucket),
+        limit=_limit(manager, bucket),
         bucket=bucket.tags,
         at_listeners=tuple(_at_listener(listener, bucket, rules) for listener, bucket in buckets_at),
         lost=_lost(candidates, rules),
     )
+
+
+def _limit(manager: ClientQuotaManager, bucket: Bucket) -> float | None:
+    limit = manager.limit_of(bucket)
+    return limit if limit is None or bucket.rule is None else as_written(bucket.kind, limit, bucket.rule)
 
 
 def _with_times(verdict: Verdict, rules: Rules, kind: QuotaKind, *, user: str, client_id: str) -> Verdict:

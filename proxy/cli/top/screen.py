@@ -6,13 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS, QuotaKind
+from kafka_quota_proxy.config.units import number_and_unit, scaled
 from kafka_quota_proxy.proxy.cli.top.terminal import Column, Line, Text, table
 from kafka_quota_proxy.proxy.cli.top.view import Row, View, selected_index
+from kafka_quota_proxy.proxy.quota.rule_phrases import limit_words
 
 _MEDIUM: Final = 118  # from this width on, there are more columns
 _WIDE: Final = 170
-_UNITS: Final = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 _KIND_OF_LABEL: Final = {kind.label: kind for kind in BUCKET_KINDS}
+_BINARY: Final = float(1 << 20)  # a number that is written in a binary unit
+_MOST_DIGITS: Final = 4  # of a limit that is shown as it was written
 _NEAR: Final = 0.8
 _ALL: Final = slice(None)
 _SHORT: Final = 13  # the width of a rule's place on a narrow terminal
@@ -90,9 +93,11 @@ def details(row: Row) -> list[Line]:
     kind = _KIND_OF_LABEL[row["kind"]]
     user, client_id = (_name(row[key]) for key in ("user", "client_id"))
     used = "" if row["utilisation"] is None else f", {_percent(row['utilisation'])} of the limit"
+    like = _BINARY if row["limit"] is None else kind.spec.unit.parse(row["limit_written"])
+    shown_rate = kind.spec.unit.described(round(row["rate"], 1), like)
     found: list[Line] = [
         _line(f"{kind.key} of user {user}, client-id {client_id}", "bold"),
-        _line(f"  rate         {kind.spec.unit.described(round(row['rate'], 1))}{used}"),
+        _line(f"  rate         {shown_rate}{used}"),
         [Text("  throttled    "), _throttled(row) if row["throttled"] else Text("no")],
         _line(f"  last minute  {row['throttle_seconds_last_minute']:g} s throttled"),
         _line(
@@ -104,8 +109,8 @@ def details(row: Row) -> list[Line]:
         found.append(_line(f"  manner       {row['enforcement']}, {row['shaping']}"))
     for one in row.get("rules", ()):
         heading = "rule" if one["wins"] else "lost"
-        limit = kind.spec.unit.described(one["limit"])
-        found.append(_line(f"  {heading:<12} {_entity(one['rule'])}, {limit} ({printable(one['rule']['source'])})"))
+        words = limit_words(kind.key, kind.spec.unit.parse(one["limit_written"]))
+        found.append(_line(f"  {heading:<12} {_entity(one['rule'])}, {words} ({printable(one['rule']['source'])})"))
         found.append(_line(f"               level {one['level']} of 8 ({one['says']}): {one['reason']}"))
     throttles = row.get("last_throttles", ())
     found += (_line(f"  throttle     {one['time'][11:-1]}, for {one['throttle_time_ms']} ms") for one in throttles)
@@ -117,18 +122,24 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def rate(kind: QuotaKind, value: float | None) -> str:
-    """Return a rate or limit per second as text with the unit of its kind, in few characters."""
-    if value is None:
+def limit(row: Row) -> str:
+    """Return the limit of a row in few characters, in the unit in which it was written."""
+    kind, written = _KIND_OF_LABEL[row["kind"]], row["limit_written"]
+    if written is None:
         return "-"
+    number, unit = number_and_unit(written)
+    is_short = unit and len(number) <= _MOST_DIGITS
+    return f"{number} {unit}" if is_short else rate(kind, row["limit"], like=written)
+
+
+def rate(kind: QuotaKind, value: float, *, like: str | None) -> str:
+    """Return a rate per second in few characters, in the kind of unit in which its limit is written, ``like``."""
     if kind is QuotaKind.REQUEST:
         return f"{value:.1f} %"
     if kind not in (QuotaKind.PRODUCE, QuotaKind.FETCH):
         return f"{value:.1f}"
-    for unit, size in _UNITS:
-        if value >= size:
-            return f"{value / size:.{0 if value >= 100 * size else 1}f} {unit}"
-    return f"{value:.0f} B"
+    amount, unit = scaled(value, like=like or "iB")
+    return f"{amount:.{0 if amount >= 100 or unit == 'B' else 1}f} {unit}"
 
 
 def duration(milliseconds: float) -> str:
@@ -198,8 +209,8 @@ def _addresses(row: Row) -> str:
     return printable(", ".join(row["addresses"]))
 
 
-def _rate_of(key: str) -> Callable[[Row], str]:
-    return lambda row: rate(_KIND_OF_LABEL[row["kind"]], row[key])
+def _rate(row: Row) -> str:
+    return rate(_KIND_OF_LABEL[row["kind"]], row["rate"], like=row["limit_written"])
 
 
 def _line(text: str, style: str = "") -> Line:
@@ -216,8 +227,8 @@ _COLUMNS: Final = (
     _Column("user", lambda row: _name(row["user"]), (0, 0, 14, 14)),
     _Column("client-id", lambda row: _name(row["client_id"]), (0, 0, 18, 26)),
     _Column("broker", lambda row: "" if row["broker"] is None else str(row["broker"]), (0, 6, 6, 6), is_number=True),
-    _Column("rate/s", _rate_of("rate"), (8, 8, 8, 8), is_number=True),
-    _Column("limit/s", _rate_of("limit"), (8, 8, 8, 8), is_number=True),
+    _Column("rate/s", _rate, (8, 8, 8, 8), is_number=True),
+    _Column("limit/s", limit, (8, 8, 8, 8), is_number=True),
     _Column("used", lambda row: bar(row["utilisation"]), (10, 0, 10, 10)),
     _Column("used", lambda row: bar(row["utilisation"], cells=0), (0, 4, 0, 0), is_number=True),
     _Column("throttled", _throttled, (9, 9, 9, 9), is_number=True),

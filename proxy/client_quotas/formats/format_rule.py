@@ -44,8 +44,9 @@ def shown_limits(rule: StoredRule) -> str:
 
 
 def log_words(rule: StoredRule | None) -> str:
-    """Return the limits and terms of a rule as text for a log message. Numbers are shown without units."""
-    fields: dict[str, object] = {**rule.limits, **written_terms(rule.terms)} if rule else {}
+    """Return the limits and terms of a rule as text for a log message."""
+    limits = {key: shown_limit(key, value) for key, value in rule.limits.items()} if rule else {}
+    fields: dict[str, object] = {**limits, **written_terms(rule.terms)} if rule else {}
     return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
 
 

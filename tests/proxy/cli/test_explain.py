@@ -86,12 +86,12 @@ def test_text_has_every_kind_of_quota(path: Path, capsys: pytest.CaptureFixture[
         f" ({path}:10)\n"
         "               level 6: level 2 (user, default client-id) is more specific\n"
         "\n"
-        "consumer_byte_rate: 2000000 bytes (1.907 MiB) per second\n"
+        "consumer_byte_rate: 2000000 bytes (2 MB) per second\n"
         f"  rule         client-id <default> ({path}:6)\n"
         "  level        8 of 8: default client-id\n"
         "  bucket       client-id x; shared by all users at a broker, except those with a rule of their own\n"
         "  listener     clients: respond, sampled\n"
-        "               the max_bytes of a fetch is lowered to 20000000 bytes (19.07 MiB)\n"
+        "               the max_bytes of a fetch is lowered to 20000000 bytes (20 MB)\n"
         "  listener     shadow: observe, paced\n"
         "\n"
         "request_percentage: not limited\n"
@@ -135,6 +135,22 @@ def test_of_a_client_without_a_rule_the_nearest_name_is_suggested(
     lines = [line for line in explained(file, *arguments).splitlines(keepends=True) if "no rule" in line]
 
     assert "".join(lines) == guess
+
+
+def test_limits_have_the_units_in_which_they_were_written(tmp_path: Path, explained: Explained) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(
+        "listeners: [{name: a, bind: 127.0.0.1:9192, upstream: 127.0.0.1:9092}]\n"
+        "quotas:\n"
+        "- {client-id: etl, producer_byte_rate: 512kB, consumer_byte_rate: 500KiB}\n"
+        "- {client-id: <default>, producer_byte_rate: 10GB}\n"
+    )
+
+    text = explained(file, "--client-id", "etl")
+
+    assert "producer_byte_rate: 512000 bytes (512 kB) per second\n" in text
+    assert "consumer_byte_rate: 512000 bytes (500 KiB) per second\n" in text
+    assert "client-id <default>, 10000000000 bytes (10 GB) per second" in text
 
 
 def test_text_of_an_exempt_user_ends_there(path: Path, explained: Explained) -> None:
@@ -588,7 +604,9 @@ def test_last_known_rules_are_marked_as_such(
     said = explained(path, "--user", "alice")
     result = json.loads(explained(path, "--user", "alice", "--json"))
 
-    assert "producer_byte_rate: 1000 bytes per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
+    assert (
+        "producer_byte_rate: 1000 bytes (1 kB) per second\n  rule         user alice (kafka://k1:9092/store)\n" in said
+    )
     assert said.endswith(
         "\nstore kafka://k1:9092/store: its rules are shown as last known on this machine "
         f"({tmp_path}/quotas.d/store); they may have changed; to read the topic: kafka-quota-proxy quotas describe\n"
@@ -653,14 +671,14 @@ def test_another_instant_may_have_another_rule(capsys: pytest.CaptureFixture[str
     assert "  rule         user alice (c.yaml:3)\n  time         expires at 2026-12-01T00:00:00Z\n" in monday
     assert "  rule         ip <default> (c.yaml:8)\n  time         expires at 2026-12-01T00:00:00Z\n" in monday
     assert (
-        "producer_byte_rate: 7000 bytes (6.836 KiB) per second\n"
+        "producer_byte_rate: 7000 bytes (7 kB) per second\n"
         "  rule         client-id <default> (c.yaml:5)\n"
         "  time         ramp: step 1 of 4, the next at 2026-12-01T02:00:00Z\n"
     ) in tuesday
     assert (
-        "  not now      user alice, 1000 bytes per second (c.yaml:3)\n"
+        "  not now      user alice, 1000 bytes (1 kB) per second (c.yaml:3)\n"
         "               level 3: expired at 2026-12-01T00:00:00Z\n"
-        "  not now      client-id etl, 2000 bytes (1.953 KiB) per second (c.yaml:4)\n"
+        "  not now      client-id etl, 2000 bytes (2 kB) per second (c.yaml:4)\n"
         "               level 7: outside its schedule (mon-fri 08:00-18:00 UTC), again at 2026-12-01T08:00:00Z\n"
     ) in tuesday
     assert (
@@ -723,7 +741,7 @@ def test_the_rule_outside_a_schedule_has_its_end(explained: Explained, tmp_path:
 
     said = explained(path, "--user", "alice", "--at", "2026-12-01T12:00:00+01:00")
     words = "outside its schedule (mon-sun 22:00-06:00 Europe/Berlin)"
-    assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes per second" in said
+    assert "producer_byte_rate: not limited\n  not now      user alice, 1000 bytes (1 kB) per second" in said
     assert f"level 3: {words}, again at 2026-12-01T21:00:00Z\n" in said
     assert (
         f"  time         {words}: the limits under otherwise apply until 2026-12-01T21:00:00Z\n"

@@ -171,7 +171,7 @@ async def test_log_names_the_first_entities_of_a_large_request_and_counts_the_re
             await one.ask(AlterRequest(1, 7, some, False))
 
     said = [text for text in caplog.messages if text.startswith("admin set ")]
-    named = [f"admin set the quotas of user {number}: {P}=1.0" for number in range(20)]
+    named = [f"admin set the quotas of user {number}: {P}=1" for number in range(20)]
     assert said == [*named, "admin set the quotas of 980 others"]
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, KafkaSettings, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
@@ -108,6 +109,22 @@ CONTINUES = "throttle_continues"
 ENDED = "throttle_ended"
 
 
+@pytest.mark.parametrize(
+    ("written", "limit", "rate"),
+    [
+        ("0.5kB", "500 bytes (0.5 kB)", "6300 bytes (6.3 kB)"),
+        ("0.5KiB", "512 bytes (0.5 KiB)", "6300 bytes (6.152 KiB)"),
+    ],
+)
+def test_the_unit_is_the_one_in_which_the_limit_was_written(world: World, written: str, limit: str, rate: str) -> None:
+    manager = world.broker(QuotaRule(client_id=DEFAULT, producer_byte_rate=parse_rate(written)))
+    world.charge(63_000, manager=manager)
+    world.throttle(2_600, manager=manager)
+    world.sweep()
+
+    assert f"producer_byte_rate: {rate} per second in the last 11 s, limit {limit} per second" in world.message()
+
+
 def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) -> None:
     world.charge(63_000)
     world.throttle(2_600)
@@ -115,7 +132,7 @@ def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) ->
 
     # 63,000 B in a window of 10 s
     assert world.message() == (
-        "throttled: client-id='etl' from 10.0.0.5; producer_byte_rate: 6300 bytes (6.152 KiB) per second in "
+        "throttled: client-id='etl' from 10.0.0.5; producer_byte_rate: 6300 bytes (6.3 kB) per second in "
         "the last 11 s, limit 500 bytes per second; rule client-id <default> (proxy.yaml:7), level 8 of 8: default "
         "client-id"
     )

@@ -5,6 +5,7 @@ from typing import Any
 
 from kafka_quota_proxy.config.model import DEFAULT, Address, Enforcement, Listener, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
+from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
 from kafka_quota_proxy.proxy.admin.clients.rows import ClientTable
 from kafka_quota_proxy.proxy.server.server import Server
@@ -52,12 +53,23 @@ async def test_a_row_says_who_is_throttled_by_which_rule_and_since_when() -> Non
         "listener": "clients",
         "broker": 1,
         "limit": 1_000.0,
+        "limit_written": "1kB",
         "rule": {"user": None, "client-id": "etl", "source": "proxy.yaml:7"},
         "level": 7,
         "shaping": "paced",
         "enforcement": "respond",
         "throttled": True,
     }
+
+
+async def test_a_limit_has_the_unit_in_which_it_was_written() -> None:
+    server = server_with(QuotaRule(client_id="etl", producer_byte_rate=parse_rate("500KiB"), source="proxy.yaml:7"))
+    connect(server, "etl", now_ms=now()).charge(1_000, now_ms=now())
+
+    (row,) = rows(server, details=True)
+
+    assert (row["limit"], row["limit_written"]) == (512_000, "500KiB")
+    assert [one["limit_written"] for one in row["rules"]] == ["500KiB"]
 
 
 async def test_a_row_without_a_limit_has_no_rule() -> None:
@@ -68,7 +80,7 @@ async def test_a_row_without_a_limit_has_no_rule() -> None:
     (row,) = rows(server)
 
     assert (row["user"], row["client_id"], row["kind"]) == ("alice", "free", "fetch")
-    empty = ("limit", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
+    empty = ("limit", "limit_written", "utilisation", "rule", "level", "shaping", "enforcement", "throttled_since")
     assert [row[key] for key in empty] == [None] * len(empty)
     assert (row["throttled"], row["throttled_for_ms"], row["throttle_seconds_last_minute"]) == (False, 0, 0.0)
 

@@ -68,7 +68,7 @@ def test_lines_name_entity_key_old_and_new() -> None:
 
     assert [line for difference in differences(old, new) for line in lines(difference)] == [
         "~ user alice, client-id <default>: producer_byte_rate 1MiB -> 2MiB",
-        "- user alice, client-id <default>: consumer_byte_rate 5500MB",
+        "- user alice, client-id <default>: consumer_byte_rate 5.5GB",
         "+ user alice, client-id <default>: expires 2026-01-01T12:00:00Z",
         "- user bob: producer_byte_rate 1",
         '+ client-id "a\\nb": consumer_byte_rate 3',

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.top import terminal
-from kafka_quota_proxy.proxy.cli.top.screen import clients_table, details, duration, printable, rate, screen
+from kafka_quota_proxy.proxy.cli.top.screen import clients_table, details, duration, limit, printable, rate, screen
 from kafka_quota_proxy.proxy.cli.top.terminal import Line
 from kafka_quota_proxy.proxy.cli.top.view import View, identity
 from tests.support.client_rows import page, row, unlimited
@@ -29,7 +29,7 @@ def test_a_narrow_table_has_what_counts() -> None:
 
     assert heading.split() == ["kind", "client", "rate/s", "limit/s", "used", "throttled", "1min", "rule"]
     assert line.split() == [
-        "produce", "etl", "10.0", "MiB", "10.0", "MiB", "█████", "100%", "81", "s", "85%", "proxy.yaml:7",
+        "produce", "etl", "10.0", "MiB", "10", "MiB", "█████", "100%", "81", "s", "85%", "proxy.yaml:7",
     ]  # fmt: skip
     assert free.split() == ["produce", "bob", "free", "10.0", "MiB", "-"]
 
@@ -131,12 +131,21 @@ def test_a_low_terminal_scrolls_to_the_selected_client() -> None:
 
 def test_details_say_which_rules_lost_and_why() -> None:
     rules = [
-        {"level": 7, "says": "client-id", "rule": row()["rule"], "limit": 10_485_760.0, "wins": True, "reason": "best"},
+        {
+            "level": 7,
+            "says": "client-id",
+            "rule": row()["rule"],
+            "limit": 10_485_760.0,
+            "limit_written": "10MiB",
+            "wins": True,
+            "reason": "best",
+        },
         {
             "level": 8,
             "says": "default client-id",
             "rule": {"user": None, "client-id": "<default>", "source": "p.yaml:9"},
-            "limit": 1_048_576.0,
+            "limit": 1_000_000.0,
+            "limit_written": "1MB",
             "wins": False,
             "reason": "level 7 (client-id) is more specific",
         },
@@ -157,7 +166,7 @@ def test_details_say_which_rules_lost_and_why() -> None:
         "  manner       respond, paced",
         "  rule         client-id etl, 10485760 bytes (10 MiB) per second (/etc/kafka-quota-proxy/proxy.yaml:7)",
         "               level 7 of 8 (client-id): best",
-        "  lost         client-id <default>, 1048576 bytes (1 MiB) per second (p.yaml:9)",
+        "  lost         client-id <default>, 1000000 bytes (1 MB) per second (p.yaml:9)",
         "               level 8 of 8 (default client-id): level 7 (client-id) is more specific",
         "  throttle     16:00:00.120, for 617 ms",
     ]
@@ -166,19 +175,41 @@ def test_details_say_which_rules_lost_and_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "text"),
+    ("kind", "value", "written", "text"),
     [
-        (QuotaKind.PRODUCE, None, "-"),
-        (QuotaKind.PRODUCE, 0.0, "0 B"),
-        (QuotaKind.FETCH, 1_024.0, "1.0 KiB"),
-        (QuotaKind.FETCH, 310_000.0, "303 KiB"),
-        (QuotaKind.PRODUCE, 2.5 * (1 << 40), "2560 GiB"),
-        (QuotaKind.REQUEST, 45.04, "45.0 %"),
-        (QuotaKind.MUTATION, 3.0, "3.0"),
+        (QuotaKind.PRODUCE, 0.0, None, "0 B"),
+        (QuotaKind.FETCH, 1_024.0, None, "1.0 KiB"),
+        (QuotaKind.FETCH, 310_000.0, "1MiB", "303 KiB"),
+        (QuotaKind.FETCH, 310_000.0, "1MB", "310 kB"),
+        (QuotaKind.FETCH, 1_234_567.0, "1234567", "1.2 MB"),
+        (QuotaKind.PRODUCE, 2.5 * (1 << 40), None, "2.5 TiB"),
+        (QuotaKind.REQUEST, 45.04, "50", "45.0 %"),
+        (QuotaKind.MUTATION, 3.0, "5", "3.0"),
     ],
 )
-def test_rates_have_the_unit_of_their_kind(kind: QuotaKind, value: float | None, text: str) -> None:
-    assert rate(kind, value) == text
+def test_rates_have_the_kind_of_unit_of_their_limit(
+    kind: QuotaKind, value: float, written: str | None, text: str
+) -> None:
+    assert rate(kind, value, like=written) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "written", "text"),
+    [
+        ("produce", 1e6, "1MB", "1 MB"),
+        ("fetch", 512e3, "512kB", "512 kB"),
+        ("fetch", 512e3, "500KiB", "500 KiB"),
+        ("produce", 1_234_567.0, "1234567", "1.2 MB"),
+        ("produce", 1_234_944.0, "1234.944kB", "1.2 MB"),
+        ("produce", 700.0, "700", "700 B"),
+        ("request", 50.0, "50", "50.0 %"),
+        ("produce", None, None, "-"),
+    ],
+)
+def test_limits_have_the_unit_in_which_they_were_written(
+    kind: str, value: float | None, written: str | None, text: str
+) -> None:
+    assert limit(row(kind=kind, limit=value, limit_written=written)) == text
 
 
 def test_durations_are_short() -> None:

@@ -29,7 +29,6 @@ def test_only_the_last_are_kept() -> None:
     for number in range(MAX_OBSERVED + 1):
         add(observed, str(number))
 
-
     assert len(list(observed.find())) == MAX_OBSERVED
     assert next(observed.find()).client_id == "1"
 
