@@ -121,7 +121,13 @@ def test_a_rate_is_described_in_the_unit_in_which_it_was_written(written: str | 
 
 
 def test_a_measured_rate_has_the_kind_of_unit_of_its_limit() -> None:
-    given = [(999_424.5, "1MB"), (999_424.5, "1MiB"), (1_010.0, "2KiB"), (1_010.0, "2kB"), (999_424.5, 1_048_576)]
+    given: list[tuple[float, str | float]] = [
+        (999_424.5, "1MB"),
+        (999_424.5, "1MiB"),
+        (1_010.0, "2KiB"),
+        (1_010.0, "2kB"),
+        (999_424.5, 1_048_576),
+    ]
 
     assert [described_size(rate, like=parse_rate(limit)) for rate, limit in given] == [
         "999424 bytes (999.4 kB)",
