@@ -24,7 +24,7 @@ VALUES: Final = (
     *(None, None, 1.0, 1024.0, 12.5, 1e-7, 1.0000005, 1.000002, 0.0, -0.0, -1.0, 1e-300, 2147483647.0, 2147483648.0),
     *(9.223372036854775e18, 2.0**63, 1e19, 1e300, float("-inf")),
 )
-# Kafka accepts and stores these values.
+# Kafka before 4.4 accepts and stores these values.
 NOT_FINITE: Final = (float("inf"), float("nan"))
 
 

@@ -1,6 +1,6 @@
 """Decides on a request to change quotas: what Kafka would answer, and which rules change.
 
-Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``QuorumController`` in Apache Kafka 4.3.
+Source: ``ClientQuotaControlManager``, ``AlterClientQuotasRequest`` and ``QuorumController`` in Apache Kafka 4.4.
 """
 
 import math
@@ -249,17 +249,16 @@ def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, floa
 def _check_value(keys: Mapping[str, KafkaType], key: str, value: float) -> None:
     if key not in keys:
         raise _RefusalError(f"Invalid configuration key {key}")
+    if not math.isfinite(value):
+        raise _RefusalError(f"Quota {key} must be a finite number")
     if value <= 0:
         raise _RefusalError(f"Quota {key} must be greater than 0")
     value_type = keys[key]
     if value_type is not KafkaType.DOUBLE:
         if value > _MOST[value_type]:
             raise _RefusalError(f"Proposed value for {key} is too large for {value_type.value}.")
-        if math.isfinite(value) and value % 1.0 > _FRACTION:
+        if value % 1.0 > _FRACTION:
             raise _RefusalError(f"{key} cannot be a fractional value.")
-    # Kafka stores NaN, but no rate is above or below it.
-    if not math.isfinite(value):
-        raise _RefusalError(f"Quota {key} must be a finite number")
 
 
 def _with_limits(rule: StoredRule | None, limits: Mapping[str, float]) -> StoredRule | None:

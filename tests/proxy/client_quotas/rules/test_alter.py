@@ -166,7 +166,7 @@ def test_v52_v62_invalid_entity_has_kafkas_error(entity: EntityParts, message: s
         (ALICE, {P: 0.0}, f"Quota {P} must be greater than 0"),
         (ALICE, {R: -0.0}, f"Quota {R} must be greater than 0"),
         (ALICE, {M: -1.0}, f"Quota {M} must be greater than 0"),
-        (ALICE, {M: float("-inf")}, f"Quota {M} must be greater than 0"),
+        (ALICE, {M: float("-inf")}, f"Quota {M} must be a finite number"),
         ((("ip", "1.2.3.4"),), {RATE: 0.0}, f"Quota {RATE} must be greater than 0"),
         (ALICE, {P: 1e19}, f"Proposed value for {P} is too large for a LONG."),
         ((("ip", "1.2.3.4"),), {RATE: 2147483648.0}, f"Proposed value for {RATE} is too large for an INT."),
@@ -206,14 +206,10 @@ def test_a_limit_at_the_edge_is_taken_as_it_is(entity: EntityParts, key: str, va
 
 
 @pytest.mark.parametrize("value", NOT_FINITE)
-@pytest.mark.parametrize("key", [R, M])
-def test_unlike_kafka_a_limit_is_a_number(key: str, value: float) -> None:
+@pytest.mark.parametrize("key", [P, R, M])
+def test_a_limit_is_a_number(key: str, value: float) -> None:
+    """So it is in Kafka 4.4. Earlier releases take NaN, and any infinity that is positive and no whole number."""
     assert told(ask({}, (ALICE, {key: value}))) == [(42, f"Quota {key} must be a finite number")]
-
-
-def test_an_infinite_whole_number_is_too_large_first() -> None:
-    assert told(ask({}, (ALICE, {P: float("inf")}))) == [(42, f"Proposed value for {P} is too large for a LONG.")]
-    assert told(ask({}, (ALICE, {P: float("nan")}))) == [(42, f"Quota {P} must be a finite number")]
 
 
 def test_missing_limit_can_be_removed_whatever_its_key() -> None:
