@@ -89,15 +89,19 @@ class RequestQueue:
         self._has_come.set()
         return ticket
 
-    async def get(self) -> Ticket:
-        """Wait for the next ticket that is not dropped, and return it."""
-        while True:
-            while self.waiting:
-                ticket = self.waiting.popleft()
-                if not ticket.is_dropped:
-                    return ticket
+    async def wait(self) -> None:
+        """Wait until ``pop`` may return a ticket. No ticket is lost if the wait fails."""
+        if not self.waiting:
             self._has_come.clear()
             await self._has_come.wait()
+
+    def pop(self) -> Ticket | None:
+        """Return the next ticket that is not dropped, or None if there is none."""
+        while self.waiting:
+            ticket = self.waiting.popleft()
+            if not ticket.is_dropped:
+                return ticket
+        return None
 
     def _has_room(self, size_bytes: int) -> bool:
         waiting_bytes = sum(len(one.frame) for one in self.waiting)
@@ -204,8 +208,10 @@ class QuotaManager:
                 if part is not None:
                     tasks.create_task(kept_up(part.run))
             while True:
-                ticket = await self._queue.get()
-                await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
+                await self._queue.wait()
+                ticket = self._queue.pop()
+                if ticket is not None:
+                    await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
 
     async def stop(self) -> None:
         """Close the store and the audit log, and end the thread that works on large requests."""

@@ -121,7 +121,11 @@ class BrokerFinder:
     async def _look_for_bypass(self, upstream: Upstream, advertised: _Advertised) -> None:
         places = {one: one.location.places for one in self._binds}
         binds = set().union(*self._binds.values())
-        found = await bypassed(advertised[0].values(), places, binds, self._lookups)
+        try:
+            found = await bypassed(advertised[0].values(), places, binds, self._lookups)
+        except BaseException:
+            self._judged.pop(upstream, None)  # the next response is looked at again
+            raise
         if self._judged.get(upstream) == advertised:
             for one in dict.fromkeys((upstream, *found)):
                 one.advertises(found.get(one), self._binds[one])

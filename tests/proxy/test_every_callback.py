@@ -527,10 +527,12 @@ async def holds_too_much(bed: Bed) -> None:
 @part("whole")
 async def comes_to_a_broker_that_restarts(bed: Bed) -> None:
     assert bed.restarts is not None
+    upstream = next(one for one in bed.server.brokers.upstreams if one.address == bed.restarts.address)
     await bed.restarts.stop()
-    await asyncio.sleep(0.05)
+    await eventually(lambda: upstream.fault is not None, timeout_s=1)
     bed.node.brokers = {1: Address(host=bed.new_name(), port=bed.restarts.address.port)}
     await bed.restarts.start()
+    await eventually(lambda: upstream.fault is None, timeout_s=1)
     await asyncio.sleep(0.05)
 
 

@@ -34,13 +34,28 @@ def test_number_of_waiting_requests_is_bounded_and_a_dropped_one_makes_room() ->
 
 
 def test_requests_are_taken_in_order_without_the_dropped_ones() -> None:
-    async def taken() -> list[bytes]:
+    async def taken() -> list[bytes | None]:
         queue = RequestQueue()
-        waiting = asyncio.ensure_future(queue.get())
+        waiting = asyncio.ensure_future(queue.wait())
         await asyncio.sleep(0)
         tickets = [put(queue, str(number).encode()) for number in range(4)]
         assert tickets[1] is not None
         tickets[1].drop()
-        return [(await waiting).frame, (await queue.get()).frame, (await queue.get()).frame]
+        await waiting
+        await queue.wait()
+        return [None if one is None else one.frame for one in (queue.pop() for _ in range(4))]
 
-    assert asyncio.run(taken()) == [b"0", b"2", b"3"]
+    assert asyncio.run(taken()) == [b"0", b"2", b"3", None]
+
+
+def test_a_wait_that_fails_loses_no_request() -> None:
+    async def left() -> int:
+        queue = RequestQueue()
+        waiting = asyncio.ensure_future(queue.wait())
+        await asyncio.sleep(0)
+        put(queue, b"small")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return len(queue.waiting)
+
+    assert asyncio.run(left()) == 1

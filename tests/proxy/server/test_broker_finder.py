@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from struct import pack, unpack_from
+from typing import NoReturn
 
 import pytest
 
@@ -150,6 +151,27 @@ async def test_a_broker_that_advertises_itself_is_named_once_until_it_advertises
     (line,) = [record.message for record in caplog.records]
     assert f"the broker at {broker.address} advertises itself, {broker.address}" in line
     assert f"name the proxy ({listener.bind}), or give the listener bootstrap_servers" in line
+
+
+@pytest.mark.usefixtures("has_faults")
+@on_uvloop
+async def test_what_a_broker_advertises_is_looked_at_again_after_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node(answers_strangers=False)
+
+    async def fail(*_: object) -> NoReturn:
+        raise RuntimeError("a fault")
+
+    async with (
+        ports(node) as (broker,),
+        running(config_of(named(broker.address, "one"))) as server,
+        client_of(server) as client,
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr("kafka_quota_proxy.proxy.server.broker_finder.bypassed", fail)
+            await client.ask(metadata_request())
+            await asyncio.sleep(0)
+        await client.ask(metadata_request())
+        await eventually(lambda: server.brokers.bypasses() == {broker.address: broker.address})
 
 
 @on_uvloop

@@ -17,16 +17,16 @@ FIXED_BUGS: Final = (
     Break(
         name="What a bucket owes beyond max_throttle_time is forgiven",
         file="proxy/session/client_account.py",
-        old="        bucket.silence(wait_ms, now_ms=now_ms)\n        if enforcement is Enforcement.RESPOND and bucket.line:",
+        old="        wait_ms = bucket.silence(wait_ms, now_ms=now_ms)\n        if enforcement is Enforcement.RESPOND and bucket.line:",
         new="        bucket.silence(min(wait_ms, bucket.max_throttle_time_ms), now_ms=now_ms)\n"
         "        if enforcement is Enforcement.RESPOND and bucket.line:",
         origin="fixed bug",
     ),
     Break(
         name="Each of several fetches asks for as much as all of them may",
-        file="proxy/quota/bucket.py",
-        old="        share = bounds.fetch_share if holders <= 1 else bounds.fetch_share / holders\n",
-        new="        share = bounds.fetch_share\n",
+        file="proxy/quota/bucket_bounds.py",
+        old="        share = self.fetch_share if connections <= 1 else self.fetch_share / connections\n",
+        new="        share = self.fetch_share\n",
         origin="fixed bug",
         theme="many consumers",
     ),
@@ -237,8 +237,8 @@ FIXED_BUGS: Final = (
     Break(
         name="After a paced limit is lowered, clients wait for what they owed before",
         file="proxy/quota/bucket.py",
-        old="        if self._tokens is not None:\n            debt = max(debt, -self._tokens.peek(",
-        new="        if False:\n            debt = max(debt, -self._tokens.peek(",
+        old="        if self._tokens is not None and self.observed_requests != self.requests:\n",
+        new="        if False:\n",
         origin="fixed bug",
         theme="changed rules",
     ),

@@ -20,14 +20,14 @@ QUOTA: Final = (
     Break(
         "A bucket is silent for a hundredth of the wait",
         _BUCKET,
-        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)\n",
-        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms // 100)\n",
+        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + silent_ms)\n",
+        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + silent_ms // 100)\n",
     ),
     Break(
         "A bucket is silent ten times as long as it must",
         _BUCKET,
-        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms)\n",
-        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + wait_ms * 10)\n",
+        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + silent_ms)\n",
+        "        self.silent_until_ms = max(self.silent_until_ms, now_ms + silent_ms * 10)\n",
     ),
     Break(
         "A reservation is not taken back",

@@ -200,8 +200,8 @@ SESSION: Final = (
     Break(
         "A client that is told to wait is not muted",
         _ACCOUNT,
-        "            self.mute(wait_ms, now_ms=now_ms)\n        return wait_ms\n\n    def put_off(",
-        "            pass\n        return wait_ms\n\n    def put_off(",
+        "            self.mute(wait_ms, now_ms=now_ms)\n        return wait_ms\n\n    def silence(",
+        "            pass\n        return wait_ms\n\n    def silence(",
     ),
     Break(
         "A client that logs in is charged as whoever it was before",
