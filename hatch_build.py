@@ -40,7 +40,8 @@ COMPILED: Final = (
 INTERPRETED: Final = ("__init__.py", "kafka_rates.py", "rule_phrases.py")
 # System calls without Python's own overhead. They are those of Linux.
 IN_C: Final = ("proxy/server/native_sockets.pyx",) if sys.platform == "linux" else ()
-REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "cython==3.2.*", "setuptools>=77"]
+# types-PyYAML is for the type checker, which the compiler runs first: config reads YAML.
+REQUIREMENTS: Final = ["mypy[mypyc]==2.4.*", "cython==3.2.*", "setuptools>=77", "types-PyYAML>=6.0.12"]
 
 
 class CompileHook(BuildHookInterface[Any]):
