@@ -81,12 +81,13 @@ apis: java .venv/dev.installed ## write the table of APIs in protocol/api.py fro
 docs: .venv/docs.installed ## build the pages into site/, and check their links (to view them: python3 -m http.server -d site)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-lint: .venv/dev.installed ## check format, rules, types, import contracts and the Dockerfile
+lint: .venv/dev.installed ## check format, rules, types, import contracts, Dockerfiles and workflows
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile deploy/spark/Dockerfile
+	$(BIN)/zizmor --quiet --offline --strict-collection .github
 
 format: .venv/dev.installed ## format the sources
 	$(BIN)/ruff check --fix .
@@ -108,7 +109,7 @@ tools:
 	@tests/ensure_tools.sh
 
 $(BIN)/pip:
-	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 14) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12 or 3.13 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'
+	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 15) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12, 3.13 or 3.14 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'
 	@$(PYTHON) -c 'import ensurepip, venv' || { echo "$(PYTHON) cannot make virtual environments. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
