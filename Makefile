@@ -10,7 +10,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline apis docs lint format java promtool tools clean
+.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline apis docs lint format java promtool tools clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -45,8 +45,16 @@ build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config pro
 test-compiled: java compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
+test-artefacts: java .venv/dev.installed ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
+	@tests/artefacts/ensure_buildah.sh
+	$(BIN)/pytest -m artefacts tests/artefacts $(ARGS)
+
+test-pythons: java .venv/dev.installed ## build, install and run the compiled wheel on the Python of each Debian release (as root, with debootstrap)
+	@tests/artefacts/ensure_buildah.sh
+	$(BIN)/pytest -m long tests/artefacts $(ARGS)
+
 test-long: java .venv/dev.installed ## run the tests that take minutes each
-	$(BIN)/pytest -m long $(ARGS)
+	$(BIN)/pytest -m long --ignore tests/artefacts $(ARGS)
 
 test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, throttled by Kafka and by us, write bench/REBALANCES.md
 	$(BIN)/pytest -m rebalance $(ARGS)

@@ -151,6 +151,11 @@ class Process:
         """Return the exit status: negative after a signal, None while the program runs."""
         return self._popen.poll()
 
+    def wait(self, timeout_s: float) -> int:
+        """Wait until the program ends by itself, and return its exit status. Raises HarnessError if it does not."""
+        wait_until(lambda: not self.is_running, timeout_s=timeout_s, what=f"{self.command[0]} ends")
+        return self._popen.wait()
+
     def output(self) -> str:
         """Return all that the program has written so far."""
         return self.log.read_text(errors="replace")

@@ -8,7 +8,7 @@ import re
 import signal
 import sys
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -66,10 +66,19 @@ class Proxy:
             one for each proxied listener of the first broker, and one for each broker if ``REPLICATION`` is proxied.
         upstream: The cluster, or None if ``settings`` has listeners.
         module: The module to run in place of ``proxy``, with the same arguments.
+        program: Makes the command line that runs a file with another proxy, such as an installed one.
     """
 
-    def __init__(self, settings: Settings, upstream: Kafka | None = None, *, module: str = "proxy") -> None:
-        self._module = module
+    def __init__(
+        self,
+        settings: Settings,
+        upstream: Kafka | None = None,
+        *,
+        module: str = "proxy",
+        program: Callable[[Path], Sequence[str | Path]] | None = None,
+    ) -> None:
+        self._command = program or (lambda file: [sys.executable, "-m", module, "run", file])
+        self._is_installed = program is not None
         self._settings = _completed(settings, upstream)
         self._process: Process | None = None
         self._started_in = ""
@@ -126,7 +135,10 @@ class Proxy:
         """Start the proxy with the current file, and wait until it listens. Raises HarnessError if that fails."""
         self._take_addresses()
         self._log.unlink(missing_ok=True)
-        self._process = Process([sys.executable, "-m", self._module, "run", self.file], log=self._log, cwd=_ROOT)
+        # An installed proxy must not find the modules of the checkout.
+        outside = {"cwd": self.file.parent, "env": {"PYTHONPATH": ""}}
+        where: dict[str, Any] = outside if self._is_installed else {"cwd": _ROOT}
+        self._process = Process(self._command(self.file), log=self._log, **where)
         process = self._process
         wanted = {entry["name"] for entry in self._settings["listeners"]}
 
