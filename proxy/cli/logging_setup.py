@@ -33,6 +33,15 @@ def configure_logging(log: Log) -> None:
     logging.raiseExceptions = False
 
 
+def announce(log: Log, message: str) -> None:
+    """Write a message to stdout at any level, since scripts wait for it. In JSON it has the fields of a record."""
+    if log.format is LogFormat.JSON:
+        record = logging.makeLogRecord({"name": "server.server", "levelname": "INFO", "msg": message})
+        message = JsonFormatter().format(record)
+    sys.stdout.write(f"{message}\n")
+    sys.stdout.flush()
+
+
 class TextFormatter(logging.Formatter):
     """Formats a record as time, level, logger and message on one line. An exception follows on indented lines."""
 

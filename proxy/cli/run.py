@@ -9,6 +9,7 @@ import logging
 import resource
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 from kafka_quota_proxy.config.document import located
@@ -18,7 +19,7 @@ from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.admin.metrics.otlp_push import OtlpPush, instance_of
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.background.build import description
-from kafka_quota_proxy.proxy.cli.logging_setup import configure_logging
+from kafka_quota_proxy.proxy.cli.logging_setup import announce, configure_logging
 from kafka_quota_proxy.proxy.cli.writable_paths import USAGE_LOG, usage_log_fault
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader, log_faults
 from kafka_quota_proxy.proxy.server.server import Server
@@ -85,7 +86,7 @@ def _print_errors(errors: BaseExceptionGroup[StartError], file: Path) -> None:
 
 async def _serve(path: Path, loaded: Loaded) -> None:
     loop = asyncio.get_running_loop()
-    server = Server(loaded.config)
+    server = Server(loaded.config, announce=partial(announce, loaded.config.log))
     reloader = Reloader(path, loaded, on_loaded=lambda new: server.reload(new.config))
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)

@@ -50,15 +50,30 @@ _FIRST_RULES_S: Final = 15.0
 Work = Callable[[], Coroutine[None, None, None]]
 
 
+def _to_stdout(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
 class Server:
     """The running proxy. ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire.
+
+    ``announce`` gets a line for each listener when it listens. This is no record of the log, because scripts wait for
+    it at any level.
 
     Raises:
         TlsFileError: If a certificate or key file cannot be used.
     """
 
-    def __init__(self, config: ProxyConfig, *, wall_ms: Callable[[], int] = wall_ms) -> None:
+    def __init__(
+        self,
+        config: ProxyConfig,
+        *,
+        wall_ms: Callable[[], int] = wall_ms,
+        announce: Callable[[str], None] = _to_stdout,
+    ) -> None:
         self.started_with: Final = config
+        self._announce = announce
         self.rules = ActiveRules(config, wall_ms=wall_ms, on_changed=lambda changed: self.brokers.follow(changed))
         self.quota_topic = self.rules.quota_topic
         self.broker_quotas = self.rules.broker_quotas
@@ -224,9 +239,7 @@ class Server:
             entrance, settings = self.brokers.entrances[listener], listener.settings
             acceptors += (Acceptor(one, listener, entrance.accept, entrance.arrivals, self._tasks) for one in sockets)
             address = Address(host=settings.bind.host, port=sockets[0].getsockname()[1])
-            # This goes to stdout and not to the log, because scripts wait for this line.
-            sys.stdout.write(f"listening on {address} ({listener.name}) -> {settings.upstream or settings.cluster}\n")
-        sys.stdout.flush()
+            self._announce(f"listening on {address} ({listener.name}) -> {settings.upstream or settings.cluster}")
         self.is_listening = True
         return acceptors
 

@@ -1,6 +1,7 @@
 """Tests the limit of open files and the warnings at the start. All else is tested in ``tests/end_to_end``."""
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -62,3 +63,20 @@ def test_warnings_about_the_file_have_fields(tmp_path: Path) -> None:
     (warning,) = [line for line in lines if line.get("event") == "config_fault"]
     fields = ("file", "line", "key", "severity")
     assert [warning[key] for key in fields] == [str(config), 4, "quotas[0].producer_byte_rate", "warning"]
+
+
+def test_every_line_of_a_run_is_json_if_the_file_asks_for_it(tmp_path: Path) -> None:
+    config = tmp_path / "proxy.yaml"
+    listener = "{name: clients, bind: 127.0.0.1:0, upstream: 127.0.0.1:1}"
+    config.write_text(f"listeners: [{listener}]\nlog: {{format: json, level: warning}}\n")
+    words = [sys.executable, "-m", "kafka_quota_proxy.proxy", "run", str(config)]
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as proxy:
+        assert proxy.stdout is not None
+        ready = proxy.stdout.readline()
+        proxy.terminate()
+        out, err = proxy.communicate(timeout=60)
+
+    lines = [json.loads(line) for line in (ready + out + err).splitlines()]
+    assert lines[0].keys() == {"time", "level", "logger", "message"}
+    assert re.fullmatch(r"listening on 127\.0\.0\.1:\d+ \(clients\) -> 127\.0\.0\.1:1", lines[0]["message"])
