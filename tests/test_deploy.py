@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import socket
 import subprocess
 from dataclasses import replace
 from ipaddress import ip_address
@@ -153,18 +154,56 @@ def _status(port: int | None, path: str) -> int:
         connection.close()
 
 
+def test_broker_of_the_pod_stops_as_soon_as_the_proxy_has_gone() -> None:
+    """Its command waits while something listens on the port of the metrics, and no longer."""
+    text = (DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")
+    kinds = {document["kind"]: document for document in yaml.safe_load_all(text)}
+    containers = {one["name"]: one for one in kinds["StatefulSet"]["spec"]["template"]["spec"]["containers"]}
+    command = containers["broker"]["lifecycle"]["preStop"]["exec"]["command"]
+    (metrics,) = (one["containerPort"] for one in containers["quota-proxy"]["ports"] if one["name"] == "metrics")
+    page = block("how-to/kubernetes.md", "yml", holding="# templates/broker.yaml").text
+
+    with socket.create_server(("127.0.0.1", 0)) as proxy:
+        proxy.settimeout(10)
+        own = [word.replace(f"/{metrics})", f"/{proxy.getsockname()[1]})") for word in command]
+        with subprocess.Popen(own) as waiting:
+            for _ in range(3):
+                proxy.accept()[0].close()
+            assert waiting.poll() is None
+            proxy.close()
+            assert waiting.wait(timeout=10) == 0
+    assert own != command
+    assert command[-1] in page
+
+
+def test_pod_is_admitted_to_a_restricted_namespace_and_keeps_its_records() -> None:
+    """The rules are those of the Pod Security Standards."""
+    documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
+    kinds = {document["kind"]: document["spec"] for document in documents if "spec" in document}
+    pod = kinds["StatefulSet"]["template"]["spec"]
+    (claim,) = kinds["StatefulSet"]["volumeClaimTemplates"]
+    (broker,) = (one for one in pod["containers"] if one["name"] == "broker")
+    folders = {one["name"]: one["mountPath"] for one in broker["volumeMounts"]}
+    (records,) = (one["value"] for one in broker["env"] if one["name"] == "KAFKA_LOG_DIRS")
+
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    for one in pod["containers"]:
+        assert not one["securityContext"]["allowPrivilegeEscalation"]
+        assert one["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert records.startswith(f"{folders[claim['metadata']['name']]}/")
+    assert kinds["Service"]["publishNotReadyAddresses"]
+
+
 def test_stop_timeouts_exceed_the_drain_time() -> None:
     documents = list(yaml.safe_load_all((DEPLOY / "kubernetes-sidecar.yaml").read_text(encoding="utf-8")))
     kinds = {document["kind"]: document for document in documents}
     in_pod = load_bytes(kinds["ConfigMap"]["data"]["proxy.yaml"].encode(), file="proxy.yaml").config
     pod = kinds["StatefulSet"]["spec"]["template"]["spec"]
-    broker = next(one for one in pod["containers"] if one["name"] == "broker")
-    broker_stays_s = int(broker["lifecycle"]["preStop"]["exec"]["command"][1])
     unit = (DEPLOY / "kafka-quota-proxy.service").read_text(encoding="utf-8")
     unit_s = int(re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)[0])
 
-    assert in_pod.drain_timeout_ms < broker_stays_s * 1_000
-    assert broker_stays_s + 30 < pod["terminationGracePeriodSeconds"]
+    assert in_pod.drain_timeout_ms / 1_000 + 30 < pod["terminationGracePeriodSeconds"]
     assert load_bytes(_CONFIG, file="proxy.yaml").config.drain_timeout_ms < unit_s * 1_000
 
 

@@ -331,14 +331,15 @@ def test_container_joins_the_pod_of_another_chart(tmp_path: Path) -> None:
 
     objects = rendered(tmp_path, {}, chart.parent)
 
-    assert set(objects) == {"ConfigMap", "StatefulSet"}
+    assert set(objects) == {"ConfigMap", "Service", "StatefulSet"}
+    assert objects["Service"]["metadata"]["name"] == objects["StatefulSet"]["spec"]["serviceName"]
     pod = objects["StatefulSet"]["spec"]["template"]["spec"]
     broker, proxy = pod["containers"]
     check_container(proxy, pod["volumes"], objects)
     assert proxy["image"].endswith(f":{yaml.safe_load((CHART / 'Chart.yaml').read_text())['appVersion']}")
     assert "lifecycle" not in proxy
-    drain_ms = loaded(objects).config.drain_timeout_ms
-    assert drain_ms < int(broker["lifecycle"]["preStop"]["exec"]["command"][1]) * 1_000
+    metrics = {port["name"]: port["containerPort"] for port in proxy["ports"]}["metrics"]
+    assert f"/127.0.0.1/{metrics})" in broker["lifecycle"]["preStop"]["exec"]["command"][-1]
     assert loaded(objects).warnings == ()
 
 
