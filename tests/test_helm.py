@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(BUILD_TIMEOUT_S + 120)]
 CHART: Final = REPOSITORY / "deploy" / "helm" / "kafka-quota-proxy"
 DOCKERFILE: Final = (REPOSITORY / "Dockerfile").read_text(encoding="utf-8")
 # The oldest and the newest Kubernetes that the page names.
-KUBERNETES: Final = ("1.25", "1.37")
+KUBERNETES: Final = ("1.27", "1.37")
 SERVICE_HOST: Final = "quota-kafka-quota-proxy.kafka.svc"
 
 LISTENER: Final = {
@@ -54,6 +54,17 @@ TWO_LISTENERS: Final[dict[str, Any]] = {
         "quotas": [{"client-id": "etl", "producer_byte_rate": 10_485_760}],
     },
 }
+AUTOSCALED: Final[dict[str, Any]] = {
+    "autoscaling": {"enabled": True, "minReplicas": 2, "maxReplicas": 4},
+    "podDisruptionBudget": {"enabled": True, "maxUnavailable": "25%"},
+    "networkPolicy": {"enabled": True, "clients": [{"podSelector": {"matchLabels": {"app": "etl"}}}]},
+    "probes": {"startup": None, "readiness": {"periodSeconds": 7}},
+    "extraVolumes": [
+        {"name": "tls", "secret": {"secretName": "tls"}},
+        {"name": "usage", "persistentVolumeClaim": {"claimName": "usage"}},
+    ],
+    "extraVolumeMounts": [{"name": "tls", "mountPath": "/etc/tls"}, {"name": "usage", "mountPath": "/usage"}],
+}
 SIDECAR: Final = {
     "mode": "sidecar",
     "config": {"listeners": [{"name": "clients", "bind": "0.0.0.0:9092", "upstream": "127.0.0.1:19092"}]},
@@ -61,6 +72,7 @@ SIDECAR: Final = {
 VALUES: Final[dict[str, dict[str, Any]]] = {
     "default": {},
     "two listeners": TWO_LISTENERS,
+    "autoscaled": AUTOSCALED,
     "sidecar": SIDECAR,
     "page": yaml.safe_load(block("how-to/kubernetes.md", "yml", holding="# quota-values.yaml").text),
     "strimzi": yaml.safe_load(block("how-to/strimzi.md", "yml", holding="quotas_from: broker").text),
@@ -94,14 +106,19 @@ CHANGES: Final[dict[str, Any]] = {
 BASE: Final = {"listeners": [LISTENER]}
 
 
-def template(directory: Path, values: dict[str, Any], chart: Path = CHART) -> tuple[int, str, str]:
+def template(
+    directory: Path, values: dict[str, Any], *options: str, chart: Path = CHART, release: str = "quota"
+) -> tuple[int, str, str]:
     (file := directory / "test-values.yaml").write_text(yaml.safe_dump(values), encoding="utf-8")
-    return helm("template", "quota", chart, "--namespace", "kafka", "--values", file)
+    return helm("template", release, chart, "--namespace", "kafka", "--values", file, *options)
 
 
-def rendered(directory: Path, values: dict[str, Any], chart: Path = CHART) -> dict[str, dict[str, Any]]:
-    """Return the objects of a release by their kind. Each must be valid in Kubernetes."""
-    status, text, errors = template(directory, values, chart)
+def rendered(
+    directory: Path, values: dict[str, Any], *options: str, chart: Path = CHART, release: str = "quota"
+) -> dict[str, dict[str, Any]]:
+    """Return the objects of a release by their kind, without its hooks. Each must be valid in Kubernetes."""
+    options = options or ("--no-hooks",)
+    status, text, errors = template(directory, values, *options, chart=chart, release=release)
     assert (status, errors) == (0, "")
     objects = {one["kind"]: one for one in yaml.safe_load_all(text) if one}
     assert len(objects) == text.count("\nkind: ")
@@ -138,8 +155,9 @@ def check_container(
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports.pop("metrics") == config.admin.metrics_bind.port
     assert list(ports.values()) == client_ports(config)
-    probes = [container[probe]["httpGet"] for probe in ("livenessProbe", "readinessProbe")]
-    assert probes == [{"path": "/livez", "port": "metrics"}, {"path": "/readyz", "port": "metrics"}]
+    for probe, path in (("startup", "/livez"), ("liveness", "/livez"), ("readiness", "/readyz")):
+        asked = container.get(f"{probe}Probe", {"httpGet": {"path": path, "port": "metrics"}})
+        assert asked["httpGet"] == {"path": path, "port": "metrics"}
     security = container["securityContext"]
     assert (security["runAsNonRoot"], security["readOnlyRootFilesystem"]) == (True, True)
     assert re.search(r"^USER [1-9]\d*$", DOCKERFILE, re.MULTILINE), "runAsNonRoot needs a numeric user"
@@ -291,17 +309,151 @@ def test_every_section_of_the_configuration_is_changed_below() -> None:
 def test_pods_are_replaced_if_the_proxy_needs_a_restart(key: str, tmp_path: Path) -> None:
     before = rendered(tmp_path, {"config": BASE})
     after = rendered(tmp_path, {"config": BASE | {key: CHANGES[key]}})
-    checksums = [
-        one["Deployment"]["spec"]["template"]["metadata"]["annotations"]["checksum/restart"] for one in (before, after)
-    ]
+    pods, files = ([one[kind] for one in (before, after)] for kind in ("Deployment", "ConfigMap"))
 
     assert loaded(before).config != loaded(after).config
-    assert (checksums[0] != checksums[1]) == bool(needs_restart(loaded(before).config, loaded(after).config))
+    is_replaced = bool(needs_restart(loaded(before).config, loaded(after).config))
+    assert (pods[0] != pods[1]) == is_replaced
+    # Old pods keep their file: after a failed upgrade they start again with it.
+    assert (files[0]["metadata"]["name"] != files[1]["metadata"]["name"]) == is_replaced
+
+
+def test_the_proxy_checks_the_file_before_anything_changes(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, AUTOSCALED)
+    hooks = rendered(tmp_path, AUTOSCALED, "--show-only", "templates/check.yaml")
+    deployment, job = objects["Deployment"]["spec"]["template"]["spec"], hooks["Job"]["spec"]
+    pod = job["template"]["spec"]
+    (proxy,), (check,) = deployment["containers"], pod["containers"]
+
+    for hook in hooks.values():
+        assert hook["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+        # Nothing stays, and Helm prints what the check has said.
+        assert "hook-failed" in hook["metadata"]["annotations"]["helm.sh/hook-delete-policy"]
+    assert hooks["Job"]["metadata"]["annotations"]["helm.sh/hook-output-log-policy"] == "hook-failed"
+    # The file comes first: Helm runs hooks by weight, and those without one have 0.
+    assert int(hooks["ConfigMap"]["metadata"]["annotations"]["helm.sh/hook-weight"]) < 0
+    assert hooks["ConfigMap"]["data"] == objects["ConfigMap"]["data"]
+    assert pod["volumes"][0]["configMap"]["name"] == hooks["ConfigMap"]["metadata"]["name"]
+    assert check["args"] == ["check", "proxy.yaml"]
+    assert {key: check[key] for key in ("image", "securityContext", "volumeMounts")} == {
+        key: proxy[key] for key in ("image", "securityContext", "volumeMounts")
+    }
+    assert pod["volumes"][1:] == [AUTOSCALED["extraVolumes"][0], {"name": "usage", "emptyDir": {}}]
+    # Otherwise the Service would send clients to it.
+    selector = objects["Service"]["spec"]["selector"]
+    assert not selector.items() <= job["template"]["metadata"]["labels"].items()
+
+
+def test_the_check_can_be_switched_off(tmp_path: Path) -> None:
+    _, text, _ = template(tmp_path, {"check": {"enabled": False}})
+
+    assert "helm.sh/hook" not in text
+
+
+def test_the_number_of_replicas_is_left_to_others(tmp_path: Path) -> None:
+    for values in ({}, {"replicas": None}, AUTOSCALED, AUTOSCALED | {"replicas": 3}):
+        assert "replicas" not in rendered(tmp_path, values)["Deployment"]["spec"]
+    assert rendered(tmp_path, {"replicas": 0})["Deployment"]["spec"]["replicas"] == 0
+
+
+def test_pods_are_scaled_and_evicted_and_reached_as_the_values_say(tmp_path: Path) -> None:
+    objects = rendered(tmp_path, AUTOSCALED)
+    deployment, scaler = objects["Deployment"], objects["HorizontalPodAutoscaler"]["spec"]
+    policy = objects["NetworkPolicy"]["spec"]
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+
+    assert scaler["scaleTargetRef"]["name"] == deployment["metadata"]["name"]
+    assert (scaler["minReplicas"], scaler["maxReplicas"]) == (2, 4)
+    assert "cpu" in container["resources"]["requests"], "without it there is no utilization"
+    assert objects["PodDisruptionBudget"]["spec"]["maxUnavailable"] == "25%"
+    for selector in (policy["podSelector"], objects["PodDisruptionBudget"]["spec"]["selector"]):
+        assert selector["matchLabels"].items() <= labels.items()
+    clients, metrics = policy["ingress"]
+    assert [port["port"] for port in clients["ports"]] == client_ports(loaded(objects).config)
+    assert clients["from"] == AUTOSCALED["networkPolicy"]["clients"]
+    assert metrics == {"from": [], "ports": [{"port": "metrics"}]}
+    assert "startupProbe" not in container
+    assert container["readinessProbe"]["periodSeconds"] == 7
+
+
+def test_pods_spread_over_nodes_unless_the_values_say_how(tmp_path: Path) -> None:
+    own: list[dict[str, Any]] = [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    template_of = rendered(tmp_path, {})["Deployment"]["spec"]["template"]
+    (spread,) = template_of["spec"]["topologySpreadConstraints"]
+    chosen = rendered(tmp_path, {"podSpec": {"topologySpreadConstraints": own}})["Deployment"]["spec"]["template"][
+        "spec"
+    ]
+
+    assert (spread["topologyKey"], spread["whenUnsatisfiable"]) == ("kubernetes.io/hostname", "ScheduleAnyway")
+    assert spread["labelSelector"]["matchLabels"].items() <= template_of["metadata"]["labels"].items()
+    assert chosen["topologySpreadConstraints"] == own
+
+
+def test_every_name_is_valid_though_the_release_has_a_dot(tmp_path: Path) -> None:
+    for release in ("quota.eu", "kafka-quota-proxy.eu", f"{'a' * 40}.eu-central-1"):
+        hooks = rendered(tmp_path, {}, "--show-only", "templates/check.yaml", release=release)
+        for one in [*rendered(tmp_path, {}, release=release).values(), *hooks.values()]:
+            # RFC 1035's, which those of Services are.
+            limit = 253 if one["kind"] == "ConfigMap" else 63
+            assert re.fullmatch(r"[a-z]([-a-z0-9]*[a-z0-9])?", one["metadata"]["name"])
+            assert len(one["metadata"]["name"]) <= limit
+
+
+def ports(first: str, second: str | None = None, **admin: str) -> dict[str, Any]:
+    """Return values with one or two listeners that have these ``broker_ports``."""
+    listeners = [LISTENER | {"broker_ports": first}]
+    if second is not None:
+        listeners.append(LISTENER | {"name": "batch", "bind": "0.0.0.0:9192", "broker_ports": second})
+    return {"config": {"listeners": listeners, "admin": admin}}
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (ports("9102-9093"), "broker_ports 9102-9093 of clients is no range"),
+        (ports("65530-65536"), "broker_ports 65530-65536 of clients is no range"),
+        (ports("9090-9093"), "port 9092 of clients is also a port of clients"),
+        (ports("9093-9102", "9102-9103"), "port 9102 of batch is also a port of clients"),
+        (ports("9300-9309"), "port 9308 of clients is also a port of admin.bind"),
+        (ports("9309-9310"), "port 9309 of clients is also a port of admin.metrics_bind"),
+        (ports("9093-9094", metrics_bind="0.0.0.0:9092"), "port 9092 of clients is also a port of admin.metrics_bind"),
+        ({"config": {"listeners": [LISTENER | {"bind": "0.0.0.0:0"}]}}, "0 of clients is no port"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 5}}, "maxReplicas is less than minReplicas"),
+    ],
+)
+def test_what_the_api_server_or_the_proxy_would_refuse_is_refused_before(
+    values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    status, _, errors = template(tmp_path, values)
+
+    assert status == 1
+    assert message in errors
+
+
+def test_a_release_whose_service_could_have_no_name_is_refused(tmp_path: Path) -> None:
+    status, _, errors = template(tmp_path, {}, release="1quota")
+
+    assert status == 1
+    assert "the release cannot be named 1quota" in errors
 
 
 @pytest.mark.parametrize(
     ("values", "named"),
     [
+        ({"service": {"externalTrafficPolicy": "Local"}}, "externalTrafficPolicy"),
+        ({"service": {"annotations": {"a": 1}}}, "service/annotations/a"),
+        ({"podLabels": {"version": 1}}, "podLabels/version"),
+        ({"podLabels": {"version": "a b"}}, "podLabels/version"),
+        ({"podLabels": {"app.kubernetes.io/name": "other"}}, "app.kubernetes.io/name"),
+        (
+            {"podMonitor": {"enabled": True, "labels": {"app.kubernetes.io/instance": "other"}}},
+            "app.kubernetes.io/instance",
+        ),
+        ({"podAnnotations": {"scrape": True}}, "podAnnotations/scrape"),
+        ({"extraVolumes": [{"name": "quota-proxy-config", "emptyDir": {}}]}, "extraVolumes/0/name"),
+        ({"probes": {"startup": {"httpGet": {}}}}, "httpGet"),
+        ({"podDisruptionBudget": {"enabled": True, "maxUnavailable": "one"}}, "maxUnavailable"),
         ({"replica": 2}, "replica"),
         ({"config": {"quota": []}}, "quota"),
         (
@@ -329,7 +481,7 @@ def test_container_joins_the_pod_of_another_chart(tmp_path: Path) -> None:
     shutil.copytree(CHART, tmp_path / CHART.name)
     assert helm("dependency", "update", chart.parent)[0] == 0
 
-    objects = rendered(tmp_path, {}, chart.parent)
+    objects = rendered(tmp_path, {}, chart=chart.parent)
 
     assert set(objects) == {"ConfigMap", "Service", "StatefulSet"}
     assert objects["Service"]["metadata"]["name"] == objects["StatefulSet"]["spec"]["serviceName"]
