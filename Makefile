@@ -10,7 +10,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-rebalance simulate bites fuzz soak bench bench-pipeline apis docs lint format java promtool tools clean
+.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate bites fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -55,6 +55,9 @@ test-pythons: java .venv/dev.installed ## build, install and run the compiled wh
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
 	$(BIN)/pytest -m long --ignore tests/artefacts $(ARGS)
+
+test-kubernetes: kubernetes .venv/dev.installed ## install the Helm chart in a real Kubernetes (root; the first run builds it in a quarter of an hour)
+	$(BIN)/pytest -m kubernetes $(ARGS)
 
 test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, throttled by Kafka and by us, write bench/REBALANCES.md
 	$(BIN)/pytest -m rebalance $(ARGS)
@@ -115,6 +118,10 @@ promtool:
 # For the tests of completion scripts, of deploy/'s unit file and of the status page.
 tools:
 	@tests/ensure_tools.sh
+
+# For the tests with a Kubernetes cluster.
+kubernetes:
+	@tests/kubernetes/ensure_packages.sh
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 15) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12, 3.13 or 3.14 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'

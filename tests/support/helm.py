@@ -18,14 +18,14 @@ BUILD_TIMEOUT_S: Final = 2_400
 _LINK_NOTE: Final = 'level=INFO msg="found symbolic link'
 
 
-def helm(*arguments: str | Path) -> tuple[int, str, str]:
-    """Run Helm without a Kubernetes cluster. Return the exit status, stdout and stderr."""
+def helm(*arguments: str | Path, kubeconfig: Path = Path(os.devnull)) -> tuple[int, str, str]:
+    """Run Helm, without a Kubernetes cluster if no file names one. Return the exit status, stdout and stderr."""
     done = subprocess.run(
         [_built(), *arguments],
-        env=os.environ | {"KUBECONFIG": os.devnull},
+        env=os.environ | {"KUBECONFIG": str(kubeconfig)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     errors = [line for line in done.stderr.splitlines() if not line.startswith(_LINK_NOTE)]
