@@ -3,7 +3,7 @@
 Everybody who has a token of the file below may use the API server. Its certificate is one that nobody checks.
 """
 
-import ipaddress
+import contextlib
 import json
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ from typing import Any, Final
 import yaml
 
 from tests.end_to_end.support.processes import HarnessError, Process, free_port, run, scratch_directory, wait_until
-from tests.kubernetes.programs import coredns, kubernetes
+from tests.kubernetes.programs import kubernetes
 from tests.support.certificates import Authority
 from tests.support.helm import helm
 
@@ -34,6 +34,7 @@ _USERS: Final = {
     "kube-proxy": ("system:kube-proxy", ""),
     "kubelet": (f"system:node:{NODE}", "system:nodes"),
 }
+_ADMISSION: Final = "pod-security.kubernetes.io/"
 _READY_S: Final = 180
 
 
@@ -61,8 +62,8 @@ class Cluster:
     def __exit__(self, *_: object) -> None:
         if self._has_node:
             self._remove_node()
-        for process in reversed(self._processes.values()):
-            process.stop(timeout_s=10)
+        for process in self._processes.values():
+            process.kill()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def kubectl(self, *arguments: str | Path) -> str:
@@ -82,7 +83,7 @@ class Cluster:
     def restricted_namespace(self, name: str) -> None:
         """Create a namespace that admits only pods of the profile ``restricted``, and warns of others."""
         self.kubectl("create", "namespace", name)
-        labels = (f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn"))
+        labels = (f"{_ADMISSION}{mode}=restricted" for mode in ("enforce", "warn"))
         self.kubectl("label", "namespace", name, *labels)
 
     def add_node(self, images: Iterable[Path]) -> None:
@@ -105,10 +106,7 @@ class Cluster:
         self._start(
             "kube-proxy", kubernetes("kube-proxy"), f"--kubeconfig={self._conf('kube-proxy')}", *proxying, *ports
         )
-        zone = f"kubernetes cluster.local in-addr.arpa {{\n kubeconfig {self._conf('admin')}\n }}"
-        corefile = self._write("Corefile", f".:53 {{\n bind {NODE_ADDRESS}\n errors\n {zone}\n}}\n")
-        self._start("coredns", coredns(), "-conf", corefile)
-        self.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", f"--timeout={_READY_S}s")
+        self._wait("the node is ready", "wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=1s")
 
     def kill(self, pod: dict[str, Any]) -> None:
         """End the process of a pod's only container with SIGKILL, which the kubelet then starts again."""
@@ -159,7 +157,6 @@ class Cluster:
         self._wait("the controllers work", "get", "serviceaccount", "default")
 
     def _start_containerd(self, images: Iterable[Path]) -> None:
-        network = ipaddress.ip_network(_POD_NETWORK)
         bridge = {
             "type": "bridge",
             "bridge": _POD_BRIDGE,
@@ -167,7 +164,7 @@ class Cluster:
             "hairpinMode": True,
             "ipam": {
                 "type": "host-local",
-                "ranges": [[{"subnet": str(network)}]],
+                "ranges": [[{"subnet": _POD_NETWORK}]],
                 "routes": [{"dst": "0.0.0.0/0"}],
                 "dataDir": f"{self.directory}/addresses",
             },
@@ -212,9 +209,9 @@ class Cluster:
             "failSwapOn": False,
             "enforceNodeAllocatable": [],
             "containerRuntimeEndpoint": f"unix://{self._containerd}",
-            "clusterDNS": [NODE_ADDRESS],
-            "clusterDomain": "cluster.local",
+            "clusterDNS": [NODE_ADDRESS],  # where no DNS answers: the tests use addresses
             "healthzPort": free_port(),
+            "makeIPTablesUtilChains": False,
             "localStorageCapacityIsolation": False,
         }
         self._start(
@@ -229,16 +226,17 @@ class Cluster:
         )
 
     def _remove_node(self) -> None:
-        """End the pods, whose processes outlive containerd, and remove what they leave in the machine's network."""
-        for name in ("kubelet", "kube-proxy", "coredns"):
+        """Remove the pods, whose processes and networks outlive containerd, and then the rest of the node."""
+        with contextlib.suppress(HarnessError):
+            self.kubectl("delete", "namespace", "--selector", f"{_ADMISSION}enforce", "--timeout=60s")
+        for name in ("kubelet", "kube-proxy"):
             if name in self._processes:
-                self._processes[name].stop(timeout_s=10)
+                self._processes[name].kill()
         if self._ctr("version") is not None:
-            for kind, ending in (("task", ("kill", "--signal", "SIGKILL")), ("container", ("delete",))):
-                for one in (self._ctr("--namespace", "k8s.io", kind, "list", "--quiet") or "").split():
-                    self._ctr("--namespace", "k8s.io", kind, *ending, one)
+            for task in (self._ctr("--namespace", "k8s.io", "task", "list", "--quiet") or "").split():
+                self._ctr("--namespace", "k8s.io", "task", "delete", "--force", task)
         if "containerd" in self._processes:
-            self._processes["containerd"].stop(timeout_s=10)
+            self._processes["containerd"].kill()
         for line in reversed(Path("/proc/mounts").read_text(encoding="utf-8").splitlines()):
             if (mounted := line.split()[1]).startswith(f"{self.directory}/"):
                 subprocess.run(["umount", "--lazy", mounted], check=False)
@@ -249,6 +247,10 @@ class Cluster:
             ["nft", "delete", "table", "ip6", "kube-proxy"],
         ):
             subprocess.run(command, capture_output=True, check=False)
+        for root in (one for name in ("kubepods", "k8s.io") for one in Path("/sys/fs/cgroup").rglob(name)):
+            for group in (*sorted(root.rglob("*"), reverse=True), root):
+                with contextlib.suppress(OSError):  # a file, or a group that still has processes
+                    group.rmdir()
 
     @property
     def _containerd(self) -> Path:

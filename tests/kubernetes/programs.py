@@ -15,7 +15,6 @@ from typing import Final
 from tests.end_to_end.support.artifacts import cache_directory
 
 KUBERNETES: Final = "1.36.4"
-COREDNS: Final = "1.15.0"
 # On two busy cores all of them took 13 minutes, and the linker 2 GB of memory.
 BUILD_TIMEOUT_S: Final = 3_600
 
@@ -30,21 +29,6 @@ _VERSION: Final = " ".join(
         "client-go/pkg/version.gitVersion": f"v{KUBERNETES}",
     }.items()
 )
-_COREDNS: Final = """package main
-
-import (
-	"github.com/coredns/coredns/core/dnsserver"
-	"github.com/coredns/coredns/coremain"
-	_ "github.com/coredns/coredns/plugin/bind"
-	_ "github.com/coredns/coredns/plugin/errors"
-	_ "github.com/coredns/coredns/plugin/kubernetes"
-)
-
-func main() {
-	dnsserver.Directives = []string{"bind", "errors", "kubernetes"}
-	coremain.Run()
-}
-"""
 # The process that holds a pod's network. It waits for a signal, and reaps the children of a pod.
 _PAUSE: Final = """package main
 
@@ -88,32 +72,19 @@ def has_control_plane() -> bool:
     return shutil.which("etcd") is not None and all(_program(name).exists() for name in names)
 
 
-def coredns() -> Path:
-    """Return a CoreDNS with the plug-ins of a cluster, built if necessary."""
-    return _own("coredns", COREDNS, _COREDNS, requires=f"github.com/coredns/coredns@v{COREDNS}")
-
-
 def pause() -> Path:
     """Return the program of a pod's sandbox, built if necessary."""
-    return _own("pause", "1", _PAUSE)
+    program = cache_directory() / "pause-1"
+    if not program.exists():
+        sources = _folder("pause-1-build")
+        (sources / "go.mod").write_text("module test/pause\n")
+        (sources / "main.go").write_text(_PAUSE)
+        _build(sources, program, ".")
+    return program
 
 
 def _program(name: str) -> Path:
     return cache_directory() / f"kubernetes-{KUBERNETES}" / name
-
-
-def _own(name: str, version: str, text: str, *, requires: str = "") -> Path:
-    program = cache_directory() / f"{name}-{version}"
-    if not program.exists():
-        sources = _folder(f"{name}-{version}-build")
-        (sources / "main.go").write_text(text)
-        (sources / "go.mod").unlink(missing_ok=True)
-        _go(sources, "mod", "init", f"test/{name}")
-        if requires:
-            _go(sources, "get", requires)
-            _go(sources, "mod", "tidy")
-        _build(sources, program, ".")
-    return program
 
 
 def _kubernetes_module(sources: Path) -> str:
