@@ -34,7 +34,9 @@ ROWS: Final = "#throttled tbody tr"
 WIDTHS: Final = (1280, 390, 1101, 1100, 320)
 # At this limit, a client waits for ten minutes after a request of 64 KiB.
 RULE: Final = {"client-id": "<default>", "producer_byte_rate": 100}
-SETTINGS: Final = {"quotas": [RULE]}
+# A limit as the file has it, and as the page shows it.
+UNITS: Final = {"0.5kB": "0.5 kB/s", "0.5KiB": "0.5 KiB/s"}
+SETTINGS: Final = {"quotas": [RULE, *({"client-id": f"in-{one}", "producer_byte_rate": one} for one in UNITS)]}
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,16 @@ def test_hostile_names_are_shown_as_text(browser: Browser, proxy: Proxy) -> None
     assert browser.run("return window.hacked") is None
     assert browser.run("return document.querySelectorAll('main img, main script').length") == 0
     assert browser.errors() == []
+
+
+def test_limits_have_the_units_in_which_they_were_written(browser: Browser, proxy: Proxy) -> None:
+    script = "return [...document.querySelectorAll('#throttled tbody tr')].map(row => [row.cells[0], row.cells[4]]"
+    script += ".map(cell => cell.firstChild.textContent))"
+    with throttled(proxy, *(f"in-{one}" for one in UNITS)):
+        open_page(browser, proxy, rows=len(HOSTILE) + 1 + len(UNITS))
+        limits = {name: limit for name, limit in browser.run(script) if name.startswith("in-")}
+
+    assert limits == {f"in-{written}": shown for written, shown in UNITS.items()}
 
 
 @pytest.mark.parametrize("width", WIDTHS)
