@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final
 
 from kafka_quota_proxy.config.errors import UnitError
@@ -32,7 +33,7 @@ _BYTES_PER_UNIT: Final[Mapping[str, int]] = {
     "GiB": 2**30,
     "TiB": 2**40,
 }
-# In this order, the first of several equally short texts is taken.
+# In this order, the first of several equally short and round numbers is taken.
 _UNITS: Final = ("kB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB", "")
 _DECIMAL: Final = ("TB", "GB", "MB", "kB")
 _BINARY: Final = ("TiB", "GiB", "MiB", "KiB")
@@ -165,9 +166,9 @@ def scaled(size_bytes: float, *, like: str) -> tuple[float, str]:
 
 
 def written_rate(rate: float) -> str:
-    """Format a byte rate in the unit in which it was written, else in the one that gives the shortest text.
+    """Format a byte rate in the unit in which it was written, else in the one that gives the shortest number.
 
-    ``parse_rate`` reads it as the same rate.
+    ``parse_rate`` reads it as the same rate. Of equally short numbers, a round one is taken: 500KiB, not 512kB.
     """
     # As a float, Kafka's "no limit" is rounded up.
     if rate >= UNLIMITED:
@@ -177,11 +178,13 @@ def written_rate(rate: float) -> str:
 
 @lru_cache(maxsize=1_000)  # many clients have few limits
 def _written(rate: float, unit: str) -> str:
-    texts = []
+    found = []
     for one in (unit,) if unit else _UNITS:
         number = f"{Decimal(repr(rate)) / _BYTES_PER_UNIT[one]:f}"
-        texts.append((number.rstrip("0").rstrip(".") if "." in number else number) + one)
-    return min(texts, key=len)
+        number = number.rstrip("0").rstrip(".") if "." in number else number
+        if unit or not one or rate >= _BYTES_PER_UNIT[one]:
+            found.append((len(number), len(number.rstrip("0")), f"{number}{one}"))
+    return min(found, key=itemgetter(0, 1))[2]
 
 
 def number_and_unit(text: str) -> tuple[str, str]:
