@@ -26,10 +26,10 @@ def listening(answer: bytes | None) -> Iterator[str]:
                 else:
                     connection.sendall(answer)
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)  # it may never be asked
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
-        thread.join(10)
+        thread.join(1)
 
 
 def nowhere() -> str:
