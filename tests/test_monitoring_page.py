@@ -14,7 +14,7 @@ PAGE = "how-to/monitor.md"
 
 
 def test_prometheus_accepts_its_file_with_the_alert_rules_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "prometheus.yml").write_text(block(PAGE, "yaml", holding="scrape_configs").text)
+    (tmp_path / "prometheus.yml").write_text(block(PAGE, "yml", holding="scrape_configs").text)
     (tmp_path / "alerts.yaml").write_text((DEPLOY / "alerts.yaml").read_text(encoding="utf-8"))
 
     promtool("check", "config", tmp_path / "prometheus.yml")
@@ -31,10 +31,10 @@ def test_each_metric_of_a_query_exists() -> None:
 
 
 def test_the_scraped_port_is_the_one_of_the_proxy_and_the_job_the_one_of_the_rules() -> None:
-    admin = block(PAGE, "yaml", holding="metrics_bind").text
+    admin = block(PAGE, "yml", holding="metrics_bind").text
     listeners = "listeners: [{name: a, bind: 127.0.0.1:9192, upstream: 127.0.0.1:9092}]\n"
     loaded = load_bytes((listeners + admin).encode(), file="proxy.yaml")
-    prometheus = yaml.safe_load(block(PAGE, "yaml", holding="scrape_configs").text)
+    prometheus = yaml.safe_load(block(PAGE, "yml", holding="scrape_configs").text)
 
     assert loaded.config.admin is not None
     assert loaded.config.admin.metrics_bind is not None
