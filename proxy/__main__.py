@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.proxy.background.build import description, is_compiled
+from kafka_quota_proxy.proxy.background.build import description, install_line, is_compiled
 
 _PROGRAM: Final = "kafka-quota-proxy"
 # A shell gives this exit status, 128 + 13, to a program that SIGPIPE has ended. No command returns it itself.
@@ -189,8 +189,7 @@ def _module(command: str) -> ModuleType:
 
 
 def _install_hint(command: str | None) -> str:
-    package = f"{_PROGRAM}[demo]" if command == "demo" else _PROGRAM
-    return f"install it with: pip install '{package}'"
+    return f"install it with: {install_line('demo' if command == 'demo' else '')}"
 
 
 if __name__ == "__main__":

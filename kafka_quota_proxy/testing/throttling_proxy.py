@@ -17,6 +17,7 @@ from queue import Empty, Queue
 from types import TracebackType
 from typing import Any, Final, Self
 
+from kafka_quota_proxy.proxy.background.build import install_line
 from kafka_quota_proxy.testing.control import Control, ObservedResponses, Order, SeenClient
 from kafka_quota_proxy.testing.kafka_check import why_not_kafka
 from kafka_quota_proxy.testing.ports import adjacent_ports
@@ -205,7 +206,7 @@ class ThrottlingProxy:
             raise StartError(why)
         if self._upstream is None:
             if find_spec("confluent_kafka") is None:
-                raise StartError("the embedded broker needs an extra: pip install 'kafka-quota-proxy[testing]'")
+                raise StartError(f"the embedded broker needs an extra: {install_line('testing')}")
             listeners = [
                 {"name": f"broker-{number}", "bind": bind, "upstream": broker}
                 for number, (bind, broker) in enumerate(zip(binds, brokers, strict=True), start=1)

@@ -26,6 +26,11 @@ def implementation() -> str:
     return "compiled" if is_compiled() else "python"
 
 
+def install_line(extra: str = "") -> str:
+    """Return how to install this package, with an extra if one is named. There is no release that pip could find."""
+    return f"pip install '.{f'[{extra}]' if extra else ''}' in a checkout of kafka-quota-proxy"
+
+
 def description() -> str:
     """Return the version and the kind of build, for a person."""
     number = installed_version() or "(not installed: run from its sources)"

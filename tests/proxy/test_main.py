@@ -95,7 +95,8 @@ def test_a_missing_package_is_one_line_with_a_hint() -> None:
 
     assert ended.returncode == 1
     assert ended.stderr == (
-        "kafka-quota-proxy run: uvloop is not installed; install it with: pip install 'kafka-quota-proxy'\n"
+        "kafka-quota-proxy run: uvloop is not installed; "
+        "install it with: pip install '.' in a checkout of kafka-quota-proxy\n"
     )
 
 

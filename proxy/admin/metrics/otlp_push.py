@@ -15,6 +15,7 @@ from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.otlp import Otlp
 from kafka_quota_proxy.proxy.admin.metrics.exposition import rest
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
+from kafka_quota_proxy.proxy.background.build import install_line
 from kafka_quota_proxy.proxy.background.isolation import attempt, persisting
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_MISSING: Final = "needs OpenTelemetry's packages, which are not installed: pip install 'kafka-quota-proxy[otlp]'"
+_MISSING: Final = f"needs OpenTelemetry's packages, which are not installed: {install_line('otlp')}"
 _LOGGED_EVERY_S: Final = 60.0
 _MAX_TIMEOUT_S: Final = 10.0
 # How long the end of the program may wait for the last metrics to be sent.

@@ -18,6 +18,7 @@ from ctypes import c_char_p, c_int, c_int16, c_int32, c_size_t, c_void_p
 from pathlib import Path
 from typing import Any, Final, Self
 
+from kafka_quota_proxy.proxy.background.build import install_line
 from kafka_quota_proxy.proxy.cli.demo.workload import DemoError
 
 _PRODUCER: Final = 0  # rd_kafka_type_t RD_KAFKA_PRODUCER
@@ -231,13 +232,13 @@ def missing_extra_message(package: str, *, soabi: str) -> str:
     """Return a message that says how to install a missing package. ``soabi`` is Python's ABI tag."""
     if "musl" in soabi and package.startswith("confluent_kafka"):
         return "the demo's broker (confluent-kafka) has no wheel for musl (Alpine): use a glibc system, such as Debian"
-    return f"the demo needs {package}, which is not installed: pip install 'kafka-quota-proxy[demo]'"
+    return f"the demo needs {package}, which is not installed: {install_line('demo')}"
 
 
 def require_extra(*packages: str) -> None:
     """Raise ``DemoError`` if one of the Python packages in ``packages`` is not installed.
 
-    ``pip install 'kafka-quota-proxy[demo]'`` installs them. They are not imported.
+    The extra ``demo`` installs them. They are not imported.
     """
     for package in packages:
         if importlib.util.find_spec(package) is None:

@@ -85,7 +85,8 @@ def test_the_error_of_a_missing_package_has_the_command_that_installs_it() -> No
         require_extra("aiokafka", "no_such_package_anywhere")
 
     assert str(caught.value) == (
-        "the demo needs no_such_package_anywhere, which is not installed: pip install 'kafka-quota-proxy[demo]'"
+        "the demo needs no_such_package_anywhere, which is not installed: "
+        "pip install '.[demo]' in a checkout of kafka-quota-proxy"
     )
 
 
