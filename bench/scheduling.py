@@ -11,10 +11,10 @@ from collections import deque
 
 from bench.figures import Sample
 from bench.rows import Row
-from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, WithinLevel
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.proxy.fair_queue.concurrency import VegasLimit
-from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler, Pause
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions, Ticket
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, Ticket, Turn
 
 USERS = 10_000
 ROUNDS = 600
@@ -44,7 +44,7 @@ def measure(row: Row) -> Sample:
 
 
 def _scheduler() -> DecayScheduler:
-    scheduler = DecayScheduler(DecayOptions(max_identities=USERS, pause=Pause.ONCE), now_ms=0)
+    scheduler = DecayScheduler(FairCallQueue(max_identities=USERS), now_ms=0)
     for n in range(USERS):
         scheduler.charge(f"user-{n}", 1_000 + n)
     scheduler.sweep()
@@ -55,9 +55,8 @@ class _Load:
     """Many requests that arrive, and then as many that end."""
 
     def __init__(self, *, slots: int, waiting: int) -> None:
-        options = DispatcherOptions(queue=QueueOptions(capacity=_CAPACITY, within_level=WithinLevel.ROUND_ROBIN))
         # The limit still learns, but the number of slots stays that of the row.
-        self._dispatcher = Dispatcher(options, VegasLimit(minimum=slots, maximum=slots))
+        self._dispatcher = Dispatcher(FairCallQueue(capacity=_CAPACITY), VegasLimit(minimum=slots, maximum=slots))
         self._scheduler = _scheduler()
         self._chance = random.Random(1)  # noqa: S311  the same order in each run
         self._idle = deque(Ticket(None) for _ in range(2 * TURNS + waiting))
@@ -82,7 +81,7 @@ class _Load:
         start = time.process_time()
         for ticket in tickets:
             ticket.level = scheduler.level(ticket.identity, lane.in_flight, lane.limit.limit)
-            if dispatcher.ask(ticket, now_us) is Answer.RUN:
+            if dispatcher.ask(ticket, now_us) is Turn.PASSES:
                 running.append(ticket)
         return time.process_time() - start
 

@@ -1,10 +1,11 @@
 """Holds the settings of a fair call queue, which decides the order in which requests are forwarded to a broker.
 
-They are Hadoop's settings, and options by which this program can differ from Hadoop.
+They are Hadoop's settings, and some that only this program has.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -48,40 +49,6 @@ class CostProvider(Enum):
     TRAFFIC = "traffic"  # not in Hadoop: its bytes and the broker's time; the request's bytes count on arrival
 
 
-class FairCallQueueMode(Enum):
-    """Which default values the options of the fair call queue have: Hadoop's, or improved ones."""
-
-    HADOOP = "hadoop"
-    IMPROVED = "improved"
-
-
-class ResponseTimeAverage(Enum):
-    """How the mean response time of a priority level is carried over from one period to the next.
-
-    ``old`` is the mean of earlier periods, ``new`` the mean of the last period, and ``f`` the decay factor.
-    """
-
-    HADOOP = "hadoop"  # f * old + new, so with f = 0.5 a constant response time of 2 s gives 4 s
-    NORMALISED = "normalised"  # f * old + (1 - f) * new
-
-
-class DecayPause(Enum):
-    """How many decay periods are made up for after the process was suspended.
-
-    In each period, the past costs of all identities are multiplied by the decay factor.
-    """
-
-    EVERY_PERIOD = "every-period"  # all of them, as in Hadoop
-    ONCE = "once"  # at most three
-
-
-class CapacityRemainder(Enum):
-    """Which levels get the places in the queue that remain after each level's share of the capacity is rounded down."""
-
-    FIRST = "first"  # level 0 gets all of them, as in Hadoop
-    LARGEST_FRACTION = "largest-fraction"  # one each for the levels that lost most by rounding down
-
-
 class WithinLevel(Enum):
     """The order in which requests with the same priority level are forwarded to the broker."""
 
@@ -91,7 +58,10 @@ class WithinLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostWeights:
-    """The cost of one microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``)."""
+    """The cost of one microsecond in each phase of a request (Hadoop's ``WeightedTimeCostProvider``).
+
+    By default, waiting costs nothing. A weight for ``processing`` would count the four phases in it twice.
+    """
 
     lockshared: int = 10
     lockexclusive: int = 100
@@ -112,14 +82,11 @@ class FairCallQueue:
     element for each level, except ``thresholds``, which has none for the last level.
     """
 
-    mode: FairCallQueueMode = FairCallQueueMode.IMPROVED
     callqueue_impl: CallQueueImpl = CallQueueImpl.FAIR
     scheduler_impl: SchedulerImpl = SchedulerImpl.DECAY
     levels: int = 4
     capacity: int = 1_024  # how many requests may wait, over all levels
     capacity_weights: tuple[int, ...] = (1, 1, 1, 1)
-    capacity_remainder: CapacityRemainder = CapacityRemainder.LARGEST_FRACTION
-    overflow_trigger_failover: bool = False
     multiplexer_weights: tuple[int, ...] = (8, 4, 2, 1)  # the turns of each level in a round
     # A new identity has level 0 until the levels are computed next. In FIFO order, its first burst would delay all
     # others.
@@ -131,17 +98,27 @@ class FairCallQueue:
     cost_weights: CostWeights = field(default_factory=CostWeights)
     period_ms: int = 5_000
     decay_factor: float = 0.5  # above 0, below 1
-    thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # level i + 1 begins at this share of all cost
-    pause: DecayPause = DecayPause.ONCE
+    thresholds: tuple[float, ...] = (0.125, 0.25, 0.5)  # ascending; level i + 1 begins at this share of all cost
     utilisation_floor: float = 0.5  # if a smaller share of slots is used, all requests have level 0
     backoff_responsetime_enable: bool = False  # only with backoff_enable
     backoff_responsetime_thresholds_ms: tuple[int, ...] = (10_000, 20_000, 30_000, 40_000)
-    backoff_responsetime_inclusive: bool = False  # True: a level is also refused if it is slow itself
-    backoff_responsetime_min_calls: int = 10  # with fewer calls in a period, a level's mean is ignored
-    average: ResponseTimeAverage = ResponseTimeAverage.NORMALISED
     top_user_count: int = 10
     service_users: frozenset[str] = frozenset()  # always have level 0, and are not part of the total cost
     max_identities: int | None = 10_000  # above this number, new ones share one identity; None: no limit
     max_in_flight: int | None = None  # requests at a broker at a time; None: found from its latency
     min_in_flight: int = 4  # the lower bound, if the number is found from the latency
     most_in_flight: int = 500  # the upper bound; a broker's queued.max.requests
+
+
+def places(capacity: int, weights: Sequence[int]) -> tuple[int, ...]:
+    """Divide ``capacity`` in proportion to ``weights``, and return how many requests may wait in each level.
+
+    Shares are rounded down. The places that remain go to the levels that lose most by this, one to each. With a
+    capacity below the sum of the weights, the result may contain 0.
+    """
+    total = sum(weights)
+    sizes = [capacity * weight // total for weight in weights]
+    cut_most = sorted(range(len(weights)), key=lambda level: -(capacity * weights[level] % total))
+    for level in cut_most[: capacity - sum(sizes)]:
+        sizes[level] += 1
+    return tuple(sizes)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import partial
-from itertools import pairwise
 from typing import Final, TypeVar
 
 from kafka_quota_proxy.config import fair_call_queue as queue
@@ -22,12 +21,10 @@ _IDENTITY_PROVIDER: Final = "identity-provider.impl"
 _COSTS: Final = "weighted-cost."
 _LEAST_IN_FLIGHT: Final = "max_in_flight.min"
 _MOST_IN_FLIGHT: Final = "max_in_flight.max"
-_REMAINDER: Final = "callqueue.capacity.remainder"
 _PROVIDERS: Final[Mapping[str, type[Enum]]] = {
     _IDENTITY_PROVIDER: queue.IdentityProvider,
     "cost-provider.impl": queue.CostProvider,
 }
-_per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=Enum)
 
@@ -83,17 +80,12 @@ class _Section:
         self._is_fair = callqueue is queue.CallQueueImpl.FAIR
         implied = queue.SchedulerImpl.DECAY if self._is_fair else queue.SchedulerImpl.DEFAULT
         self._is_decay = self._choice("scheduler.impl", queue.SchedulerImpl, implied) is queue.SchedulerImpl.DECAY
-        self._is_hadoop = section.get("mode") == queue.FairCallQueueMode.HADOOP.value
 
     def check(self) -> None:
         self._warn_of_deprecated()
         levels = self._levels()
         if levels is not None:
             self._check_lists(levels)
-        if self._is_decay and not self._is_hadoop:
-            self._check_thresholds()
-        if not self._is_hadoop:
-            self._check_costs()
         self._check_in_flight()
         for key, choices in _PROVIDERS.items():
             if self._parsed(key, partial(options.parse_providers, choices=choices)) and "," in str(self._section[key]):
@@ -124,7 +116,7 @@ class _Section:
             self._check_length(options.RESPONSE_TIMES, options.parse_durations_ms, levels, "duration", each)
             for key in self._keys_of(options.THRESHOLDS):
                 below = f"{levels - 1}, one for each level but the last"
-                self._check_length(key, _per_cents, levels - 1, "threshold", below)
+                self._check_length(key, options.parse_per_cents, levels - 1, "threshold", below)
 
     def _check_length(
         self, key: str, parse: Callable[[object], Sequence[int]], length: int, noun: str, wanted: str
@@ -136,33 +128,14 @@ class _Section:
     def _check_capacity(self, levels: int) -> None:
         capacity = self._whole(options.CAPACITY, options.DEFAULTS.capacity)
         weights = self._parsed(options.CAPACITY_WEIGHTS, options.parse_whole_numbers) or (1,) * levels
-        default = queue.CapacityRemainder.FIRST if self._is_hadoop else queue.CapacityRemainder.LARGEST_FRACTION
-        written = self._section.get(_REMAINDER, default.value)
-        remainder = next((one for one in queue.CapacityRemainder if one.value == written), None)
-        if capacity is None or remainder is None or len(weights) != levels:
+        if capacity is None or len(weights) != levels:
             return
-        without = options.levels_without_places(capacity, weights, remainder)
+        without = queue.places(capacity, weights).count(0)
         if without:
             key = options.CAPACITY if options.CAPACITY in self._section else options.CAPACITY_WEIGHTS
             message = f"{capacity}, divided by {','.join(map(str, weights))}, leaves {without} of {levels} levels"
             message += f" without a place; give {options.CAPACITY} of {sum(weights)} or more, or more even weights"
             self._error(key, message)
-
-    def _check_thresholds(self) -> None:
-        for key in self._keys_of(options.THRESHOLDS):
-            values = self._parsed(key, _per_cents) or ()
-            wrong = next((value for value in values if not 1 <= value <= 99), None)
-            written = ",".join(map(str, values))
-            if wrong is not None:
-                self._error(key, f"each must be from 1 to 99, not {wrong} (mode: hadoop takes any)")
-            elif any(high <= low for low, high in pairwise(values)):
-                message = f"must ascend, each above the one before, not {written} (mode: hadoop takes any order)"
-                self._error(key, message)
-
-    def _check_costs(self) -> None:
-        for key, weight in self._section.items():
-            if key.startswith(_COSTS) and isinstance(weight, int) and weight < 0:
-                self._error(key, f"must be from 0, not {weight} (mode: hadoop takes any)")
 
     def _check_in_flight(self) -> None:
         least = self._whole(_LEAST_IN_FLIGHT, options.DEFAULTS.min_in_flight)

@@ -9,6 +9,7 @@ Source: Hadoop's ``CommonConfigurationKeys``, ``FairCallQueue``, ``DecayRpcSched
 import re
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from itertools import pairwise
 from typing import Any, Final, TypeVar
 
 from kafka_quota_proxy.config import fair_call_queue as queue
@@ -47,19 +48,7 @@ _CLASSES: Final[Mapping[str, Enum]] = {
     f"{_HADOOP}DefaultCostProvider": queue.CostProvider.DEFAULT,
     f"{_HADOOP}WeightedTimeCostProvider": queue.CostProvider.WEIGHTED,
 }
-# Hadoop's defaults, except for the options that ``mode: improved`` changes.
 DEFAULTS: Final = queue.FairCallQueue()
-# Hadoop's values of the options that ``mode: improved`` changes.
-_AS_HADOOP: Final[Mapping[str, Any]] = {
-    "capacity_remainder": queue.CapacityRemainder.FIRST,
-    "within_level": queue.WithinLevel.FIFO,
-    "pause": queue.DecayPause.EVERY_PERIOD,
-    "utilisation_floor": 0.0,
-    "backoff_responsetime_inclusive": True,
-    "backoff_responsetime_min_calls": 1,
-    "average": queue.ResponseTimeAverage.HADOOP,
-    "max_identities": None,
-}
 
 _INT32: Final = re.compile(r"[+-]?[0-9]{1,10}", re.ASCII)
 # Durations that Hadoop accepts but the rest of the configuration file does not: other units, and no unit.
@@ -100,12 +89,23 @@ def parse_providers(value: object, choices: type[_E]) -> _E:
     return first
 
 
-def parse_whole_numbers(value: object, *, minimum: int = 1) -> tuple[int, ...]:
+def parse_whole_numbers(value: object, *, minimum: int = 1, maximum: int = INT32_MAX) -> tuple[int, ...]:
     """Read whole numbers from a YAML list, from comma-separated text, or from a single number.
 
-    Each number must be from ``minimum`` to the largest int32.
+    Each number must be from ``minimum`` to ``maximum``, which is the largest int32 unless it is given.
     """
-    return tuple(_whole(each, minimum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
+    return tuple(_whole(each, minimum, maximum) for each in _parts(value, "whole numbers such as 8,4,2,1"))
+
+
+def parse_per_cents(value: object) -> tuple[int, ...]:
+    """Read the shares of all cost, in per cent, at which the priority levels after the first begin.
+
+    They must ascend, from 1 to 99. Hadoop accepts any numbers, and then some levels have no user.
+    """
+    per_cents = parse_whole_numbers(value, maximum=99)
+    if any(high <= low for low, high in pairwise(per_cents)):
+        raise ValueError(f"must ascend, each above the one before, not {','.join(map(str, per_cents))}")
+    return per_cents
 
 
 def parse_turns(value: object) -> tuple[int, ...]:
@@ -172,7 +172,6 @@ def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
     if own.get("scheduler_impl") is queue.SchedulerImpl.DEFAULT:
         own = _without(own, "thresholds", "backoff_responsetime_thresholds_ms")
     weights = {name.removeprefix("weight_"): value for name, value in given.items() if name.startswith("weight_")}
-    as_hadoop = _AS_HADOOP if own.get("mode") is queue.FairCallQueueMode.HADOOP else {}
     # Hadoop's defaults. The lowest level begins at half of the total cost. The threshold of each other level is half
     # the threshold of the level below it.
     by_level = {
@@ -181,21 +180,11 @@ def settings(given: Mapping[str, Any]) -> queue.FairCallQueue:
         "thresholds": tuple(2.0 ** (level - levels + 1) for level in range(levels - 1)),
         "backoff_responsetime_thresholds_ms": tuple(10_000 * (level + 1) for level in range(levels)),
     }
-    return queue.FairCallQueue(**{**by_level, **as_hadoop, **own}, cost_weights=queue.CostWeights(**weights))
+    return queue.FairCallQueue(**{**by_level, **own}, cost_weights=queue.CostWeights(**weights))
 
 
 def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
-
-
-def levels_without_places(capacity: int, weights: Sequence[int], remainder: queue.CapacityRemainder) -> int:
-    """Return how many levels have no place for any request if the capacity is divided by these weights."""
-    total = sum(weights)
-    if remainder is queue.CapacityRemainder.FIRST:
-        return sum(capacity // total == 0 for _ in weights[1:])
-    left = capacity - sum(capacity * weight // total for weight in weights)
-    cut_most = sorted(weights, key=lambda weight: -(capacity * weight % total))
-    return sum(capacity * weight // total == 0 for weight in cut_most[left:])
 
 
 def _parts(value: object, what: str) -> Sequence[object]:
@@ -210,10 +199,10 @@ def _parts(value: object, what: str) -> Sequence[object]:
     raise ValueError(f"must be {what}, or a list of them")
 
 
-def _whole(value: object, minimum: int) -> int:
+def _whole(value: object, minimum: int, maximum: int) -> int:
     number = int(value) if isinstance(value, str) and _INT32.fullmatch(value) else value
-    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= INT32_MAX:
-        raise ValueError(f"each must be a whole number from {minimum} to {INT32_MAX}, not {shown(value)}")
+    if isinstance(number, bool) or not isinstance(number, int) or not minimum <= number <= maximum:
+        raise ValueError(f"each must be a whole number from {minimum} to {maximum}, not {shown(value)}")
     return number
 
 

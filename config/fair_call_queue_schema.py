@@ -14,10 +14,26 @@ from kafka_quota_proxy.config.sections import Key, Section
 from kafka_quota_proxy.config.units import INT32_MAX
 
 _TOO_MANY_LEVELS: Final = ", though Hadoop takes more"
-# fair_call_queue_checks.py reports values that are valid only with ``mode: hadoop``.
-_per_cents: Final = partial(options.parse_whole_numbers, minimum=options.INT32_MIN)
 _decay_factor: Final = read.number_between(0, 1, is_open=True)
-_weight: Final = read.whole_number(options.INT32_MIN, INT32_MAX, ", the weight of this phase's time")
+_weight: Final = read.whole_number(0, INT32_MAX, ", the weight of this phase's time")
+
+
+# What is told about a key that the section had once.
+_REMOVED: Final = {
+    "mode": "no longer exists: all is as with mode: improved; remove it. Of mode: hadoop, these can still be written: "
+    "callqueue.within-level: fifo, decay-scheduler.utilisation-floor: 0 and identities.max: null",
+    "callqueue.capacity.remainder": "no longer exists: the levels that lose most by rounding get the rest; remove it, "
+    "or write a callqueue.capacity that the sum of the weights divides",
+    "callqueue.overflow.trigger.failover": "has no counterpart in Kafka, whose clients cannot use another broker; "
+    "remove it, and write backoff.enable: true if a full queue is to refuse requests",
+    "decay-scheduler.pause": "no longer exists: after a pause costs decay once, as with pause: once; remove it",
+    "decay-scheduler.backoff.responsetime.inclusive": "no longer exists: only the levels below a slow one are refused; "
+    "remove it, and write a lower decay-scheduler.backoff.responsetime.thresholds for the level above, if need be",
+    "decay-scheduler.backoff.responsetime.min-calls": "no longer exists: a level is slow after 10 answers in a period "
+    "at least; remove it",
+    "decay-scheduler.average": "no longer exists: an average is the true one, no longer twice as large; remove it, and "
+    "write half of decay-scheduler.backoff.responsetime.thresholds where it was hadoop",
+}
 
 
 def none_for_false(value: object) -> object:
@@ -31,12 +47,9 @@ def none_for_false(value: object) -> object:
 FAIR_CALL_QUEUE: Final = Section(
     dict,
     {
-        "mode": Key(read.member_of(queue.FairCallQueueMode)),
         "callqueue.impl": Key(partial(options.parse_implementation, choices=queue.CallQueueImpl)),
         "callqueue.capacity": Key(read.at_least_one, "capacity"),
         "callqueue.capacity.weights": Key(options.parse_whole_numbers, "capacity_weights"),
-        "callqueue.capacity.remainder": Key(read.member_of(queue.CapacityRemainder), "capacity_remainder"),
-        "callqueue.overflow.trigger.failover": Key(read.boolean, "overflow_trigger_failover"),
         "callqueue.within-level": Key(read.member_of(queue.WithinLevel), "within_level"),
         "scheduler.impl": Key(partial(options.parse_implementation, choices=queue.SchedulerImpl)),
         "scheduler.priority.levels": Key(read.whole_number(1, options.MAX_LEVELS, _TOO_MANY_LEVELS), "levels"),
@@ -53,16 +66,12 @@ FAIR_CALL_QUEUE: Final = Section(
         },
         "decay-scheduler.period-ms": Key(read.whole_number(1, options.INT64_MAX), "period_ms"),
         "decay-scheduler.decay-factor": Key(_decay_factor, "decay_factor"),
-        "decay-scheduler.thresholds": Key(_per_cents, "thresholds"),
-        "decay-scheduler.pause": Key(read.member_of(queue.DecayPause), "pause"),
+        "decay-scheduler.thresholds": Key(options.parse_per_cents, "thresholds"),
         "decay-scheduler.utilisation-floor": Key(read.number_between(0, 1, is_open=False), "utilisation_floor"),
         "decay-scheduler.backoff.responsetime.enable": Key(read.boolean, "backoff_responsetime_enable"),
         "decay-scheduler.backoff.responsetime.thresholds": Key(
             options.parse_durations_ms, "backoff_responsetime_thresholds_ms"
         ),
-        "decay-scheduler.backoff.responsetime.inclusive": Key(read.boolean, "backoff_responsetime_inclusive"),
-        "decay-scheduler.backoff.responsetime.min-calls": Key(read.at_least_one, "backoff_responsetime_min_calls"),
-        "decay-scheduler.average": Key(read.member_of(queue.ResponseTimeAverage), "average"),
         "decay-scheduler.metrics.top.user.count": Key(read.at_least_one, "top_user_count"),
         "decay-scheduler.service-users": Key(options.parse_names, "service_users"),
         # In a deprecated key, 0 means that the key is not set.
@@ -73,9 +82,10 @@ FAIR_CALL_QUEUE: Final = Section(
         "faircallqueue.decay-scheduler.decay-factor": Key(
             lambda value: value if value == 0 else _decay_factor(value), "deprecated_decay_factor"
         ),
-        "faircallqueue.decay-scheduler.thresholds": Key(_per_cents, "deprecated_thresholds"),
+        "faircallqueue.decay-scheduler.thresholds": Key(options.parse_per_cents, "deprecated_thresholds"),
         "max_in_flight": Key(options.parse_max_in_flight),
         "max_in_flight.min": Key(read.at_least_one, "min_in_flight"),
         "max_in_flight.max": Key(read.at_least_one, "most_in_flight"),
     },
+    removed=_REMOVED,
 )

@@ -94,13 +94,22 @@ class Section:
         build: A function that receives the values of the section as keyword arguments, and returns an object of
             ``config.model``. It raises ValueError if the values do not fit together.
         keys: The keys that the section may have, in the order in which the documentation lists them.
+        removed: Keys that the section had once, each with what an operator who still has it is told to write instead.
         has_source: Whether ``build`` receives one more argument, ``source``, which says where the section begins, as
             ``FILE:LINE``.
     """
 
-    def __init__(self, build: Callable[..., Any], keys: Mapping[str, Key], *, has_source: bool = False) -> None:
+    def __init__(
+        self,
+        build: Callable[..., Any],
+        keys: Mapping[str, Key],
+        *,
+        removed: Mapping[str, str] | None = None,
+        has_source: bool = False,
+    ) -> None:
         self.build = build
         self.keys = {name: replace(key, field=key.field or re.sub("[.-]", "_", name)) for name, key in keys.items()}
+        self.removed = removed or {}
         self.required = [name for name, key in keys.items() if key.missing is not None]
         self.has_source = has_source
 
@@ -209,6 +218,8 @@ class SectionReader:
 
     def _unknown_key(self, key: str, section: Section) -> str:
         own = _HADOOPS_PREFIX.sub("", key)
+        if own in section.removed:
+            return section.removed[own]
         sections = dict(self._root.within())
         if own != key and own in sections["fair_call_queue",].keys:
             return f"has Hadoop's prefix with a port; write {own} under fair_call_queue"

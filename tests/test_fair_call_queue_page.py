@@ -14,21 +14,20 @@ from kafka_quota_proxy.config.fair_call_queue_schema import FAIR_CALL_QUEUE
 from kafka_quota_proxy.config.load import load_bytes
 
 _PAGE: Final = Path(__file__).parent.parent / "docs" / "reference" / "fair-call-queue.md"
-_ROW: Final = re.compile(r"^\| `([^`]+)`(?: \+)? \| *(?:`([^`]*)`)? *\| *(?:`([^`]*)`)? *\|", re.MULTILINE)
+_ROW: Final = re.compile(r"^\| `([^`]+)`(?: \+)? \| *(?:`([^`]*)`)? *\|", re.MULTILINE)
 _LISTENER: Final = "listeners: [{name: clients, bind: 127.0.0.1:9192, upstream: broker1:9092}]\n"
 
 
 class Row(NamedTuple):
-    """A row of the table. A value may be empty."""
+    """A row of the table. The default may be empty."""
 
     key: str
     default: str
-    of_hadoop: str
 
 
 def rows() -> list[Row]:
     section = _PAGE.read_text(encoding="utf-8").split("## All keys")[1].split("\n## ")[0]
-    return [Row(found[1], found[2] or "", found[3] or "") for found in _ROW.finditer(section)]
+    return [Row(found[1], found[2] or "") for found in _ROW.finditer(section)]
 
 
 def loaded(**keys: str) -> FairCallQueue:
@@ -44,18 +43,8 @@ def test_table_has_each_key_once() -> None:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row.key)
 def test_documented_default_equals_the_default(row: Row) -> None:
-    hadoop = {"mode": "hadoop"}
     if row.key == THRESHOLDS:
         assert row.default == ",".join(f"{100 * share:g}" for share in FairCallQueue().thresholds)
         return
 
     assert loaded(**{row.key: row.default or "[]"}) == loaded()
-    if row.key != "mode":
-        assert loaded(**hadoop, **{row.key: row.of_hadoop or row.default or "[]"}) == loaded(**hadoop)
-
-
-@pytest.mark.parametrize("row", [row for row in rows() if row.of_hadoop], ids=lambda row: row.key)
-def test_documented_hadoop_default_differs_from_ours(row: Row) -> None:
-    hadoop = {"mode": "hadoop"}
-
-    assert loaded(**hadoop | {row.key: row.default}) != loaded(**hadoop)

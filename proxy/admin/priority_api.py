@@ -29,7 +29,7 @@ def report(server: Server, *, principal: str | None, client_id: str, host: str) 
             "levels": priorities.settings.levels,
             # Levels apply only while more than this part of a broker's slots is in use. With null, every user has
             # level 0.
-            "utilisation_floor": _finite(priorities.scheduler.options.utilisation_floor),
+            "utilisation_floor": _finite(priorities.scheduler.utilisation_floor),
             "users": [_user(priorities.scheduler, one) for one in _standings(priorities, principal, client_id, host)],
             "average_response_ms": [round(time_ms, 3) for time_ms in priorities.scheduler.average_response_ms],
             "brokers": list(_brokers(server.brokers.upstreams_of(listener))),
@@ -66,7 +66,7 @@ def _why(scheduler: DecayScheduler, standing: Standing) -> str:
         return "a service user (decay-scheduler.service-users) is always level 0"
     if not begins:
         return "there is one level only (scheduler.priority.levels)"
-    if not isfinite(scheduler.options.utilisation_floor):
+    if not isfinite(scheduler.utilisation_floor):
         return "every user is level 0 (scheduler.impl: default, or callqueue.impl: fifo)"
     if standing.raw == 0 and standing.cached_level is None:
         return "it has caused no cost recently: a new user is level 0"

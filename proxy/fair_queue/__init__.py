@@ -15,11 +15,12 @@ number. A user is, for example, a principal, or a principal and a client-id.
 * ``connection_queue``  the place of one connection in the queue
 * ``slot_timeouts``     the times at which slots are taken back from requests that may wait at the broker
 * ``queue_stats``       the counters that the metrics read
-* ``settings``          makes all of these from the configuration file
+* ``settings``          makes some of these from the configuration file
 
 Each listener has one ``DecayScheduler``, and each broker has one ``Dispatcher``. When a request arrives,
 ``DecayScheduler.level`` and ``Dispatcher.ask`` are called. When the response arrives, ``Dispatcher.done``,
 ``DecayScheduler.charge`` and ``DecayScheduler.add_response_time`` are called.
 
-The defaults are those of Hadoop's code, even where Hadoop's guide differs. Each improvement on Hadoop is an option.
+The arithmetic is that of Hadoop's code, even where Hadoop's guide differs, except for what
+docs/reference/fair-call-queue.md lists. ``FairCallQueue`` in ``config`` has the settings of all parts.
 """

@@ -1,16 +1,14 @@
 """A bounded queue for each level (``FairCallQueue`` and ``CallQueueManager`` in Hadoop). Level 0 is the highest level.
 
-An element that finds its level full enters the next lower level with room. If no level has room, the element is
-refused, or waits outside the levels until one has room. If a level is empty when it has the turn, the highest level
-that is not empty gets the turn instead.
+An element that finds its level full enters the next lower level with room. If none of these has room, the element is
+refused, or waits outside until its own level or a lower one has room. If a level is empty when it has the turn, the
+highest level that is not empty gets the turn instead.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from kafka_quota_proxy.config.fair_call_queue import CallQueueImpl, FairCallQueue, WithinLevel, places
 from kafka_quota_proxy.proxy.fair_queue.multiplexer import WeightedRoundRobinMultiplexer
 
 
@@ -32,91 +30,28 @@ class Element(Protocol):
 E = TypeVar("E", bound=Element)
 
 
-class Remainder(Enum):
-    """Which levels of a queue get the places that remain when its capacity is divided among them by weights."""
-
-    FIRST = "first"  # level 0 gets all of the remainder, as in Hadoop
-    LARGEST_FRACTION = "largest-fraction"  # one place each for the levels that lost the largest fractions by rounding
-
-
-class WithinLevel(Enum):
-    """The order in which elements leave one level of a queue."""
-
-    FIFO = "fifo"
-    ROUND_ROBIN = "round-robin"  # one element of each identity in turn; FIFO within an identity
-
-
-class Overflow(Enum):
-    """How an element is refused if the queue is full.
-
-    The value is Hadoop's message to the client (``CallQueueOverflowException``).
-    """
-
-    KEEP_ALIVE = "Server too busy"
-    DISCONNECT = "Server too busy - disconnecting"
-    FAILOVER = "Server too busy - disconnect and failover"
-
-
-class Put(Enum):
-    """The result of ``CallQueue.put``: the element has entered a level, or waits until there is room for it."""
-
-    QUEUED = auto()
-    WAITS_FOR_ROOM = auto()
-
-
-# Looked up once: each access to a member of an Enum goes through its class.
-_QUEUED: Final = Put.QUEUED
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueOptions:
-    """The size of a queue, and how its levels are served. The defaults are Hadoop's, except for ``capacity``.
+class Shape(NamedTuple):
+    """The size of a queue, and how its levels are served.
 
     Attributes:
-        levels: The number of levels.
-        capacity: The number of places in all levels together.
-        capacity_weights: The weights by which the capacity is divided among the levels. None gives equal shares.
-        multiplexer_weights: How many turns each level has in a cycle. None gives each level twice the turns of the
-            next.
-        remainder: Which levels get the places that remain when the capacity is divided.
-        within_level: The order in which elements leave a level.
-        is_failover: Whether an element that finds no room is always refused with ``FAILOVER``. Otherwise its level
-            determines how it is refused.
-        waits_for_last: Whether an element without room waits for a place in the last level only, as in Hadoop.
-            Otherwise it takes the first free place in its own level or in a lower one.
+        capacities: The number of places in each level.
+        weights: How many turns each level has in a cycle.
+        is_round_robin: Whether identities take turns within a level: one element of each leaves, in the order of
+            arrival. Otherwise elements leave a level in the order of arrival.
     """
 
-    levels: int = 4
-    capacity: int = 1_024
-    capacity_weights: Sequence[int] | None = None
-    multiplexer_weights: Sequence[int] | None = None
-    remainder: Remainder = Remainder.FIRST
-    within_level: WithinLevel = WithinLevel.FIFO
-    is_failover: bool = False
-    waits_for_last: bool = True
+    capacities: tuple[int, ...]
+    weights: tuple[int, ...]
+    is_round_robin: bool
 
 
-def divide(capacity: int, weights: Sequence[int], remainder: Remainder = Remainder.FIRST) -> tuple[int, ...]:
-    """Divide ``capacity`` in proportion to ``weights``, and return the number of places of each level.
-
-    Raises:
-        ValueError: If there is no weight, if a weight is below 1, or if a level would have no place.
-    """
-    if not weights or min(weights) < 1:
-        raise ValueError(f"capacity weights must be at least 1: {tuple(weights)}")
-    total = sum(weights)
-    if remainder is Remainder.FIRST:
-        unit, rest = divmod(capacity, total)
-        sizes = [unit * weight for weight in weights]
-        sizes[0] += rest
-    else:
-        sizes = [capacity * weight // total for weight in weights]
-        cut_most = sorted(range(len(weights)), key=lambda level: -(capacity * weights[level] % total))
-        for level in cut_most[: capacity - sum(sizes)]:
-            sizes[level] += 1
-    if min(sizes) < 1:
-        raise ValueError(f"a capacity of {capacity}, divided by {tuple(weights)}, leaves a level without a place")
-    return tuple(sizes)
+def shape_of(settings: FairCallQueue) -> Shape:
+    """Return the shape of the queue in front of each broker. With ``CallQueueImpl.FIFO`` it has one level."""
+    is_round_robin = settings.within_level is WithinLevel.ROUND_ROBIN
+    if settings.callqueue_impl is CallQueueImpl.FIFO:
+        return Shape((settings.capacity,), (1,), is_round_robin)
+    capacities = places(settings.capacity, settings.capacity_weights)
+    return Shape(capacities, settings.multiplexer_weights, is_round_robin)
 
 
 class _Fifo(Generic[E]):
@@ -190,13 +125,10 @@ class CallQueue(Generic[E]):
     """A queue with several levels, each of limited size. It also holds the elements for which no level has room yet.
 
     Attributes:
-        options: The size of the queue, and how its levels are served.
+        shape: The size of the queue, and how its levels are served.
         capacities: How many elements each level can hold.
         overflowed: For each level, how often an element found it full.
         size: The number of elements in all levels, without the elements that wait for room.
-
-    Raises:
-        ValueError: If there are not as many weights as levels, or a level could hold no element.
     """
 
     __slots__ = (
@@ -208,27 +140,24 @@ class CallQueue(Generic[E]):
         "_waiting",
         "_waiting_since",
         "capacities",
-        "options",
         "overflowed",
+        "shape",
         "size",
     )
 
-    def __init__(self, options: QueueOptions) -> None:
-        levels = options.levels
-        self.options = options
-        self._multiplexer = WeightedRoundRobinMultiplexer(levels, options.multiplexer_weights)
-        weights = (1,) * levels if options.capacity_weights is None else tuple(options.capacity_weights)
-        if len(weights) != levels:
-            raise ValueError(f"{levels} levels need {levels} capacity weights, not {len(weights)}")
-        self.capacities = divide(options.capacity, weights, options.remainder)
+    def __init__(self, shape: Shape) -> None:
+        levels = len(shape.capacities)
+        self.shape = shape
+        self.capacities = shape.capacities
+        self._multiplexer = WeightedRoundRobinMultiplexer(shape.weights)
         self._last = levels - 1
         self._levels: list[_Fifo[E] | _RoundRobin[E]] = [
-            _RoundRobin() if options.within_level is WithinLevel.ROUND_ROBIN else _Fifo() for _ in range(levels)
+            _RoundRobin() if shape.is_round_robin else _Fifo() for _ in range(levels)
         ]
         self._sizes = [0] * levels
         self.size = 0
         self.overflowed = [0] * levels
-        # Elements that wait for room, by the highest level that they may enter.
+        # Elements that wait for room, by their own level.
         self._waiting: list[_Fifo[E]] = [_Fifo() for _ in range(levels)]
         self._waiting_since: dict[E, int] = {}
         self._arrivals = 0
@@ -247,25 +176,18 @@ class CallQueue(Generic[E]):
         """The number of elements that wait for room in a level."""
         return len(self._waiting_since)
 
-    def offer(self, element: E) -> bool:
-        """Put ``element`` into its own level, and into no other. Returns False if this level has no room."""
-        return self._fits(element, min(element.level, self._last))
-
-    def add(self, element: E) -> Overflow | None:
+    def add(self, element: E) -> bool:
         """Put ``element`` into its own level or, if that is full, into the next lower level with room.
 
-        Returns None, or how ``element`` is refused if no level has room.
+        Returns False if no level has room. Then ``element`` is not in the queue.
         """
-        own = min(element.level, self._last)
-        for level in range(own, self._last + 1):
+        for level in range(min(element.level, self._last), self._last + 1):
             if self._fits(element, level):
-                return None
+                return True
             self.overflowed[level] += 1
-        if self.options.is_failover:
-            return Overflow.FAILOVER
-        return Overflow.DISCONNECT if own == self._last else Overflow.KEEP_ALIVE
+        return False
 
-    def put(self, element: E) -> Put:
+    def put(self, element: E) -> None:
         """Put ``element`` into its own level or, if that is full, into the next lower level with room.
 
         If no level has room, the element waits until one has.
@@ -277,13 +199,14 @@ class CallQueue(Generic[E]):
             self._levels[own].append(element)
             self._sizes[own] += 1
             self.size += 1
-            return _QUEUED
+            return
         for level in range(own, self._last):  # as in Hadoop, a full last level is not counted
             self.overflowed[level] += 1
             if self._fits(element, level + 1):
-                return _QUEUED
-        self._wait(element, own)
-        return Put.WAITS_FOR_ROOM
+                return
+        self._arrivals += 1
+        self._waiting_since[element] = self._arrivals
+        self._waiting[own].append(element)
 
     def poll(self) -> E | None:
         """Remove the element whose turn is next, and return it. Returns None if all levels are empty."""
@@ -314,11 +237,11 @@ class CallQueue(Generic[E]):
                 return True
         return False
 
-    def drain(self, most: int | None = None) -> list[E]:
-        """Remove up to ``most`` elements and return them, those of level 0 first. If ``most`` is None, remove all."""
+    def drain(self) -> list[E]:
+        """Remove all elements and return them, those of level 0 first."""
         drained: list[E] = []
         for level, queue in enumerate(self._levels):
-            while self._sizes[level] and (most is None or len(drained) < most):
+            while self._sizes[level]:
                 drained.append(queue.pop())
                 self._sizes[level] -= 1
                 self.size -= 1
@@ -347,15 +270,9 @@ class CallQueue(Generic[E]):
             level += 1
         return level
 
-    def _wait(self, element: E, own: int) -> None:
-        self._arrivals += 1
-        self._waiting_since[element] = self._arrivals
-        self._waiting[self._last if self.options.waits_for_last else own].append(element)
-
     def _stop_waiting(self, element: E) -> None:
         del self._waiting_since[element]
-        level = self._last if self.options.waits_for_last else min(element.level, self._last)
-        self._waiting[level].discard(element)
+        self._waiting[min(element.level, self._last)].discard(element)
 
     def _let_in(self, level: int) -> None:
         """Fill a free place in ``level`` with the element that has waited longest of those that may enter it."""

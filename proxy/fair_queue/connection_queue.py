@@ -25,12 +25,11 @@ Source: ``Server``, ``CallQueueManager`` of Hadoop's ipc; ``SocketServer`` and `
 """
 
 from collections.abc import Callable
-from enum import Enum, auto
 from typing import Final
 
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, CostModel, upload_cost
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, State, Ticket
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, State, Ticket, Turn
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL, QueueStats
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotHolder, SlotTimeouts
@@ -51,19 +50,9 @@ UPLOAD_GRACE_US: Final = 20_000
 Identify = Callable[[str, str, str], str]
 
 
-class Turn(Enum):
-    """The decision about a request: it is forwarded now, waits in the queue, or is refused."""
-
-    PASSES = auto()
-    WAITS = auto()
-    REFUSED = auto()
-
-
 # Looked up once: each access to a member of an Enum goes through its class.
 _PASSES: Final = Turn.PASSES
 _WAITS: Final = Turn.WAITS
-_RUN: Final = Answer.RUN
-_WAIT: Final = Answer.WAIT
 _IDLE: Final = State.IDLE
 _WAITING: Final = State.WAITING
 _RUNNING: Final = State.RUNNING
@@ -139,7 +128,7 @@ class QueuedConnection:
         self.line = line
         self._api_key = 0  # of the oldest unanswered request
         self._awaits_data = False  # whether the last fetch waited for data
-        self._refusal = 0, "", Answer.KEEP_ALIVE  # API key, identity and kind of the last refusal
+        self._refusal = 0, ""  # API key and identity of the last refusal
         self._is_upload = False  # whether the rest of a request is arriving that had the slot, or still has it
         self._upload_us = 0  # since when such a request has the slot; 0 if it has none
         self._since_us = 0  # since when the broker has had a request that may wait for followers
@@ -203,26 +192,21 @@ class QueuedConnection:
         ticket.level = level = scheduler.level(identity, lane.in_flight, lane.limit.limit)
         self._sample = 0
         is_slow = may_refuse and scheduler.backs_off(level)
-        answer = dispatcher.ask(ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
-        if answer is _RUN:
-            return _PASSES
-        if answer is _WAIT:
-            return _WAITS
-        return self._refuse(kind, identity, answer)
+        turn = dispatcher.ask(ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
+        if turn is Turn.REFUSED:
+            self._refusal = kind.api_key, identity
+        return turn
 
     def refuse_behind(self, kind: RequestKind, identity: str) -> Turn:
         """Refuse a request because an earlier request of the same connection was refused."""
-        return self._refuse(kind, identity, Answer.KEEP_ALIVE)
-
-    def _refuse(self, kind: RequestKind, identity: str, answer: Answer) -> Turn:
-        self._refusal = kind.api_key, identity, answer
+        self._refusal = kind.api_key, identity
         return Turn.REFUSED
 
     def refused(self) -> None:
         """Charge and count the last refused request. Call this after the response that refuses it was sent."""
-        line, (api_key, identity, answer) = self.line, self._refusal
+        line, (api_key, identity) = self.line, self._refusal
         line.scheduler.charge(identity, line.cost.on_refusal)
-        line.stats.refuse(self.ticket.level, api_key, answer)
+        line.stats.refuse(self.ticket.level, api_key)
 
     def passed(self, kind: RequestKind, *, is_whole: bool, now_us: int) -> None:
         """Note which request is now the oldest unanswered one, and whether it has been forwarded as a whole.

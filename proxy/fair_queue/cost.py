@@ -16,6 +16,7 @@ A model has these members:
 
 from typing import Final, NamedTuple, TypeAlias
 
+from kafka_quota_proxy.config.fair_call_queue import CostWeights
 from kafka_quota_proxy.proxy.fair_queue.request_kind import EXCLUSIVE_LOCK, SHARED_LOCK
 
 
@@ -30,7 +31,7 @@ class CompletedRequest(NamedTuple):
 
 
 class Phases(NamedTuple):
-    """One number for each phase of a request: its time in microseconds, or the weight of that time.
+    """The time of each phase of a request in microseconds. ``CostWeights`` has a weight for each.
 
     The names are Hadoop's (``ProcessingDetails.Timing``). In the proxy the phases are:
 
@@ -60,18 +61,14 @@ class Phases(NamedTuple):
 _LEAST_USUAL_US: Final = 1_000
 _PER_REQUEST: Final = 1_000
 _PER_SERVICE_US: Final = 100
-# Waiting costs nothing. A weight for `processing` would count the four phases in it twice.
-DEFAULT_WEIGHTS: Final = Phases(handler=1, lockfree=1, lockshared=10, lockexclusive=100, response=1)
 
 
 class RequestCount:
-    """Charges 1 for each completed request, and ``on_refusal`` for each refused one. In Hadoop ``on_refusal`` is 0."""
+    """Charges 1 for each completed request, and 1 for each refused one. In Hadoop a refused one is free."""
 
+    on_refusal = 1
     on_arrival: None = None
     flat = 1
-
-    def __init__(self, on_refusal: int) -> None:
-        self.on_refusal = on_refusal
 
     def on_completion(self, done: CompletedRequest) -> int:
         """Return 1, the charge for any completed request."""
@@ -85,8 +82,9 @@ class WeightedTimeCost:
     on_arrival: None = None
     flat: None = None
 
-    def __init__(self, weights: Phases = DEFAULT_WEIGHTS) -> None:
-        self._weighted = tuple((place, weight) for place, weight in enumerate(weights) if weight)
+    def __init__(self, weights: CostWeights) -> None:
+        of_phases = [getattr(weights, phase) for phase in Phases._fields]
+        self._weighted = tuple((place, weight) for place, weight in enumerate(of_phases) if weight)
 
     def on_completion(self, done: CompletedRequest) -> int:
         """Return the charge for a completed request."""

@@ -4,9 +4,9 @@ A slot is the right to have one request at the broker. A ticket is a connection'
 has one ticket, with which it asks for a slot for its oldest unanswered request. The methods of ``Dispatcher`` change
 the state of a ticket:
 
-    ask ──┬─> RUN ───────────────────┬─> done
-          ├─> WAIT ──> granted() ────┤
-          └─> a refusal              └─> park ──> done, or recall ──> done
+    ask ──┬─> PASSES ────────────────┬─> done
+          ├─> WAITS ──> granted() ───┤
+          └─> REFUSED                └─> park ──> done, or recall ──> done
 
 A freed slot goes to the first waiting ticket at once. ``granted`` returns the tickets that received a slot after
 waiting, so that the caller can wake their connections.
@@ -16,11 +16,11 @@ not wait behind other requests. In their queue, users take turns, and no user ge
 slots. So a heartbeat of one user does not wait for the offset commits of another.
 """
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Overflow, QueueOptions, WithinLevel
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Shape, shape_of
 from kafka_quota_proxy.proxy.fair_queue.concurrency import Limit, VegasLimit
 from kafka_quota_proxy.proxy.fair_queue.user_bound import UserBound
 from kafka_quota_proxy.proxy.fair_queue.usual_time import UsualTime
@@ -65,38 +65,16 @@ class Ticket:
         self.state = _IDLE
 
 
-class Answer(Enum):
-    """What happens to a request that asks to be forwarded to the broker: it runs, waits in the queue, or is refused."""
+class Turn(Enum):
+    """The decision about a request: it is forwarded now, waits in the queue, or is refused."""
 
-    RUN = auto()  # the request has a slot
-    WAIT = auto()  # the request waits until `granted` returns its ticket; the connection is not read meanwhile
-    KEEP_ALIVE = auto()  # the request is refused
-    DISCONNECT = auto()  # the request is refused, and the connection may be closed
-    FAILOVER = auto()  # the request is refused, and the client should try another broker
+    PASSES = auto()
+    WAITS = auto()  # until `granted` returns its ticket; the connection is not read meanwhile
+    REFUSED = auto()
 
 
-_RUN: Final = Answer.RUN
-_WAIT: Final = Answer.WAIT
-_REFUSALS: Final = {
-    Overflow.KEEP_ALIVE: Answer.KEEP_ALIVE,
-    Overflow.DISCONNECT: Answer.DISCONNECT,
-    Overflow.FAILOVER: Answer.FAILOVER,
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DispatcherOptions:
-    """The settings of a ``Dispatcher``.
-
-    Attributes:
-        queue: The settings of the queue for all requests that are not control requests.
-        is_backoff_enabled: Whether a request that finds no room in the queue is refused. Otherwise it waits.
-        disconnects_when_slow: Whether a refusal because of slow responses also closes the connection, as in Hadoop.
-    """
-
-    queue: QueueOptions = field(default_factory=QueueOptions)
-    is_backoff_enabled: bool = False
-    disconnects_when_slow: bool = True
+_PASSES: Final = Turn.PASSES
+_WAITS: Final = Turn.WAITS
 
 
 class Lane:
@@ -121,20 +99,19 @@ class Dispatcher:
     """Gives the slots of one broker to tickets.
 
     ``control`` is the lane of control requests, whose limit is ``control_limit``. ``normal`` is the lane of all other
-    requests, whose limit is ``limit``.
+    requests, whose limit is ``limit``. ``is_refusing`` says whether a request that finds no room in the queue is
+    refused. Otherwise it waits.
     """
 
-    __slots__ = ("_granted", "_users", "control", "is_refusing", "normal", "options", "refused")
+    __slots__ = ("_granted", "_users", "control", "is_refusing", "normal")
 
-    def __init__(self, options: DispatcherOptions, limit: Limit, control_limit: Limit | None = None) -> None:
-        self.options = options
-        self.is_refusing = options.is_backoff_enabled
-        self.normal = Lane(CallQueue(options.queue), limit)
-        control = QueueOptions(levels=1, capacity=_NO_BOUND, within_level=WithinLevel.ROUND_ROBIN)
+    def __init__(self, settings: FairCallQueue, limit: Limit, control_limit: Limit | None = None) -> None:
+        self.is_refusing = settings.backoff_enable
+        self.normal = Lane(CallQueue(shape_of(settings)), limit)
+        control = Shape(capacities=(_NO_BOUND,), weights=(1,), is_round_robin=True)
         self.control = Lane(CallQueue(control), control_limit or VegasLimit(minimum=4, maximum=500))
         self._users: UserBound[Ticket] = UserBound()  # of the control lane
         self._granted: dict[Ticket, None] = {}
-        self.refused = dict.fromkeys(_REFUSALS.values(), 0)
 
     @property
     def queue(self) -> CallQueue[Ticket]:
@@ -166,7 +143,7 @@ class Dispatcher:
         """How many control requests may hold a slot at the broker at a time."""
         return self.control.limit.limit
 
-    def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Answer:
+    def ask(self, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True) -> Turn:
         """Ask for a slot for an idle ticket.
 
         If ``is_slow`` says that responses to requests of the ticket's level are slow, the request is refused.
@@ -183,24 +160,22 @@ class Dispatcher:
         lane = self.control if ticket.is_control else self.normal
         is_refusing = self.is_refusing and may_refuse and not ticket.is_control
         if is_refusing and is_slow:
-            return self._refuse(self._overflow_when_slow())
+            return Turn.REFUSED
         if ticket.is_control and not self._users.enter(ticket, self._share()):
             ticket.state = _WAITING
-            return _WAIT
+            return _WAITS
         if lane.in_flight < lane.limit.limit:
             # A waiting ticket would have got this slot already, so no ticket waits.
             lane.in_flight += 1
             ticket.state = _RUNNING
             ticket.started_us = now_us
-            return _RUN
-        if is_refusing:
-            overflow = lane.queue.add(ticket)
-            if overflow is not None:
-                return self._refuse(overflow)
-        else:
+            return _PASSES
+        if not is_refusing:
             lane.queue.put(ticket)
+        elif not lane.queue.add(ticket):
+            return Turn.REFUSED
         ticket.state = _WAITING
-        return _WAIT
+        return _WAITS
 
     def done(self, ticket: Ticket, now_us: int, *, is_sample: bool = True) -> bool:
         """End the request of a running or parked ticket. If the ticket has a slot, the next ticket receives the slot.
@@ -276,19 +251,17 @@ class Dispatcher:
         self._granted.clear()
         return granted
 
-    def update(
-        self, options: DispatcherOptions, limit: Limit, now_us: int, *, control_limit: Limit | None = None
-    ) -> None:
+    def update(self, settings: FairCallQueue, limit: Limit, now_us: int, *, control_limit: Limit | None = None) -> None:
         """Apply new settings, and new limits on how many requests may be at the broker at a time.
 
         Waiting requests stay queued, except those that the new limit allows to be at the broker now.
         """
-        if options.queue != self.options.queue:
-            queue = CallQueue[Ticket](options.queue)
+        shape = shape_of(settings)
+        if shape != self.normal.queue.shape:
+            queue = CallQueue[Ticket](shape)
             queue.take_over(self.normal.queue)
             self.normal.queue = queue
-        self.options = options
-        self.is_refusing = options.is_backoff_enabled
+        self.is_refusing = settings.backoff_enable
         self.normal.limit = limit
         if control_limit is not None:
             self.control.limit = control_limit
@@ -308,16 +281,6 @@ class Dispatcher:
     def lane(self, ticket: Ticket) -> Lane:
         """Return the queue of a ticket, with its slots."""
         return self.control if ticket.is_control else self.normal
-
-    def _overflow_when_slow(self) -> Overflow:
-        if not self.options.disconnects_when_slow:
-            return Overflow.KEEP_ALIVE
-        return Overflow.FAILOVER if self.options.queue.is_failover else Overflow.DISCONNECT
-
-    def _refuse(self, overflow: Overflow) -> Answer:
-        answer = _REFUSALS[overflow]
-        self.refused[answer] += 1
-        return answer
 
     def _free(self, lane: Lane, ticket: Ticket, now_us: int) -> bool:
         lane.in_flight -= 1

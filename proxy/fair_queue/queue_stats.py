@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer
-
 # Control requests have a queue of their own, and are counted under this level.
 CONTROL_LEVEL: Final = -1
 
@@ -15,7 +13,7 @@ class QueueStats:
         served: Three sums for each level: the number of responses, the microseconds in the queue, and the microseconds
             at the broker. For requests that wait at the broker for data or for group members, the last sum contains
             only the estimated time of work.
-        refused: The number of refused requests by level, API key and kind of refusal.
+        refused: The number of refused requests by level and API key.
         passed_by: The number of requests that were forwarded without a slot, by API key.
         parked: The number of requests that gave their slot back before the response, by API key.
     """
@@ -24,7 +22,7 @@ class QueueStats:
 
     def __init__(self) -> None:
         self.served: dict[int, list[int]] = {}
-        self.refused: dict[tuple[int, int, Answer], int] = {}
+        self.refused: dict[tuple[int, int], int] = {}
         self.passed_by: dict[int, int] = {}
         self.parked: dict[int, int] = {}
 
@@ -37,9 +35,9 @@ class QueueStats:
         served[1] += queue_us
         served[2] += taken_us
 
-    def refuse(self, level: int, api_key: int, answer: Answer) -> None:
-        """Count a request that the proxy refused. ``answer`` is the way in which it was refused."""
-        key = level, api_key, answer
+    def refuse(self, level: int, api_key: int) -> None:
+        """Count a request that the proxy refused."""
+        key = level, api_key
         self.refused[key] = self.refused.get(key, 0) + 1
 
     def pass_by(self, api_key: int) -> None:

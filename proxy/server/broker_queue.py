@@ -18,8 +18,6 @@ from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import (
     control_limit,
     cost,
-    decay_options,
-    dispatcher_options,
     identities,
     limit,
 )
@@ -38,7 +36,7 @@ class ListenerPriorities:
 
     def __init__(self, settings: FairCallQueue) -> None:
         self.settings = settings
-        self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
+        self.scheduler = DecayScheduler(settings, now_ms=_now_ms())
         self.identity = identities(settings)
         self.stats = QueueStats()
 
@@ -48,7 +46,7 @@ class ListenerPriorities:
             before = self.scheduler
             self.identity = identities(settings)
             self.settings = settings
-            self.scheduler = DecayScheduler(decay_options(settings), now_ms=_now_ms())
+            self.scheduler = DecayScheduler(settings, now_ms=_now_ms())
             self.scheduler.take_over(before)
 
 
@@ -58,7 +56,7 @@ class BrokerQueue:
     def __init__(self, settings: FairCallQueue) -> None:
         self._settings = settings
         self._limit, self._control_limit = limit(settings), control_limit(settings)
-        self.dispatcher = Dispatcher(dispatcher_options(settings), self._limit, self._control_limit)
+        self.dispatcher = Dispatcher(settings, self._limit, self._control_limit)
         self._timeouts = SlotTimeouts()
         self._is_waking = False
         self._timer: asyncio.TimerHandle | None = None
@@ -75,8 +73,8 @@ class BrokerQueue:
                 # Otherwise keep the limits that were measured.
                 self._limit, self._control_limit = limit(settings), control_limit(settings)
             self._settings = settings
-            options, now_us = dispatcher_options(settings), monotonic_ns() // 1_000
-            self.dispatcher.update(options, self._limit, now_us, control_limit=self._control_limit)
+            now_us = monotonic_ns() // 1_000
+            self.dispatcher.update(settings, self._limit, now_us, control_limit=self._control_limit)
             self.wake()
         if before is None:
             return ListenerQueue(

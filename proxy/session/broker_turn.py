@@ -15,8 +15,8 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     POLL_GRACE_US,
     ListenerQueue,
     QueuedConnection,
-    Turn,
 )
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import bounded

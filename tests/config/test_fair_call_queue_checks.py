@@ -7,14 +7,10 @@ import pytest
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
-    CapacityRemainder,
     CostProvider,
     CostWeights,
-    DecayPause,
     FairCallQueue,
-    FairCallQueueMode,
     IdentityProvider,
-    ResponseTimeAverage,
     SchedulerImpl,
     WithinLevel,
 )
@@ -23,16 +19,14 @@ from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
-from kafka_quota_proxy.proxy.fair_queue.settings import decay_options, dispatcher_options
 from tests.config.test_load import LISTENERS, loaded
 from tests.support.cases import each_case
 
-# The keys in the table of Hadoop's guide, and the keys that only Hadoop's code has.
+# The keys in the table of Hadoop's guide, and the keys that only Hadoop's code has, but for the failover.
 HADOOPS_KEYS = {
     "backoff.enable": "true",
     "callqueue.impl": "org.apache.hadoop.ipc.FairCallQueue",
     "callqueue.capacity.weights": "1,2,3",
-    "callqueue.overflow.trigger.failover": "true",
     "scheduler.impl": "org.apache.hadoop.ipc.DecayRpcScheduler",
     "scheduler.priority.levels": "3",
     "faircallqueue.multiplexer.weights": "30,20,10",
@@ -57,14 +51,8 @@ HADOOPS_KEYS = {
 }
 OUR_KEYS = {
     "callqueue.capacity": "600",
-    "mode": "hadoop",
-    "callqueue.capacity.remainder": "largest-fraction",
-    "callqueue.within-level": "round-robin",
-    "decay-scheduler.average": "normalised",
-    "decay-scheduler.backoff.responsetime.inclusive": "false",
-    "decay-scheduler.backoff.responsetime.min-calls": "4",
+    "callqueue.within-level": "fifo",
     "decay-scheduler.utilisation-floor": "0.75",
-    "decay-scheduler.pause": "once",
     "identities.max": "50",
     "max_in_flight": "adaptive",
     "max_in_flight.min": "2",
@@ -117,16 +105,13 @@ def test_every_key_reaches_the_model() -> None:
 
     assert warnings(section) == []
     assert queue(section) == FairCallQueue(
-        mode=FairCallQueueMode.HADOOP,
         callqueue_impl=CallQueueImpl.FAIR,
         scheduler_impl=SchedulerImpl.DECAY,
         levels=3,
         capacity=600,
         capacity_weights=(1, 2, 3),
-        capacity_remainder=CapacityRemainder.LARGEST_FRACTION,
-        overflow_trigger_failover=True,
         multiplexer_weights=(30, 20, 10),
-        within_level=WithinLevel.ROUND_ROBIN,
+        within_level=WithinLevel.FIFO,
         backoff_enable=True,
         identity_provider=IdentityProvider.USER,
         cost_provider=CostProvider.WEIGHTED,
@@ -144,13 +129,9 @@ def test_every_key_reaches_the_model() -> None:
         period_ms=1_000,
         decay_factor=0.25,
         thresholds=(0.2, 0.4),
-        pause=DecayPause.ONCE,
         utilisation_floor=0.75,
         backoff_responsetime_enable=True,
         backoff_responsetime_thresholds_ms=(1_000, 2_000, 3_000),
-        backoff_responsetime_inclusive=False,
-        backoff_responsetime_min_calls=4,
-        average=ResponseTimeAverage.NORMALISED,
         top_user_count=5,
         service_users=frozenset({"hdfs", "hive"}),
         max_identities=50,
@@ -276,15 +257,15 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ("identity-provider.impl: group", "must be user or user-client-id, or of Hadoop's classes"),
         ("cost-provider.impl: 1", "must be default or weighted or traffic, or of Hadoop's classes"),
         ("scheduler.priority.levels: 0", "scheduler.priority.levels: must be a whole number from 1 to 100"),
-        ("scheduler.priority.levels: 101", "must be a whole number from 1 to 100"),
+        ("scheduler.priority.levels: 101", "must be a whole number from 1 to 100, though Hadoop takes more"),
         ("callqueue.capacity: 0", "callqueue.capacity: must be a whole number from 1"),
         ("callqueue.capacity.weights: 1,2,3", "capacity.weights: has 3 weights; give 4, one for each level"),
         ("callqueue.capacity.weights: 1,0,1,1", "each must be a whole number from 1 to 2147483647, not '0'"),
         ("callqueue.capacity: 3", "callqueue.capacity: 3, divided by 1,1,1,1, leaves 1 of 4 levels without a place"),
         (
-            "{mode: hadoop, callqueue.capacity: 9, callqueue.capacity.weights: '4,3,2,1'}",
-            "callqueue.capacity: 9, divided by 4,3,2,1, leaves 3 of 4 levels without a place; "
-            "give callqueue.capacity of 10 or more, or more even weights",
+            "{callqueue.capacity: 4, callqueue.capacity.weights: '7,3,1,1'}",
+            "callqueue.capacity: 4, divided by 7,3,1,1, leaves 2 of 4 levels without a place; "
+            "give callqueue.capacity of 12 or more, or more even weights",
         ),
         (
             "callqueue.capacity.weights: 100000,1,1,1",
@@ -299,14 +280,8 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ("decay-scheduler.decay-factor: .nan", "must be a number above 0 and below 1"),
         ("decay-scheduler.decay-factor: half", "must be a number above 0 and below 1"),
         ("decay-scheduler.thresholds: 13,25", "thresholds: has 2 thresholds; give 3, one for each level but the last"),
-        (
-            "decay-scheduler.thresholds: 13,25,100",
-            "thresholds: each must be from 1 to 99, not 100 (mode: hadoop takes any)",
-        ),
-        (
-            "decay-scheduler.thresholds: 0.125,0.25,0.5",
-            "each must be a whole number from -2147483648 to 2147483647, not '0.125'",
-        ),
+        ("decay-scheduler.thresholds: 13,25,100", "thresholds: each must be a whole number from 1 to 99, not '100'"),
+        ("decay-scheduler.thresholds: 0.125,0.25,0.5", "each must be a whole number from 1 to 99, not '0.125'"),
         ("decay-scheduler.thresholds: 13,13,50", "must ascend, each above the one before, not 13,13,50"),
         ("decay-scheduler.thresholds: 50,25,13", "must ascend"),
         (
@@ -315,27 +290,14 @@ def test_an_older_key_of_0_is_not_set(old: str) -> None:
         ),
         ("decay-scheduler.backoff.responsetime.thresholds: 10s,0s,1s,1s", "each must be above 0"),
         ("decay-scheduler.backoff.responsetime.thresholds: soon", "'soon' is not a duration"),
-        ("decay-scheduler.backoff.responsetime.min-calls: 0", "must be a whole number from 1"),
-        ("decay-scheduler.backoff.responsetime.inclusive: 1", "must be true or false"),
         ("decay-scheduler.metrics.top.user.count: 0", "must be a whole number from 1"),
         ("decay-scheduler.service-users: 7", "must be names, such as alice,bob"),
         ("decay-scheduler.utilisation-floor: 1.1", "must be a number from 0 to 1"),
-        ("decay-scheduler.pause: never", "must be every-period or once, not 'never'"),
-        ("decay-scheduler.average: mean", "must be hadoop or normalised, not 'mean'"),
         ("identities.max: 0", "must be a whole number from 1 to 2147483647, or null for any number"),
-        ("mode: better", "must be hadoop or improved, not 'better'"),
         ("callqueue.within-level: lifo", "must be fifo or round-robin, not 'lifo'"),
-        ("callqueue.capacity.remainder: last", "must be first or largest-fraction, not 'last'"),
-        (
-            "weighted-cost.lockshared: -1\ncost-provider.impl: weighted",
-            "lockshared: must be from 0, not -1 (mode: hadoop takes any)",
-        ),
-        ("scheduler.priority.levels: 101\nmode: hadoop", "from 1 to 100, though Hadoop takes more"),
-        ("faircallqueue.multiplexer.weights: 3,0,1,1\nmode: hadoop", "Hadoop takes it, and then serves one level for"),
-        (
-            "decay-scheduler.thresholds: 0,25,50",
-            "thresholds: each must be from 1 to 99, not 0 (mode: hadoop takes any)",
-        ),
+        ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", "lockshared: must be a whole number from 0"),
+        ("faircallqueue.multiplexer.weights: 3,0,1,1", "Hadoop takes it, and then serves one level for"),
+        ("decay-scheduler.thresholds: 0,25,50", "thresholds: each must be a whole number from 1 to 99, not '0'"),
         ("backoff.enable: 'true'", "must be true or false (without quotes)"),
         ("max_in_flight: 0", "must be adaptive, or a whole number from 1"),
         ("max_in_flight: 8\nmax_in_flight.min: 4", "max_in_flight.min: belongs to max_in_flight: adaptive"),
@@ -353,6 +315,33 @@ def test_a_faulty_section_is_refused(section: str, fault: str) -> None:
 
     assert found.startswith(("f.yaml:3: fair_call_queue.", "f.yaml:4: fair_call_queue."))
     assert fault in found
+
+
+@each_case(
+    "key, value, advice",
+    [
+        (
+            "mode",
+            "hadoop",
+            "callqueue.within-level: fifo, decay-scheduler.utilisation-floor: 0 and identities.max: null",
+        ),
+        ("callqueue.capacity.remainder", "first", "callqueue.capacity that the sum of the weights divides"),
+        ("callqueue.overflow.trigger.failover", "false", "remove it, and write backoff.enable: true"),
+        ("decay-scheduler.pause", "once", "remove it"),
+        ("decay-scheduler.backoff.responsetime.inclusive", "true", "a lower decay-scheduler.backoff.responsetime."),
+        ("decay-scheduler.backoff.responsetime.min-calls", "1", "10 answers in a period"),
+        ("decay-scheduler.average", "hadoop", "write half of decay-scheduler.backoff.responsetime.thresholds"),
+    ],
+)
+def test_a_removed_key_is_one_fault_that_says_what_to_write(key: str, value: str, advice: str) -> None:
+    found = only_fault(f"{key}: {value}")
+
+    assert found.startswith(f"f.yaml:3: fair_call_queue.{key}: ")
+    assert advice in found
+
+
+def test_a_removed_key_with_hadoops_prefix_has_the_same_fault() -> None:
+    assert "has no counterpart in Kafka" in only_fault("ipc.8020.callqueue.overflow.trigger.failover: true")
 
 
 @each_case(
@@ -436,33 +425,10 @@ fair_call_queue: {}
 
 
 @each_case(
-    "section, thresholds",
-    [
-        ("decay-scheduler.thresholds: 50,25,10", (0.5, 0.25, 0.1)),
-        ("decay-scheduler.thresholds: 13,13,50", (0.13, 0.13, 0.5)),
-        ("decay-scheduler.thresholds: 0,100,250", (0.0, 1.0, 2.5)),
-        ("decay-scheduler.thresholds: -1,25,50", (-0.01, 0.25, 0.5)),
-        ("faircallqueue.decay-scheduler.thresholds: 50,25,10", (0.5, 0.25, 0.1)),
-        ("decay-scheduler.thresholds: ''", (0.125, 0.25, 0.5)),
-        ("decay-scheduler.thresholds: 13,25,50,", (0.13, 0.25, 0.5)),
-    ],
-)
-def test_mode_hadoop_accepts_the_thresholds_that_hadoop_accepts(section: str, thresholds: tuple[float]) -> None:
-    found = queue(f"mode: hadoop\n{section}")
-    scheduler = DecayScheduler(decay_options(found), now_ms=0)
-    scheduler.charge("a", 15)
-    scheduler.charge("b", 85)
-
-    assert found.thresholds == thresholds
-    # Hadoop looks for the level from the lowest level up.
-    highest = max((level for level, least in enumerate(thresholds, start=1) if least <= 0.15), default=0)
-    assert scheduler.level("a") == scheduler.standing("a").level == highest
-
-
-@each_case(
     "section, expected",
     [
-        ("weighted-cost.lockshared: -1\ncost-provider.impl: weighted", {"cost_weights": CostWeights(lockshared=-1)}),
+        ("decay-scheduler.thresholds: ''", {"thresholds": (0.125, 0.25, 0.5)}),
+        ("decay-scheduler.thresholds: 13,25,50,", {"thresholds": (0.13, 0.25, 0.5)}),
         ("callqueue.capacity.weights: ''", {"capacity_weights": (1, 1, 1, 1)}),
         ("faircallqueue.multiplexer.weights: ''", {"multiplexer_weights": (8, 4, 2, 1)}),
         (
@@ -481,11 +447,11 @@ def test_mode_hadoop_accepts_the_thresholds_that_hadoop_accepts(section: str, th
     ],
 )
 def test_settings_that_hadoop_accepts_are_accepted(section: str, expected: dict[str, object]) -> None:
-    found = queue(section if section.startswith("{") else f"mode: hadoop\n{section}")
+    found = queue(section)
 
     assert {name: getattr(found, name) for name in expected} == expected
-    DecayScheduler(decay_options(found), now_ms=0)
-    Dispatcher(dispatcher_options(found), FixedLimit(1))
+    DecayScheduler(found, now_ms=0)
+    Dispatcher(found, FixedLimit(1))
 
 
 def test_first_of_several_providers_counts_as_in_hadoop() -> None:

@@ -8,25 +8,22 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
-    CapacityRemainder,
     CostProvider,
     CostWeights,
-    DecayPause,
     FairCallQueue,
-    FairCallQueueMode,
     IdentityProvider,
-    ResponseTimeAverage,
     SchedulerImpl,
     WithinLevel,
+    places,
 )
 from kafka_quota_proxy.config.fair_call_queue_options import (
     DEFAULTS,
     MAX_LEVELS,
-    levels_without_places,
     parse_durations_ms,
     parse_implementation,
     parse_max_in_flight,
     parse_names,
+    parse_per_cents,
     parse_turns,
     parse_whole_numbers,
     settings,
@@ -91,8 +88,11 @@ def test_a_list_with_other_than_numbers_above_0_is_refused(value: object) -> Non
         parse_whole_numbers(value)
 
 
-def test_thresholds_are_any_of_javas_numbers() -> None:
-    assert parse_whole_numbers("-5,0,250", minimum=-(2**31)) == (-5, 0, 250)
+def test_thresholds_ascend() -> None:
+    assert parse_per_cents("1,50,99") == (1, 50, 99)
+    for descending in ("50,25", "13,13"):
+        with pytest.raises(ValueError, match="must ascend"):
+            parse_per_cents(descending)
 
 
 @each_case("value", ["8,0,2,1", [8, -4, 2, 1]])
@@ -212,22 +212,6 @@ def test_a_hundred_levels_are_accepted(levels: int) -> None:
     assert all(0 < weight < 2**31 for weight in found.multiplexer_weights)
 
 
-def test_mode_hadoop_sets_every_option_as_in_hadoop() -> None:
-    found = settings({"mode": FairCallQueueMode.HADOOP})
-
-    assert found.mode is FairCallQueueMode.HADOOP
-    assert found.capacity_remainder is CapacityRemainder.FIRST
-    assert found.average is ResponseTimeAverage.HADOOP
-    assert (found.backoff_responsetime_inclusive, found.backoff_responsetime_min_calls) == (True, 1)
-    assert (found.utilisation_floor, found.pause, found.max_identities) == (0.0, DecayPause.EVERY_PERIOD, None)
-
-
-def test_an_option_wins_over_the_mode() -> None:
-    found = settings({"mode": FairCallQueueMode.HADOOP, "max_identities": 7})
-
-    assert (found.max_identities, found.pause) == (7, DecayPause.EVERY_PERIOD)
-
-
 def test_thresholds_are_per_cents_in_the_file_and_shares_in_the_model() -> None:
     assert settings({"thresholds": (13, 25, 50)}).thresholds == (0.13, 0.25, 0.5)
 
@@ -276,32 +260,32 @@ def test_weights_of_phases_are_one_value() -> None:
 
 
 @each_case(
-    "capacity, weights, remainder, without",
+    "capacity, weights, expected",
     [
-        (4, (1, 1, 1, 1), CapacityRemainder.FIRST, 0),
-        (3, (1, 1, 1, 1), CapacityRemainder.FIRST, 3),
-        (99, (70, 30), CapacityRemainder.FIRST, 1),
-        (100, (70, 30), CapacityRemainder.FIRST, 0),
-        (99, (70, 30), CapacityRemainder.LARGEST_FRACTION, 0),
-        (3, (1, 1, 1, 1), CapacityRemainder.LARGEST_FRACTION, 1),
-        (2, (7, 3), CapacityRemainder.LARGEST_FRACTION, 0),
-        (10, (1_000, 1, 1), CapacityRemainder.LARGEST_FRACTION, 2),
-        (1, (5,), CapacityRemainder.FIRST, 0),
+        (4, (1, 1, 1, 1), (1, 1, 1, 1)),
+        (3, (1, 1, 1, 1), (1, 1, 1, 0)),
+        (199, (50, 50), (100, 99)),
+        (1_024, (8, 4, 2, 1), (546, 273, 137, 68)),
+        (9, (7, 3), (6, 3)),
+        (10, (1, 1, 1), (4, 3, 3)),
+        (99, (70, 30), (69, 30)),
+        (2, (7, 3), (1, 1)),
+        (10, (1_000, 1, 1), (10, 0, 0)),
+        (1, (5,), (1,)),
     ],
 )
-def test_levels_without_room_are_counted(
-    capacity: int, weights: tuple[int, ...], remainder: CapacityRemainder, without: int
+def test_the_remainder_goes_to_the_largest_fractions(
+    capacity: int, weights: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
-    assert levels_without_places(capacity, weights, remainder) == without
+    assert places(capacity, weights) == expected
 
 
-@given(st.integers(1, 200), st.lists(st.integers(1, 50), min_size=1, max_size=8))
-def test_with_the_largest_fraction_each_level_is_within_one_place_of_its_share(
+@given(st.integers(1, 10_000), st.lists(st.integers(1, 100), min_size=1, max_size=8))
+def test_the_whole_capacity_is_divided_and_each_level_is_within_one_place_of_its_share(
     capacity: int, weights: list[int]
 ) -> None:
-    shares = [Fraction(capacity * weight, sum(weights)) for weight in weights]
+    sizes = places(capacity, weights)
 
-    without = levels_without_places(capacity, weights, CapacityRemainder.LARGEST_FRACTION)
-
-    assert without <= sum(share < 1 for share in shares)
-    assert without >= len(weights) - capacity
+    assert sum(sizes) == capacity
+    for size, weight in zip(sizes, weights, strict=True):
+        assert abs(size - Fraction(capacity * weight, sum(weights))) < 1

@@ -18,9 +18,9 @@ _BEHIND_EACH_OTHER: Final[tuple[dict[str, Any] | None, ...]] = (
     {"max_in_flight": 1},
     {},
     {"max_in_flight": 3, "scheduler.priority.levels": 2, "callqueue.capacity": 2},
-    {"max_in_flight": 2, "mode": "hadoop", "callqueue.capacity": 9},
+    {"max_in_flight": 2, "callqueue.within-level": "fifo", "callqueue.capacity": 9},
     None,
-    {"max_in_flight": 4, "callqueue.within-level": "round-robin", "identity-provider.impl": "user-client-id"},
+    {"max_in_flight": 4, "identity-provider.impl": "user-client-id"},
     {"max_in_flight": 2, "callqueue.impl": "fifo", "scheduler.priority.levels": 1, "callqueue.capacity": 1},
     {"max_in_flight": 2, "cost-provider.impl": "traffic", "scheduler.priority.levels": 9},
 )

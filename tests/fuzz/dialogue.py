@@ -19,7 +19,7 @@ from contextlib import suppress
 from struct import pack, unpack_from
 from typing import Final
 
-from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, IdentityProvider
+from kafka_quota_proxy.config.fair_call_queue import CostWeights, FairCallQueue, IdentityProvider
 from kafka_quota_proxy.config.model import MAX_BUCKETS, Enforcement, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.protocol import fetch
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
@@ -29,8 +29,8 @@ from kafka_quota_proxy.protocol.sasl import MAX_LOGIN_BYTES
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import HeldSlot, ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
-from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
@@ -586,14 +586,12 @@ class _Cost(WeightedTimeCost):
 
 def _line() -> ListenerQueue:
     """Return the fair call queue of a broker with one slot, for which other connections compete."""
-    dispatcher = Dispatcher(DispatcherOptions(is_backoff_enabled=True), FixedLimit(1))
-    scheduler = DecayScheduler(DecayOptions(), now_ms=0)
-    identity = identities(FairCallQueue(identity_provider=IdentityProvider.USER_CLIENT_ID))
+    settings = FairCallQueue(backoff_enable=True, identity_provider=IdentityProvider.USER_CLIENT_ID)
     return ListenerQueue(
-        scheduler,
-        dispatcher,
-        _Cost(),
-        identity=identity,
+        DecayScheduler(settings, now_ms=0),
+        Dispatcher(settings, FixedLimit(1)),
+        _Cost(CostWeights()),
+        identity=identities(settings),
         stats=QueueStats(),
         timeouts=SlotTimeouts(),
         wake=lambda: None,

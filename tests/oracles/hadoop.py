@@ -68,16 +68,13 @@ class Hadoop:
 
     # -- ``FairCallQueue`` --
 
-    def begin_queue(
-        self, capacity: int, *, capacity_weights: Sequence[int], weights: Sequence[int], is_failover: bool
-    ) -> None:
+    def begin_queue(self, capacity: int, *, capacity_weights: Sequence[int], weights: Sequence[int]) -> None:
         """Begin with a new queue, which has as many levels as ``weights`` has numbers."""
-        failover = "true" if is_failover else "false"
-        self._ask("queue", len(weights), capacity, _joined(capacity_weights), _joined(weights), failover)
+        self._ask("queue", len(weights), capacity, _joined(capacity_weights), _joined(weights))
 
-    def add(self, name: str, level: int) -> str | None:
-        """Add a call. Return None, or the message with which it is refused."""
-        return self._ask("add", name, level) or None
+    def add(self, name: str, level: int) -> bool:
+        """Add a call. Return False if it is refused."""
+        return not self._ask("add", name, level)
 
     def put(self, name: str, level: int) -> None:
         """Add a call that finds room. Without room this would wait for ever."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from struct import pack, unpack_from
 
-from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
+from kafka_quota_proxy.config.fair_call_queue import CostWeights, FairCallQueue
 from kafka_quota_proxy.config.model import Enforcement, QuotaRule
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, WeightedTimeCost
-from kafka_quota_proxy.proxy.fair_queue.decay import DecayOptions, DecayScheduler
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import QueueStats
 from kafka_quota_proxy.proxy.fair_queue.settings import identities
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
@@ -24,7 +23,7 @@ class OneEach(WeightedTimeCost):
     """A cost provider for which each request costs 1 when it completes."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(CostWeights())
         self.done: list[CompletedRequest] = []
 
     def on_completion(self, done: CompletedRequest) -> int:
@@ -57,14 +56,14 @@ class Crowd:
         self.cost = OneEach()
         self.timeouts = SlotTimeouts()
         self.stats = QueueStats()
-        options = DispatcherOptions(queue=QueueOptions(capacity=capacity), is_backoff_enabled=is_backoff_enabled)
-        self.dispatcher = Dispatcher(options, FixedLimit(slots))
-        self.scheduler = DecayScheduler(DecayOptions(), now_ms=START_MS)
+        self.settings = FairCallQueue(capacity=capacity, backoff_enable=is_backoff_enabled)
+        self.dispatcher = Dispatcher(self.settings, FixedLimit(slots))
+        self.scheduler = DecayScheduler(self.settings, now_ms=START_MS)
         self.line = ListenerQueue(
             self.scheduler,
             self.dispatcher,
             self.cost,
-            identity=identities(FairCallQueue()),
+            identity=identities(self.settings),
             stats=self.stats,
             timeouts=self.timeouts,
             wake=lambda: None,

@@ -102,9 +102,9 @@ def _of_requests(stats: Sequence[tuple[str, QueueStats]]) -> Iterator[Family]:
         "refused",
         "Requests that were refused.",
         [
-            (labels(listener=name, level=str(level), api=_api(api_key), action=answer.name.lower()), count)
+            (labels(listener=name, level=str(level), api=_api(api_key)), count)
             for name, stats in stats
-            for (level, api_key, answer), count in stats.refused.copy().items()
+            for (level, api_key), count in stats.refused.copy().items()
         ],
     )
     yield _QUEUE.counter(

@@ -14,7 +14,7 @@ from random import Random
 from kafka_quota_proxy.protocol.field_reader import read_whole_head
 from kafka_quota_proxy.protocol.refusal_responses import refusal_response
 from kafka_quota_proxy.proxy.__main__ import main
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, Ticket
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, Ticket, Turn
 from kafka_quota_proxy.proxy.session import broker_turn
 
 
@@ -25,11 +25,11 @@ def refuse_at_times() -> None:
 
     def ask_full(
         self: Dispatcher, ticket: Ticket, now_us: int, *, is_slow: bool = False, may_refuse: bool = True
-    ) -> Answer:
+    ) -> Turn:
         if may_refuse and not ticket.is_control:
             chance = chances.setdefault(ticket.identity, Random(ticket.identity))  # noqa: S311 - the same in each run
             if chance.random() < 0.5:
-                return Answer.KEEP_ALIVE
+                return Turn.REFUSED
         return ask(self, ticket, now_us, is_slow=is_slow, may_refuse=may_refuse)
 
     def refuse_and_tell(frame: bytes, *, throttle_time_ms: int, error_code: int | None = None) -> bytes | None:

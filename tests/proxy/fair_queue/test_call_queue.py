@@ -3,21 +3,13 @@
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.proxy.fair_queue.call_queue import (
-    CallQueue,
-    Overflow,
-    Put,
-    QueueOptions,
-    Remainder,
-    WithinLevel,
-    divide,
-)
+from kafka_quota_proxy.config.fair_call_queue_options import settings
+from kafka_quota_proxy.proxy.fair_queue.call_queue import CallQueue, Shape, shape_of
 
 
 @dataclass(eq=False)
@@ -27,7 +19,7 @@ class Call:
 
 
 def queue_of(levels: int = 2, capacity: int = 2, **options: object) -> CallQueue[Call]:
-    return CallQueue(QueueOptions(levels=levels, capacity=capacity, **options))  # type: ignore[arg-type]
+    return CallQueue(shape_of(settings({"levels": levels, "capacity": capacity, **options})))
 
 
 def drained(queue: CallQueue[Call]) -> list[Call]:
@@ -38,95 +30,17 @@ def drained(queue: CallQueue[Call]) -> list[Call]:
 
 
 @st.composite
-def shapes(draw: st.DrawFn) -> QueueOptions:
+def shapes(draw: st.DrawFn) -> Shape:
     levels = draw(st.integers(1, 5))
-    weights = st.lists(st.integers(1, 9), min_size=levels, max_size=levels) | st.none()
-    capacity_weights = draw(weights)
-    return QueueOptions(
-        levels=levels,
-        capacity=draw(st.integers(sum(capacity_weights or [1] * levels), 60)),
-        capacity_weights=capacity_weights,
-        multiplexer_weights=draw(weights),
-        within_level=draw(st.sampled_from(WithinLevel)),
-        waits_for_last=draw(st.booleans()),
-    )
-
-
-# -- capacity --
-
-
-@pytest.mark.parametrize(
-    ("capacity", "weights", "sizes"),
-    [
-        (199, (50, 50), (100, 99)),
-        (1_024, (8, 4, 2, 1), (546, 273, 137, 68)),
-        (9, (7, 3), (6, 3)),
-        (10, (1, 1, 1), (4, 3, 3)),
-        (4, (1, 1, 1, 1), (1, 1, 1, 1)),
-    ],
-)
-def test_the_remainder_goes_to_the_largest_fractions(
-    capacity: int, weights: tuple[int, ...], sizes: tuple[int, ...]
-) -> None:
-    assert divide(capacity, weights, Remainder.LARGEST_FRACTION) == sizes
-
-
-@given(
-    weights=st.lists(st.integers(1, 100), min_size=1, max_size=8),
-    capacity=st.integers(0, 10_000),
-    remainder=st.sampled_from(Remainder),
-)
-def test_the_whole_capacity_is_divided_and_each_level_has_a_place(
-    weights: list[int], capacity: int, remainder: Remainder
-) -> None:
-    try:
-        sizes = divide(capacity, weights, remainder)
-    except ValueError:
-        least = 1 if remainder is Remainder.FIRST else min(weights)
-        assert capacity * least < sum(weights)
-        return
-
-    assert sum(sizes) == capacity
-    assert min(sizes) >= 1
-    if remainder is Remainder.LARGEST_FRACTION:
-        exact = [capacity * weight / sum(weights) for weight in weights]
-        assert all(abs(size - share) < 1 for size, share in zip(sizes, exact, strict=True))
-
-
-@pytest.mark.parametrize(
-    ("options", "fault"),
-    [
-        ({"capacity_weights": (1, 2, 3)}, "2 levels need 2 capacity weights, not 3"),
-        ({"capacity_weights": (1, 0)}, "capacity weights must be at least 1"),
-        ({"multiplexer_weights": (1,)}, "2 levels need 2 weights, not 1"),
-        ({"capacity": 1}, "leaves a level without a place"),
-        ({"capacity": 3, "capacity_weights": (9, 1), "remainder": Remainder.LARGEST_FRACTION}, "without a place"),
-        ({"levels": 0}, "there must be a level"),
-    ],
-)
-def test_an_impossible_shape_is_refused(options: dict[str, Any], fault: str) -> None:
-    with pytest.raises(ValueError, match=fault):
-        queue_of(**options)
+    capacities, weights = (st.lists(st.integers(1, 9), min_size=levels, max_size=levels) for _ in range(2))
+    return Shape(tuple(draw(capacities)), tuple(draw(weights)), draw(st.booleans()))
 
 
 # -- room --
 
 
-def test_in_hadoop_mode_waiting_elements_wait_for_the_last_level() -> None:
-    queue = queue_of()
-    calls = [Call(0) for _ in range(4)]
-    assert [queue.put(call) for call in calls] == [Put.QUEUED] * 2 + [Put.WAITS_FOR_ROOM] * 2
-
-    assert queue.remove(calls[0])
-    assert (queue.sizes, queue.waiting_for_room) == ((0, 1), 2)
-
-    assert queue.remove(calls[1])
-    assert (queue.sizes, queue.waiting_for_room) == ((0, 1), 1)
-    assert drained(queue) == calls[2:]
-
-
 def test_a_waiting_element_takes_the_first_free_place_from_its_level_down() -> None:
-    queue = queue_of(3, 3, waits_for_last=False)
+    queue = queue_of(3, 3)
     running = [Call(level) for level in range(3)]
     low, middle, high = Call(2), Call(1), Call(0)
     for call in (*running, low, middle, high):
@@ -186,14 +100,14 @@ def test_a_spilled_element_can_be_removed() -> None:
 def test_a_level_beyond_the_last_is_refused_as_the_last() -> None:
     queue = queue_of(2, 2)
 
-    assert [queue.add(Call(9)) for _ in range(2)] == [None, Overflow.DISCONNECT]
+    assert [queue.add(Call(9)) for _ in range(2)] == [True, False]
 
 
 # -- within a level --
 
 
 def test_identities_take_turns_with_round_robin() -> None:
-    queue = queue_of(1, 20, within_level=WithinLevel.ROUND_ROBIN)
+    queue = queue_of(1, 20)
     for identity in "aaaabbc":
         queue.put(Call(identity=identity))
 
@@ -201,7 +115,7 @@ def test_identities_take_turns_with_round_robin() -> None:
 
 
 def test_remove_in_round_robin() -> None:
-    queue = queue_of(1, 20, within_level=WithinLevel.ROUND_ROBIN)
+    queue = queue_of(1, 20)
     first, second, third, other = Call(identity="a"), Call(identity="a"), Call(identity="a"), Call(identity="b")
     for call in (first, second, other):
         queue.put(call)
@@ -215,7 +129,7 @@ def test_remove_in_round_robin() -> None:
 
 @given(lengths=st.lists(st.integers(1, 20), min_size=1, max_size=6))
 def test_round_robin_takes_as_many_of_each_identity(lengths: list[int]) -> None:
-    queue = queue_of(1, 200, within_level=WithinLevel.ROUND_ROBIN)
+    queue = queue_of(1, 200)
     for n, length in enumerate(lengths):
         for _ in range(length):
             queue.put(Call(identity=str(n)))
@@ -237,7 +151,7 @@ def test_a_saturated_queue_follows_the_weights(weights: list[int]) -> None:
     queue = queue_of(levels, 10 * levels, multiplexer_weights=weights)
     for level in range(levels):
         for _ in range(10):
-            queue.offer(Call(level))
+            queue.add(Call(level))
 
     turns = 50 * sum(weights)
     taken: Counter[int] = Counter()
@@ -245,7 +159,7 @@ def test_a_saturated_queue_follows_the_weights(weights: list[int]) -> None:
         call = queue.poll()
         assert call is not None
         taken[call.level] += 1
-        queue.offer(Call(call.level))
+        queue.add(Call(call.level))
 
     for level, weight in enumerate(weights):
         assert taken[level] / turns == pytest.approx(weight / sum(weights), rel=0.02)
@@ -258,10 +172,10 @@ def test_no_level_starves(weights: list[int], ahead: int) -> None:
     queue = queue_of(levels, 60 * levels, multiplexer_weights=weights)
     for level in range(levels - 1):
         for _ in range(60):
-            queue.offer(Call(level))
+            queue.add(Call(level))
     lowest = [Call(levels - 1) for _ in range(ahead + 1)]
     for call in lowest:
-        queue.offer(call)
+        queue.add(call)
 
     for _ in range(sum(weights) * (ahead + 1)):
         taken = queue.poll()
@@ -269,14 +183,14 @@ def test_no_level_starves(weights: list[int], ahead: int) -> None:
         if taken is lowest[-1]:
             return
         if taken.level < levels - 1:
-            queue.offer(Call(taken.level))
+            queue.add(Call(taken.level))
 
     pytest.fail("it waits still")
 
 
 OPERATIONS = st.lists(
     st.tuples(
-        st.sampled_from(("put", "put", "add", "offer", "poll", "poll", "remove", "replace")),
+        st.sampled_from(("put", "put", "add", "poll", "poll", "remove", "replace")),
         st.integers(0, 4),
         st.integers(0, 3),
     ),
@@ -286,7 +200,7 @@ OPERATIONS = st.lists(
 
 @given(shape=shapes(), others=st.lists(shapes(), min_size=1, max_size=3), operations=OPERATIONS)
 def test_no_element_is_lost_or_doubled(
-    shape: QueueOptions, others: list[QueueOptions], operations: list[tuple[str, int, int]]
+    shape: Shape, others: list[Shape], operations: list[tuple[str, int, int]]
 ) -> None:
     queue: CallQueue[Call] = CallQueue(shape)
     inside: list[Call] = []
@@ -297,9 +211,7 @@ def test_no_element_is_lost_or_doubled(
             case "put":
                 queue.put(call)
                 inside.append(call)
-            case "add" if queue.add(call) is None:
-                inside.append(call)
-            case "offer" if queue.offer(call):
+            case "add" if queue.add(call):
                 inside.append(call)
             case "poll":
                 polled = queue.poll()
@@ -325,18 +237,18 @@ def test_no_element_is_lost_or_doubled(
     assert Counter(map(id, drained(queue))) == Counter(map(id, inside))
 
 
-@given(shape=shapes(), levels=st.lists(st.integers(0, 4), max_size=80))
-def test_a_level_is_first_in_first_out(shape: QueueOptions, levels: list[int]) -> None:
-    queue: CallQueue[Call] = CallQueue(shape)
+@given(levels=st.lists(st.integers(0, 4), max_size=80), lowest=st.integers(0, 4), is_round_robin=st.booleans())
+def test_a_level_is_first_in_first_out_for_an_identity(levels: list[int], lowest: int, is_round_robin: bool) -> None:
+    queue: CallQueue[Call] = CallQueue(Shape((80,) * (lowest + 1), (1,) * (lowest + 1), is_round_robin))
     calls = [Call(level) for level in levels]
     for call in calls:
-        queue.offer(call)
+        queue.put(call)
 
     places = {id(call): n for n, call in enumerate(calls)}
     taken = drained(queue)
-    for level in set(levels):
+    for level in range(lowest + 1):
         # Elements for a level below the lowest are in the lowest, in the same order.
-        own = [places[id(call)] for call in taken if min(call.level, shape.levels - 1) == min(level, shape.levels - 1)]
+        own = [places[id(call)] for call in taken if min(call.level, lowest) == level]
         assert all(earlier < later for earlier, later in pairwise(own))
 
 

@@ -1,16 +1,16 @@
 """Tests the slots of one broker, the queue for them, and the lane for control requests."""
 
 from collections import Counter
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, WithinLevel
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, WithinLevel
+from kafka_quota_proxy.config.fair_call_queue_options import settings as queue_settings
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Dispatcher, DispatcherOptions, State, Ticket
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, State, Ticket, Turn
 
 
 class RecordingLimit(FixedLimit):
@@ -24,28 +24,25 @@ class RecordingLimit(FixedLimit):
         self.observed.append((rtt_us, in_flight, now_ms))
 
 
-def dispatcher_of(
-    slots: int = 1, *, control_slots: int = 64, queue: dict[str, Any] | None = None, **options: object
-) -> Dispatcher:
-    shape = DispatcherOptions(queue=QueueOptions(**(queue or {})), **options)  # type: ignore[arg-type]
-    return Dispatcher(shape, FixedLimit(slots), FixedLimit(control_slots))
+def dispatcher_of(slots: int = 1, *, control_slots: int = 64, **options: object) -> Dispatcher:
+    return Dispatcher(queue_settings(options), FixedLimit(slots), FixedLimit(control_slots))
 
 
 def waiting(dispatcher: Dispatcher, *tickets: Ticket) -> None:
     for ticket in tickets:
-        assert dispatcher.ask(ticket, 0) is Answer.WAIT
+        assert dispatcher.ask(ticket, 0) is Turn.WAITS
 
 
 def ran(dispatcher: Dispatcher, **ticket: object) -> Ticket:
     own = Ticket(None, **ticket)  # type: ignore[arg-type]
-    assert dispatcher.ask(own, 0) is Answer.RUN
+    assert dispatcher.ask(own, 0) is Turn.PASSES
     return own
 
 
 def test_a_free_slot_is_given_at_once() -> None:
     dispatcher, ticket = dispatcher_of(2), Ticket("connection", identity="alice", level=3)
 
-    assert dispatcher.ask(ticket, 17) is Answer.RUN
+    assert dispatcher.ask(ticket, 17) is Turn.PASSES
 
     assert (ticket.state, ticket.arrived_us, ticket.started_us) == (State.RUNNING, 17, 17)
     assert (dispatcher.in_flight, dispatcher.limit) == (1, 2)
@@ -69,7 +66,7 @@ def test_a_ticket_can_be_reused() -> None:
     ticket = ran(dispatcher)
     for now_us in range(1, 5):
         dispatcher.done(ticket, now_us)
-        assert dispatcher.ask(ticket, now_us) is Answer.RUN
+        assert dispatcher.ask(ticket, now_us) is Turn.PASSES
 
     assert dispatcher.in_flight == 1
 
@@ -98,7 +95,7 @@ def test_a_parked_request_has_no_slot() -> None:
 
 
 def test_a_ticket_that_left_the_queue_is_not_granted() -> None:
-    dispatcher = dispatcher_of(queue={"levels": 1, "capacity": 2})
+    dispatcher = dispatcher_of(levels=1, capacity=2)
     running, *others = ran(dispatcher), *[Ticket(n) for n in range(4)]
     waiting(dispatcher, *others)
 
@@ -126,7 +123,7 @@ def test_a_ticket_that_leaves_after_its_grant_frees_the_slot() -> None:
 
 def test_only_completed_requests_are_samples_of_load() -> None:
     limit = RecordingLimit(9)
-    dispatcher = Dispatcher(DispatcherOptions(), limit)
+    dispatcher = Dispatcher(FairCallQueue(), limit)
     tickets = [Ticket(None) for _ in range(6)]
     for ticket in tickets:
         dispatcher.ask(ticket, 1_000)
@@ -176,11 +173,11 @@ def test_control_requests_take_turns_by_identity() -> None:
 
 
 def test_a_control_request_waits_and_is_never_refused() -> None:
-    dispatcher = dispatcher_of(1, control_slots=1, is_backoff_enabled=True, queue={"levels": 1, "capacity": 1})
+    dispatcher = dispatcher_of(1, control_slots=1, backoff_enable=True, levels=1, capacity=1)
     ran(dispatcher, is_control=True)
     tickets = [Ticket(None, is_control=True) for _ in range(5_000)]
 
-    assert {dispatcher.ask(ticket, 0, is_slow=True) for ticket in tickets} == {Answer.WAIT}
+    assert {dispatcher.ask(ticket, 0, is_slow=True) for ticket in tickets} == {Turn.WAITS}
     dispatcher.leave(tickets[7], 1)
     assert dispatcher.control_waiting == 4_999
 
@@ -206,7 +203,7 @@ def test_a_user_gets_three_quarters_of_the_control_slots() -> None:
 
 def test_the_control_limit_learns() -> None:
     limit = RecordingLimit(9)
-    dispatcher = Dispatcher(DispatcherOptions(), FixedLimit(1), limit)
+    dispatcher = Dispatcher(FairCallQueue(), FixedLimit(1), limit)
     heartbeat = ran(dispatcher, is_control=True)
 
     dispatcher.done(heartbeat, 5_000)
@@ -217,28 +214,27 @@ def test_the_control_limit_learns() -> None:
 # -- refusals --
 
 
-def test_refusals_are_counted() -> None:
-    dispatcher = dispatcher_of(1, is_backoff_enabled=True, queue={"levels": 2, "capacity": 2})
-    answers = Counter(dispatcher.ask(Ticket(None, level=level), 0) for level in (0, 0, 0, 0, 1, 1))
+def test_requests_without_room_are_refused() -> None:
+    dispatcher = dispatcher_of(backoff_enable=True, levels=2, capacity=2)
+    turns = Counter(dispatcher.ask(Ticket(None, level=level), 0) for level in (0, 0, 0, 0, 1, 1))
 
-    assert answers == {Answer.RUN: 1, Answer.WAIT: 2, Answer.KEEP_ALIVE: 1, Answer.DISCONNECT: 2}
-    assert dispatcher.refused == {Answer.KEEP_ALIVE: 1, Answer.DISCONNECT: 2, Answer.FAILOVER: 0}
+    assert turns == {Turn.PASSES: 1, Turn.WAITS: 2, Turn.REFUSED: 3}
 
 
 def test_a_request_that_cannot_be_refused_waits() -> None:
-    dispatcher = dispatcher_of(1, is_backoff_enabled=True, queue={"levels": 1, "capacity": 1})
+    dispatcher = dispatcher_of(1, backoff_enable=True, levels=1, capacity=1)
     ran(dispatcher)
 
     answers = [dispatcher.ask(Ticket(None), 0, is_slow=True, may_refuse=False) for _ in range(3)]
 
-    assert answers == [Answer.WAIT] * 3
+    assert answers == [Turn.WAITS] * 3
 
 
-def test_a_slow_level_need_not_disconnect() -> None:
-    dispatcher = dispatcher_of(1, is_backoff_enabled=True, disconnects_when_slow=False)
+def test_a_request_of_a_slow_level_is_refused() -> None:
+    dispatcher = dispatcher_of(1, backoff_enable=True)
     ticket = Ticket(None)
 
-    assert dispatcher.ask(ticket, 0, is_slow=True) is Answer.KEEP_ALIVE
+    assert dispatcher.ask(ticket, 0, is_slow=True) is Turn.REFUSED
     assert ticket.state is State.IDLE
 
 
@@ -252,7 +248,7 @@ def test_added_slots_are_filled_at_once() -> None:
     tickets = [Ticket(None, is_control=n % 2 == 0, identity=str(n)) for n in range(6)]
     waiting(dispatcher, *tickets)
 
-    dispatcher.update(DispatcherOptions(), FixedLimit(3), 9, control_limit=FixedLimit(3))
+    dispatcher.update(FairCallQueue(), FixedLimit(3), 9, control_limit=FixedLimit(3))
 
     assert set(dispatcher.granted()) == set(tickets[:4])
     assert {ticket.started_us for ticket in tickets[:4]} == {9}
@@ -263,7 +259,7 @@ def test_removed_slots_go_as_requests_end() -> None:
     running, last = [ran(dispatcher) for _ in range(3)], Ticket(None)
     waiting(dispatcher, last)
 
-    dispatcher.update(dispatcher.options, FixedLimit(1), 0)
+    dispatcher.update(FairCallQueue(), FixedLimit(1), 0)
     for ticket in running[:2]:
         dispatcher.done(ticket, 1)
         assert dispatcher.granted() == []
@@ -297,9 +293,9 @@ class DispatcherMachine(RuleBasedStateMachine):
             return
         ticket.level, ticket.identity, ticket.is_control = level, name, is_control
         answer = self.dispatcher.ask(ticket, self.now_us)
-        if answer is Answer.WAIT:
+        if answer is Turn.WAITS:
             self.awaiting.add(ticket)
-        assert ticket.state is {Answer.RUN: State.RUNNING, Answer.WAIT: State.WAITING}.get(answer, State.IDLE)
+        assert ticket.state is {Turn.PASSES: State.RUNNING, Turn.WAITS: State.WAITING}.get(answer, State.IDLE)
 
     @rule(number=st.integers(0, 99), is_sample=st.booleans())
     def done(self, number: int, is_sample: bool) -> None:
@@ -333,13 +329,12 @@ class DispatcherMachine(RuleBasedStateMachine):
         levels=st.integers(1, 5),
         capacity=st.integers(5, 12),
         within_level=st.sampled_from(WithinLevel),
-        waits_for_last=st.booleans(),
-        is_backoff_enabled=st.booleans(),
+        backoff_enable=st.booleans(),
     )
-    def update(self, slots: int, control_slots: int, is_backoff_enabled: bool, **queue: object) -> None:
-        shape = QueueOptions(**queue)  # type: ignore[arg-type]
-        options = DispatcherOptions(queue=shape, is_backoff_enabled=is_backoff_enabled)
-        self.dispatcher.update(options, FixedLimit(slots), self.now_us, control_limit=FixedLimit(control_slots))
+    def update(self, slots: int, control_slots: int, **options: object) -> None:
+        self.dispatcher.update(
+            queue_settings(options), FixedLimit(slots), self.now_us, control_limit=FixedLimit(control_slots)
+        )
 
     @rule(passed_us=st.integers(1, 10_000))
     def wait(self, passed_us: int) -> None:
@@ -393,9 +388,7 @@ TestDispatcher = DispatcherMachine.TestCase
 )
 def test_slots_are_shared_by_weight_while_all_levels_wait(slots: int, weights: list[int], per_level: int) -> None:
     levels = len(weights)
-    dispatcher = dispatcher_of(
-        slots, queue={"levels": levels, "capacity": 100 * levels, "multiplexer_weights": weights}
-    )
+    dispatcher = dispatcher_of(slots, levels=levels, capacity=100 * levels, multiplexer_weights=tuple(weights))
     busy = [ran(dispatcher) for _ in range(slots)]
     waiting(dispatcher, *[Ticket(None, level=level) for level in range(levels) for _ in range(per_level)])
     served: Counter[int] = Counter()

@@ -7,88 +7,21 @@ from types import ModuleType
 import pytest
 
 from kafka_quota_proxy.config.fair_call_queue import (
-    CallQueueImpl,
-    CapacityRemainder,
     CostProvider,
     CostWeights,
-    DecayPause,
     FairCallQueue,
-    FairCallQueueMode,
     IdentityProvider,
     OwnIdentityProvider,
-    ResponseTimeAverage,
-    SchedulerImpl,
-    WithinLevel,
 )
 from kafka_quota_proxy.config.principals import Fold
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.fair_queue.call_queue import Remainder
-from kafka_quota_proxy.proxy.fair_queue.call_queue import WithinLevel as Order
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit, VegasLimit
-from kafka_quota_proxy.proxy.fair_queue.cost import DEFAULT_WEIGHTS, CompletedRequest, Phases
-from kafka_quota_proxy.proxy.fair_queue.decay import Average, DecayOptions, DecayScheduler, Pause
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions
-from kafka_quota_proxy.proxy.fair_queue.settings import (
-    UNKNOWN,
-    cost,
-    decay_options,
-    dispatcher_options,
-    identities,
-    limit,
-)
+from kafka_quota_proxy.proxy.fair_queue.cost import CompletedRequest, Phases
+from kafka_quota_proxy.proxy.fair_queue.settings import UNKNOWN, cost, identities, limit
 
-HADOOP = FairCallQueue(
-    mode=FairCallQueueMode.HADOOP,
-    capacity_remainder=CapacityRemainder.FIRST,
-    within_level=WithinLevel.FIFO,
-    average=ResponseTimeAverage.HADOOP,
-    backoff_responsetime_inclusive=True,
-    backoff_responsetime_min_calls=1,
-    utilisation_floor=0.0,
-    pause=DecayPause.EVERY_PERIOD,
-    max_identities=None,
-)
 FETCH = CompletedRequest(ApiKey.FETCH, queue_us=3, elapsed_us=12, service_us=7, response_bytes=100)
 PRODUCE = FETCH._replace(api_key=ApiKey.PRODUCE)
 OTHER = FETCH._replace(api_key=ApiKey.DESCRIBE_CONFIGS)
-
-
-def test_hadoops_mode_is_hadoops_defaults() -> None:
-    assert decay_options(HADOOP) == DecayOptions(
-        thresholds=(0.125, 0.25, 0.5), response_time_thresholds_ms=(10_000, 20_000, 30_000, 40_000)
-    )
-    queue = dispatcher_options(HADOOP)
-    assert (queue.queue.remainder, queue.queue.waits_for_last, queue.queue.within_level) == (
-        Remainder.FIRST, True, Order.FIFO,
-    )  # fmt: skip
-    assert queue == DispatcherOptions(queue=queue.queue)
-
-
-def test_our_mode_differs_from_hadoop_as_documented() -> None:
-    options = decay_options(FairCallQueue())
-
-    assert (options.average, options.pause, options.is_backoff_inclusive) == (Average.NORMALISED, Pause.ONCE, False)
-    assert (options.min_samples, options.utilisation_floor, options.max_identities) == (10, 0.5, 10_000)
-    assert options.cost_scale > 1
-    queue = dispatcher_options(FairCallQueue(within_level=WithinLevel.ROUND_ROBIN))
-    assert (queue.queue.remainder, queue.queue.waits_for_last, queue.queue.within_level) == (
-        Remainder.LARGEST_FRACTION, False, Order.ROUND_ROBIN,
-    )  # fmt: skip
-    assert not queue.disconnects_when_slow
-
-
-def test_a_plain_queue_has_one_level() -> None:
-    queue = dispatcher_options(FairCallQueue(callqueue_impl=CallQueueImpl.FIFO, capacity=10)).queue
-
-    assert (queue.levels, queue.capacity, queue.capacity_weights, queue.multiplexer_weights) == (1, 10, None, None)
-
-
-def test_the_default_scheduler_puts_all_users_in_level_0() -> None:
-    scheduler = DecayScheduler(decay_options(FairCallQueue(scheduler_impl=SchedulerImpl.DEFAULT)), now_ms=0)
-    scheduler.charge("alice", 1_000)
-    scheduler.sweep()
-
-    assert scheduler.level("alice", 1, 1) == 0
 
 
 def test_the_limit_is_fixed_or_vegas() -> None:
@@ -100,11 +33,10 @@ def test_the_limit_is_fixed_or_vegas() -> None:
     assert (found.minimum, found.maximum, found.limit) == (3, 9, 3)
 
 
-@pytest.mark.parametrize(("settings", "on_refusal"), [(HADOOP, 0), (FairCallQueue(), 1)])
-def test_by_default_a_completed_request_costs_one(settings: FairCallQueue, on_refusal: int) -> None:
-    made = cost(settings)
+def test_by_default_a_request_costs_one() -> None:
+    made = cost(FairCallQueue())
 
-    assert (made.on_arrival, made.flat, made.on_completion(FETCH), made.on_refusal) == (None, 1, 1, on_refusal)
+    assert (made.on_arrival, made.flat, made.on_completion(FETCH), made.on_refusal) == (None, 1, 1, 1)
 
 
 def test_by_time_each_phase_has_its_weight() -> None:
@@ -116,9 +48,8 @@ def test_by_time_each_phase_has_its_weight() -> None:
     assert queued.on_completion(OTHER) == 3_000 + 5 + 7
 
 
-def test_the_files_weights_are_hadoops() -> None:
+def test_each_phase_has_a_weight_in_the_file() -> None:
     assert {field.name for field in fields(CostWeights)} == set(Phases._fields)
-    assert Phases(**{name: getattr(CostWeights(), name) for name in Phases._fields}) == DEFAULT_WEIGHTS
 
 
 def test_by_traffic_bytes_cost_on_arrival_and_time_afterwards() -> None:

@@ -11,9 +11,8 @@ from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     UPLOAD_GRACE_US,
     ListenerQueue,
     QueuedConnection,
-    Turn,
 )
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import State, Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue, ListenerPriorities

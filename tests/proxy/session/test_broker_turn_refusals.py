@@ -6,10 +6,10 @@ from struct import pack
 
 import pytest
 
+from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, DispatcherOptions
 from tests.support.controller import create
 from tests.support.frames import (
     fetch_request,
@@ -45,14 +45,14 @@ def test_produce_into_a_full_queue_is_refused() -> None:
 
 def test_produces_behind_a_refused_one_are_refused_even_if_there_is_room() -> None:
     crowd, last = refused()
-    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+    crowd.dispatcher.update(FairCallQueue(), FixedLimit(2_000), last.now_ms * 1_000)
 
     assert last.client(whole_produce(2) + whole_produce(3)) == b""
     last.wait(49)
     assert last.client(whole_produce(4)) == b""
     assert answered(last.to_client()) == [(2, 19, 500), (3, 19, 500), (4, 19, 451)]
     assert last.muted_for_ms == 451  # the throttle time of the first refusal still holds
-    assert crowd.stats.refused == {(0, ApiKey.PRODUCE, Answer.KEEP_ALIVE): 4}
+    assert crowd.stats.refused == {(0, ApiKey.PRODUCE): 4}
     last.wait(451)
     assert last.client(whole_produce(5)) == whole_produce(5)
 
@@ -81,7 +81,7 @@ def test_produce_behind_a_refused_one_is_refused_once_complete() -> None:
 def test_late_rest_of_a_produce_behind_a_refused_one_queues() -> None:
     crowd, last = refused()
     large = whole_produce(2, size_bytes=900_000)
-    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+    crowd.dispatcher.update(FairCallQueue(), FixedLimit(2_000), last.now_ms * 1_000)
 
     last.client(large[:500_000])
     last.wait(50)
@@ -104,7 +104,7 @@ def test_late_rest_of_a_produce_behind_a_refused_one_queues() -> None:
 )
 def test_unrefusable_request_behind_a_refused_produce_waits(request_: bytes) -> None:
     crowd, last = refused()
-    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+    crowd.dispatcher.update(FairCallQueue(), FixedLimit(2_000), last.now_ms * 1_000)
 
     assert last.client(request_ + whole_produce(3)) == b""
     assert last.session.state.is_blocked
@@ -179,7 +179,7 @@ def test_fetch_with_a_replica_id_waits_instead_of_being_refused() -> None:
 
 def test_release_ends_the_wait_behind_a_refusal() -> None:
     crowd, last = refused()
-    crowd.dispatcher.update(DispatcherOptions(), FixedLimit(2_000), last.now_ms * 1_000)
+    crowd.dispatcher.update(FairCallQueue(), FixedLimit(2_000), last.now_ms * 1_000)
 
     last.session.release(now_ms=last.now_ms)
 
@@ -204,7 +204,7 @@ def refused_idempotent() -> tuple[Crowd, Wire]:
     last = crowd.wires[-1]
     assert last.client(idempotent_produce(1, 0)) == b""
     assert answered(last.to_client()) == [(1, 19, 500)]
-    crowd.dispatcher.update(DispatcherOptions(is_backoff_enabled=True), FixedLimit(2_000), last.now_ms * 1_000)
+    crowd.dispatcher.update(FairCallQueue(backoff_enable=True), FixedLimit(2_000), last.now_ms * 1_000)
     return crowd, last
 
 

@@ -34,7 +34,7 @@ _LARGE: Final = produce_request(1, size_bytes=2 * ASKS_FROM_BYTES)
 def test_clock_jump_takes_no_slot_or_turn(jump_ms: int, is_adaptive: bool) -> None:
     crowd = Crowd()
     if is_adaptive:
-        crowd.dispatcher.update(crowd.dispatcher.options, VegasLimit(minimum=1, maximum=2), START_MS * 1_000)
+        crowd.dispatcher.update(crowd.settings, VegasLimit(minimum=1, maximum=2), START_MS * 1_000)
     for _ in range(3):
         first, second, third = crowd.wires
         first.client(produce_request(1))
@@ -218,7 +218,7 @@ def test_produce_without_acks_uses_no_slot_of_another_request() -> None:
 def test_only_single_whole_requests_are_latency_samples(sent: tuple[bytes, ...], is_sample: bool) -> None:
     crowd = Crowd()
     limit = CountingLimit(1)
-    crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
+    crowd.dispatcher.update(crowd.settings, limit, START_MS * 1_000)
     (first, _, _) = crowd.wires
     first.client(*sent)
     for number in range(1, len(first.session.state.in_flight) + 1):

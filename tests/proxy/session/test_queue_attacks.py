@@ -7,11 +7,9 @@ from collections import deque
 import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions, WithinLevel
-from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ASKS_FROM_BYTES, UPLOAD_GRACE_US
 from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import DispatcherOptions, State
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import State
 from kafka_quota_proxy.proxy.fair_queue.usual_time import LEAST_GRACE_US, LEAST_PATIENCE_US
 from tests.support.frames import (
     fetch_request,
@@ -27,7 +25,6 @@ from tests.support.queued_clients import CountingLimit, Crowd, costs, grouped, h
 from tests.support.wire import START_MS, Wire
 
 _GRACE_MS = UPLOAD_GRACE_US // 1_000
-_TURNS = QueueOptions(within_level=WithinLevel.ROUND_ROBIN)
 _LARGE = produce_request(1, size_bytes=1_000_000)
 
 
@@ -86,7 +83,7 @@ def test_request_that_is_too_long_for_one_read_asks_with_its_first_bytes() -> No
 
 def test_upload_pays_for_the_time_of_its_slot() -> None:
     crowd = Crowd()
-    crowd.line.cost = RequestCount(0)
+    crowd.line.cost = RequestCount()
     first, second, _ = crowd.wires
     for number in range(40):  # a Produce takes 2 ms
         second.client(produce_request(number))
@@ -153,7 +150,7 @@ def test_a_user_cannot_hold_all_control_slots() -> None:
 def test_produce_that_waits_for_followers_gives_its_slot_back() -> None:
     crowd = Crowd(slots=2, clients=4)
     limit = CountingLimit(2)
-    crowd.dispatcher.update(crowd.dispatcher.options, limit, START_MS * 1_000)
+    crowd.dispatcher.update(crowd.settings, limit, START_MS * 1_000)
     stalled, also_stalled, light, other = crowd.wires
     stalled.client(produce_request(1, acks=-1))
     crowd.wait(1)
@@ -337,7 +334,6 @@ class ManyAtOnce:
 
 def test_flood_without_answers_waits_for_slots() -> None:
     crowd = Crowd(slots=4, clients=40)
-    crowd.dispatcher.update(DispatcherOptions(queue=_TURNS), FixedLimit(4), START_MS * 1_000)
     broker = ManyAtOnce(crowd)
 
     broker.run(3_000)

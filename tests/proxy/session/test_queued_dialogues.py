@@ -8,10 +8,10 @@ from struct import unpack_from
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.fair_call_queue import CallQueueImpl, FairCallQueue
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.fair_queue.call_queue import QueueOptions
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher, DispatcherOptions
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from tests.support.controller import create
 from tests.support.frames import fetch_response, other_request, other_response, produce_response
 from tests.support.queued_clients import Crowd, whole_fetch, whole_produce
@@ -110,8 +110,8 @@ def answer_to(request: bytes) -> bytes:
 def crowd_of(*, slots: int, refuses: bool) -> Crowd:
     """Return four clients of a broker, with one place in its queue."""
     crowd = Crowd(slots=slots, clients=4)
-    options = DispatcherOptions(queue=QueueOptions(levels=1, capacity=1), is_backoff_enabled=refuses)
-    crowd.line.dispatcher = crowd.dispatcher = Dispatcher(options, FixedLimit(slots))
+    settings = FairCallQueue(callqueue_impl=CallQueueImpl.FIFO, capacity=1, backoff_enable=refuses)
+    crowd.line.dispatcher = crowd.dispatcher = Dispatcher(settings, FixedLimit(slots))
     return crowd
 
 

@@ -34,8 +34,8 @@ FAIR_QUEUE: Final = (
     Break(
         "The lowest level starves",
         "proxy/fair_queue/multiplexer.py",
-        "            self._current = (current + 1) % len(self.weights)\n",
-        "            self._current = (current + 1) % max(1, len(self.weights) - 1)\n",
+        "            self._current = (current + 1) % len(self._weights)\n",
+        "            self._current = (current + 1) % max(1, len(self._weights) - 1)\n",
     ),
     Break(
         "Who waits outside a full queue is never let in",

@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConf
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.fair_queue import fair_queue_metrics
-from kafka_quota_proxy.proxy.fair_queue.dispatcher import Answer, Ticket
+from kafka_quota_proxy.proxy.fair_queue.dispatcher import Ticket
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
@@ -106,7 +106,7 @@ def test_a_listener_counts_the_outcome_of_its_requests() -> None:
     stats.serve(0, 1_000, 2_000_000)
     stats.serve(0, 500_000, 2_000_000)
     stats.serve(CONTROL_LEVEL, 0, 250_000)
-    stats.refuse(3, ApiKey.PRODUCE, Answer.KEEP_ALIVE)
+    stats.refuse(3, ApiKey.PRODUCE)
     stats.park(ApiKey.FETCH)
     stats.pass_by(ApiKey.FETCH)
     stats.pass_by(30_000)
@@ -117,7 +117,7 @@ def test_a_listener_counts_the_outcome_of_its_requests() -> None:
     assert found["wait_seconds_total", of_listener(level="0")] == pytest.approx(0.501)
     assert found["broker_seconds_total", of_listener(level="0")] == 4
     assert found["broker_seconds_total", of_listener(level="control")] == 0.25
-    assert found["refused_total", of_listener(level="3", api="Produce", action="keep_alive")] == 1
+    assert found["refused_total", of_listener(level="3", api="Produce")] == 1
     assert found["parked_total", of_listener(api="Fetch")] == 1
     assert found["passed_by_total", of_listener(api="Fetch")] == 1
     assert found["passed_by_total", of_listener(api="other")] == 1

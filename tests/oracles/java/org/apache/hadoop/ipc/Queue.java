@@ -8,19 +8,19 @@ import org.apache.hadoop.conf.Configuration;
 /**
  * The fair call queue:
  *
- *   queue LEVELS CAPACITY CAPACITY_WEIGHTS MULTIPLEXER_WEIGHTS IS_FAILOVER   begins with a new one
- *   add NAME LEVEL                                                           returns how it is refused, or ""
- *   put NAME LEVEL                                                           the same; it must find room
- *   poll                                                                     returns the name of the next call, or ""
- *   sizes                                                                    of all levels
- *   overflows                                                                how often each level was full
+ *   queue LEVELS CAPACITY CAPACITY_WEIGHTS MULTIPLEXER_WEIGHTS   begins with a new one
+ *   add NAME LEVEL                                               returns how it is refused, or ""
+ *   put NAME LEVEL                                               the same; it must find room
+ *   poll                                                         returns the name of the next call, or ""
+ *   sizes                                                        of all levels
+ *   overflows                                                    how often each level was full
  */
 final class Queue {
     private FairCallQueue<Call> queue;
 
     void addTo(Commands commands) {
         commands.add("queue", words -> begin(Integer.parseInt(words.get(0)), Integer.parseInt(words.get(1)),
-            words.get(2), words.get(3), Boolean.parseBoolean(words.get(4))));
+            words.get(2), words.get(3)));
         commands.add("add", words -> add(new Call(words.get(0), "", Integer.parseInt(words.get(1)))));
         commands.add("put", words -> {
             queue.put(new Call(words.get(0), "", Integer.parseInt(words.get(1))));
@@ -36,12 +36,12 @@ final class Queue {
             .mapToObj(Long::toString).collect(Collectors.joining(",")));
     }
 
-    private String begin(int levels, int capacity, String capacityWeights, String weights, boolean isFailover) {
+    private String begin(int levels, int capacity, String capacityWeights, String weights) {
         String namespace = HadoopOracle.newNamespace();
         Configuration settings = new Configuration(false);
         settings.set(namespace + ".faircallqueue.multiplexer.weights", weights);
         int[] capacities = Arrays.stream(capacityWeights.split(",")).mapToInt(Integer::parseInt).toArray();
-        queue = new FairCallQueue<>(levels, capacity, namespace, capacities, isFailover, settings);
+        queue = new FairCallQueue<>(levels, capacity, namespace, capacities, false, settings);
         return "";
     }
 
