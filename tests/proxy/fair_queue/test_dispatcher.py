@@ -238,6 +238,20 @@ def test_a_request_of_a_slow_level_is_refused() -> None:
     assert ticket.state is State.IDLE
 
 
+def test_refusals_can_be_switched_on_and_off() -> None:
+    dispatcher = dispatcher_of(1, levels=1, capacity=1)
+    ran(dispatcher)
+    waiting(dispatcher, Ticket(None), Ticket(None))
+
+    turns = []
+    for backoff_enable in (True, False):
+        settings = queue_settings({"levels": 1, "capacity": 1, "backoff_enable": backoff_enable})
+        dispatcher.update(settings, FixedLimit(1), 0)
+        turns.append(dispatcher.ask(Ticket(None), 0))
+
+    assert turns == [Turn.REFUSED, Turn.WAITS]
+
+
 # -- other options --
 
 

@@ -10,6 +10,7 @@ from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
+from kafka_quota_proxy.proxy.fair_queue.cost import RequestCount
 from tests.support.controller import create
 from tests.support.frames import (
     fetch_request,
@@ -41,6 +42,17 @@ def test_produce_into_a_full_queue_is_refused() -> None:
     last.wait(400)
     assert answered(last.to_client()) == [(2, 19, 500)]
     assert last.to_broker() == b""
+
+
+def test_refused_request_is_counted_and_charged_to_its_user() -> None:
+    crowd = Crowd(clients=50, capacity=40, is_backoff_enabled=True)
+    crowd.line.cost = RequestCount()
+    full(crowd)
+
+    crowd.wires[-1].client(whole_fetch(1))
+
+    assert crowd.stats.refused == {(0, ApiKey.FETCH): 1}
+    assert [(user.identity.partition("@")[0], user.raw) for user in crowd.scheduler.top(9)] == [("etl", 1)]
 
 
 def test_produces_behind_a_refused_one_are_refused_even_if_there_is_room() -> None:
