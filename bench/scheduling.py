@@ -44,7 +44,8 @@ def measure(row: Row) -> Sample:
 
 
 def _scheduler() -> DecayScheduler:
-    scheduler = DecayScheduler(FairCallQueue(max_identities=USERS), now_ms=0)
+    # Without a floor, because below it the level of a user is not looked for.
+    scheduler = DecayScheduler(FairCallQueue(max_identities=USERS, utilisation_floor=0.0), now_ms=0)
     for n in range(USERS):
         scheduler.charge(f"user-{n}", 1_000 + n)
     scheduler.sweep()
