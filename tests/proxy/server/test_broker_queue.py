@@ -7,11 +7,7 @@ import pytest
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, IdentityProvider
 from kafka_quota_proxy.protocol.api import ApiKey
-from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
-    UPLOAD_GRACE_US,
-    ListenerQueue,
-    QueuedConnection,
-)
+from kafka_quota_proxy.proxy.fair_queue.connection_queue import UPLOAD_GRACE_US, ListenerQueue, QueuedConnection
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import State, Turn
 from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind, request_kind
 from kafka_quota_proxy.proxy.fair_queue.slot_timeouts import SlotTimeouts
