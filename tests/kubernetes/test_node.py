@@ -152,7 +152,6 @@ def test_no_acknowledgement_is_lost_while_pods_come_and_go(
         sys.stdout.write(f"\n{time.monotonic() - began:.0f} s: {outcome}\n")
     assert outcome.acknowledged > 1_000
     assert (outcome.failed, outcome.lost, outcome.twice, outcome.disordered) == (0, 0, 0, 0)
-    assert outcome.longest_s < 30
 
 
 def _restarts(release: Release) -> int:
