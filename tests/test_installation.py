@@ -121,7 +121,7 @@ def test_same_wheel_is_built_from(source: str, wheel: Path, sdist: Path, tmp_pat
     assert contents(wheel_from(sdist if source == "sdist" else copied_checkout(tmp_path), rebuilt)) == contents(wheel)
 
 
-@pytest.mark.parametrize("minor", [11, 12, 13])
+@pytest.mark.parametrize("minor", [11, 12, 13, 14])
 def test_plugin_works_in_an_application_with_modules_of_our_names(
     minor: int, environment: Callable[[int], Path], tmp_path: Path
 ) -> None:
@@ -161,6 +161,7 @@ def test_installed_package_is_typed(environment: Callable[[int], Path], tmp_path
         ("3.11", ["macosx_14_0_x86_64"]),
         ("3.12", ["manylinux_2_28_aarch64", "manylinux_2_17_aarch64"]),
         ("3.13", ["macosx_14_0_arm64"]),
+        ("3.14", ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64"]),
     ],
 )
 def test_every_dependency_has_a_wheel_for(python: str, platforms: list[str], wheel: Path, tmp_path: Path) -> None:

@@ -176,7 +176,7 @@ class MockCluster:
     def _function(self, name: str, result: Any, *arguments: Any) -> Any:  # noqa: ANN401 - ctypes names its types no better
         function = getattr(self._library, f"rd_kafka_{name}", None)
         if function is None:
-            raise DemoError(f"librdkafka lacks rd_kafka_{name}: this demo knows confluent-kafka 2.16")
+            raise DemoError(f"librdkafka lacks rd_kafka_{name}: the demo needs confluent-kafka 2.16 or later")
         function.restype, function.argtypes = result, list(arguments)
         return function
 

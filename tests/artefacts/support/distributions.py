@@ -40,7 +40,8 @@ def wait_for(build: Process, *, timeout_s: float) -> None:
 def installed(directory: Path, *requirements: str | Path, pins: dict[str, str] = PINNED) -> Path:
     """Install packages and what they need into an empty environment, and return the directory of its programs."""
     run([sys.executable, "-m", "venv", directory])
-    run([directory / "bin" / "python", "-m", "pip", "install", "--quiet", *requirements], pins=pins)
+    words: list[str | Path] = [directory / "bin" / "python", "-m", "pip", "install", "--quiet", *requirements]
+    run(words, pins=pins)
     return directory / "bin"
 
 
