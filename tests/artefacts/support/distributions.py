@@ -40,8 +40,7 @@ def wait_for(build: Process, *, timeout_s: float) -> None:
 def installed(directory: Path, *requirements: str | Path, pins: dict[str, str] = PINNED) -> Path:
     """Install packages and what they need into an empty environment, and return the directory of its programs."""
     run([sys.executable, "-m", "venv", directory])
-    words: list[str | Path] = [directory / "bin" / "python", "-m", "pip", "install", "--quiet", *requirements]
-    run(words, pins=pins)
+    run([directory / "bin" / "python", "-m", "pip", "install", "--quiet", *requirements], pins=pins)
     return directory / "bin"
 
 
@@ -50,7 +49,7 @@ def demo(programs: Path, *options: str) -> str:
 
     On a busy machine its status may be 1: the clients were not within 5 % of their quotas.
     """
-    words = [programs / "kafka-quota-proxy", "demo", "--seconds", "4", *_SMALL_QUOTAS, *options]
+    words = [str(programs / "kafka-quota-proxy"), "demo", "--seconds", "4", *_SMALL_QUOTAS, *options]
     return run(words, statuses=(0, 1))
 
 
