@@ -26,7 +26,7 @@ def programs(request: pytest.FixtureRequest, builds: Builds, tmp_path_factory: p
     return installed(tmp_path_factory.mktemp("environment") / "venv", f"{artefact}[demo]")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def implementation(request: pytest.FixtureRequest) -> str:
     return "compiled" if request.node.callspec.params["programs"] == "compiled wheel" else "python"
 
