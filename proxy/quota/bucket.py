@@ -157,16 +157,18 @@ class Bucket(ReservedUsage):
         self.amount += amount
         self.requests += 1
         self.last_record_ms = now_ms
-        rate = self.rate
-        rate.record(amount, now_ms=now_ms)
         if self.kafka_rate is not None:
             self.kafka_rate.record(amount, now_ms=now_ms)
             if self.kafka_tokens is not None:
                 self.kafka_tokens.record(amount, byte_rate_limit=self.limit, now_ms=now_ms)
-        limit = self.limit
         if now_ms < self.silent_until_ms and self.kind in HAS_LINE:
             # A second debt adds to the first. Windows may have forgotten the first, but time has not paid it.
-            self.silent_until_ms += amount * 1_000 / limit
+            self.silent_until_ms += amount * 1_000 / self.limit
+        return self._record(amount, now_ms)
+
+    def _record(self, amount: int, now_ms: int) -> int:
+        rate, limit = self.rate, self.limit
+        rate.record(amount, now_ms=now_ms)
         if self._tokens is not None and (self.is_limited or self.has_kafka_tags):
             left = self._tokens.record(amount, byte_rate_limit=limit, now_ms=now_ms)
             wait_ms = wait_for_tokens_ms(tokens=left, byte_rate_limit=limit)
@@ -203,14 +205,14 @@ class Bucket(ReservedUsage):
     def silence(self, wait_ms: int, *, now_ms: int) -> int:
         """Forward no request that is charged to this bucket, from any connection, for ``wait_ms`` from now on.
 
-        Call this after a charge. Returns ``wait_ms``, or 0 if the limit was only observed until that charge.
+        Call this after a charge. Returns ``wait_ms``, or what only that charge owes if the limit was observed before it.
         All records of a window stop counting at the same time. So that consumers who share a limit do not use it up at
         once again, they wait until the second token bucket has tokens, too.
         """
         if self.absorbed_by is not None:
             return self.absorbed_by.silence(wait_ms, now_ms=now_ms)
         if self.begin_enforcement(now_ms=now_ms):
-            return 0
+            wait_ms = self._record(self._last_over, now_ms)
         silent_ms = wait_ms
         if wait_ms > 0 and self.holders > 1 and self._spread is not None:
             tokens = self._spread.peek(byte_rate_limit=self.limit, now_ms=now_ms)
@@ -385,12 +387,9 @@ class Bucket(ReservedUsage):
         What is charged to ``other`` later is charged to this bucket. The caller must call ``configure`` again, so that
         the time for which clients must wait is computed from the usage of both.
         """
-        own, others = self._tokens, other._tokens  # noqa: SLF001 - same class
-        if own is not None and others is not None:
-            own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
-        own, others = self._spread, other._spread  # noqa: SLF001 - same class
-        if own is not None and others is not None:
-            own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
+        for own, others in ((self._tokens, other._tokens), (self._spread, other._spread)):  # noqa: SLF001 - same class
+            if own is not None and others is not None:
+                own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
         debt = self.debt(now_ms=now_ms) + other.debt(now_ms=now_ms)
         self.absorb_usage(other, now_ms=now_ms)
         if self._tokens is None and self.is_limited:

@@ -14,8 +14,8 @@ QUOTA: Final = (
     Break(
         "A charge is not recorded in the rate",
         _BUCKET,
-        "        rate = self.rate\n        rate.record(amount, now_ms=now_ms)\n        if self.kafka_rate",
-        "        rate = self.rate\n        if self.kafka_rate",
+        "        rate.record(amount, now_ms=now_ms)\n        if self._tokens is not None and (",
+        "        if self._tokens is not None and (",
     ),
     Break(
         "A bucket is silent for a hundredth of the wait",
