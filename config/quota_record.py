@@ -6,24 +6,20 @@ of the entity::
 
     {"user":"alice","client-id":"etl"}                              a rule for every proxy; also {"ip":"192.0.2.7"}
     {"user":"alice","client-id":"etl","key":"producer_byte_rate"}   a setting: one limit, changed by a client
-    {"proxy":"p1","user":"alice","client-id":"etl"}                 a share: the part of a quota for one proxy
-    {"news":"balance"}                                              news, which extend the time for which shares apply
 
 The value of a record is a JSON object:
 
-* The value of a rule or a share contains limits by quota key: ``{"producer_byte_rate":5242880.0}``.
+* The value of a rule contains limits by quota key: ``{"producer_byte_rate":5242880.0}``.
 * The value of a setting contains one limit: ``{"value":5242880.0}``. If the setting's key is ``terms``, ``value`` is an
   object with the terms of the entity's rule (``config.terms``), which this module does not check.
-* The value of news is ``{"published_ms":1767225600000,"lease_ms":10000}``.
 
 A value that is null, empty or ``{}`` deletes the key. Only one way to write each key is valid, because compaction would
 otherwise keep an old record as well as its replacement.
 """
 
 import json
-import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeGuard
@@ -36,15 +32,8 @@ from kafka_quota_proxy.config.units import shown
 # Enough for two names of full length in which every byte is escaped.
 MAX_KEY_BYTES: Final = 2 * 6 * MAX_NAME_BYTES + 1_024
 MAX_VALUE_BYTES: Final = 65_536
-# A longer lease is most likely a mistake.
-MAX_LEASE_MS: Final = 3_600_000
-
-_MAX_UNIX_MS: Final = 2**53
 TERMS: Final = "terms"
 _ENTITY_KEYS: Final = ("user", "client-id", "ip")
-_NEWS: Final = {"news": "balance"}
-# The name of a proxy has the same form in the usage log.
-_PROXY_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 _SHOWN: Final = 100
 
 _write: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
@@ -79,43 +68,19 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """The limits that an entity has at one proxy.
-
-    They replace the limits of the rule for as long as ``News`` keep them valid. Rules for IP addresses have no shares.
-    """
-
-    proxy: str
-    user: EntityName = None
-    client_id: EntityName = None
-    limits: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """A message that extends the lease of all shares. A share is the part of a limit that one proxy may use.
-
-    The shares apply for ``lease_ms`` more milliseconds. If ``lease_ms`` is 0, they do not apply any more.
-    """
-
-    published_ms: int = 0  # Unix time, by the clock of the publisher
-    lease_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFault:
     """Describes why a record of the quota topic is not valid."""
 
     kind: FaultKind
     key: str  # the key of the record as text, shortened
     message: str
-    about: Rule | Setting | Share | News | None = None  # the record without its value; None if the key is not valid
+    about: Rule | Setting | None = None  # the record without its value; None if the key is not valid
 
     def __str__(self) -> str:
         return f"{self.kind.value} of {self.key}: {self.message}"
 
 
-QuotaRecord = Rule | Setting | Share | News
+QuotaRecord = Rule | Setting
 
 
 def encode(record: QuotaRecord) -> tuple[bytes, bytes | None]:
@@ -147,11 +112,8 @@ def decode(key: bytes | None, value: bytes | None) -> QuotaRecord | RecordFault:
 
 
 def _key_of(record: QuotaRecord) -> bytes:
-    if isinstance(record, News):
-        return _write(_NEWS).encode()
-    names: dict[str, str | None] = {"proxy": record.proxy} if isinstance(record, Share) else {}
-    ip = None if isinstance(record, Share) else record.ip
-    for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id, ip), strict=True):
+    names: dict[str, str | None] = {}
+    for key, name in zip(_ENTITY_KEYS, (record.user, record.client_id, record.ip), strict=True):
         if name is not None:
             names[key] = None if isinstance(name, Default) else name
     if isinstance(record, Setting):
@@ -160,8 +122,6 @@ def _key_of(record: QuotaRecord) -> bytes:
 
 
 def _value_of(record: QuotaRecord) -> Mapping[str, object]:
-    if isinstance(record, News):
-        return {"published_ms": record.published_ms, "lease_ms": record.lease_ms} if record.lease_ms else {}
     if isinstance(record, Setting):
         return {} if record.value is None else {"value": record.value}
     return dict(record.limits)
@@ -173,21 +133,16 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
     if len(key) > MAX_KEY_BYTES:
         raise ValueError(f"has {len(key)} bytes, which is too long")
     names = _object(key)
+    if not names.keys() <= {"key", *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
+        raise ValueError("names no entity; give user, client-id or ip, and nothing else but a key")
+    if "ip" in names and not names.keys() <= {"ip", "key"}:
+        raise ValueError("ip is an entity of its own, without user or client-id")
+    user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
     record: QuotaRecord
-    if names == _NEWS:
-        record = News()
+    if "key" in names:
+        record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names["key"], is_ip=ip is not None))
     else:
-        if not names.keys() <= {"proxy", "key", *_ENTITY_KEYS} or names.keys().isdisjoint(_ENTITY_KEYS):
-            raise ValueError("names no entity; give user, client-id or ip, and at most one of proxy and key")
-        if "ip" in names and not names.keys() <= {"ip", "key"}:
-            raise ValueError("ip is an entity of its own, without user, client-id or proxy")
-        user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
-        if "key" in names:
-            record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names["key"], is_ip=ip is not None))
-        elif "proxy" in names:
-            record = Share(proxy=_proxy_name(names["proxy"]), user=user, client_id=client_id)
-        else:
-            record = Rule(user=user, client_id=client_id, ip=ip)
+        record = Rule(user=user, client_id=client_id, ip=ip)
     if _key_of(record) != key:
         raise ValueError("must be written without spaces, in UTF-8, in the order of the format")
     return record
@@ -211,23 +166,17 @@ def _quota_key(key: object, *, is_ip: bool) -> str:
     return key
 
 
-def _proxy_name(name: object) -> str:
-    if not isinstance(name, str) or not _PROXY_NAME.fullmatch(name):
-        raise ValueError("the name of a proxy must be 1 to 100 letters, digits, dots, underscores and hyphens")
-    return name
-
-
 def _with_value(record: QuotaRecord, value: bytes | None) -> QuotaRecord:
     if not value:
         return record
     if len(value) > MAX_VALUE_BYTES:
         raise ValueError(f"has {len(value)} bytes, which is too long")
     given = _object(value)
-    if isinstance(record, News):
-        return _news(given) if given else record
     if isinstance(record, Setting):
         return replace(record, value=_setting(record.key, given)) if given else record
-    _check_known(given, IP_LIMIT_KEYS if isinstance(record, Rule) and record.ip is not None else CLIENT_LIMIT_KEYS)
+    unknown = given.keys() - set(IP_LIMIT_KEYS if record.ip is not None else CLIENT_LIMIT_KEYS)
+    if unknown:
+        raise ValueError(f"{shown(min(unknown))} is not known to this version")
     return replace(record, limits={key: _limit(key, number) for key, number in given.items()})
 
 
@@ -258,25 +207,6 @@ def _limit(key: str, number: object) -> float:
 
 def _is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _news(given: Mapping[str, object]) -> News:
-    _check_known(given, ("published_ms", "lease_ms"))
-    published_ms = _whole(given, "published_ms", least=0, most=_MAX_UNIX_MS)
-    return News(published_ms=published_ms, lease_ms=_whole(given, "lease_ms", least=1, most=MAX_LEASE_MS))
-
-
-def _check_known(given: Mapping[str, object], known: Iterable[str]) -> None:
-    unknown = given.keys() - set(known)
-    if unknown:
-        raise ValueError(f"{shown(min(unknown))} is not known to this version")
-
-
-def _whole(given: Mapping[str, object], key: str, *, least: int, most: int) -> int:
-    number = given.get(key)
-    if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
-        raise ValueError(f"{key} is a whole number from {least} to {most}")
-    return number
 
 
 def _object(data: bytes) -> dict[str, object]:

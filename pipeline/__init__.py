@@ -20,8 +20,6 @@
                        ``broker_capacity`` what brokers can bear
 * ``rollup``           sums up the records for ``capacity``, in tables of which parts can be merged
 * ``local_hours``      adds up usage by hours in a time zone
-* ``balancer``         divides a cluster's limits among proxies by demand: ``demand_estimator`` computes the shares,
-                       ``leases`` keeps their sum below the limit, ``quota_topic`` writes them for the proxies
 * ``growth``           forecasts when use reaches a limit
 * ``quota_comparison`` compares limits with what entities need
 * ``verdict``          says whether limits can be switched on; ``teams`` adds up by owner

@@ -22,8 +22,13 @@ _COMMON: Final = (
     "\n\nSpark runs on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a\n"
     "file, a directory or kafka://HOST:PORT/TOPIC. A bad line never stops the job: it is counted and kept with its\n"
     "place in OUT/quarantine. alerts keeps bad lines in CHECKPOINT/quarantine: at most 100 of a batch, for the last\n"
-    "100 batches with bad lines. balance --follow only counts them, and shows the partition and offset of one."
+    "100 batches with bad lines."
 )
+
+# Arguments of earlier versions, by command, and what to do without them.
+_GONE: Final = {
+    ("balance", "--follow"): "limits are divided once: give --out DIR, and run it again when load has moved",
+}
 
 
 class _Command(NamedTuple):
@@ -77,16 +82,8 @@ _COMMANDS: Final = {
     ),
     "balance": _Command(
         "divide cluster-wide limits over brokers by demand",
-        "example: kafka-quota-pipeline balance --usage usage --limits cluster.yaml --out shares\n"
-        "         kafka-quota-pipeline balance --follow --usage kafka://broker1:9092/kafka-quota-usage \\\n"
-        "             --limits cluster.yaml --to kafka://broker1:9092/kafka-quota-store --proxies p1,p2,p3\n\n"
-        "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.\n\n"
-        "With --follow it runs until SIGTERM or Ctrl-C: it adds up the use that proxies log, and writes each proxy's\n"
-        "share of each limit to a topic that the proxies follow (quotas_from). Together the shares never exceed a\n"
-        "limit. A proxy without news for --lease uses the limit divided by the number of proxies, as do all proxies\n"
-        "when this process ends; while proxies are disconnected, the sum may exceed the limit by that much for each\n"
-        "of them. A load that moves to another broker has its limit there after --lease and a few seconds. A second\n"
-        "process that writes to the same topic ends with status 1 when it sees the first.",
+        "example: kafka-quota-pipeline balance --usage usage --limits cluster.yaml --out shares\n\n"
+        "Writes a quotas.yaml for each proxy. Each broker gets a floor of each limit, the rest goes by demand.",
     ),
     "alerts": _Command(
         "follow the log, and report once each bucket that is over a limit or near it",
@@ -135,6 +132,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(given: Sequence[str]) -> int:
     command = next((argument for argument in given if not argument.startswith("-")), None)
+    for word in given:
+        if (command or "", word) in _GONE:
+            sys.stderr.write(f"{_PROGRAM} {command}: {word} is gone: {_GONE[command or '', word]}\n")
+            return 2
     args = parser(command).parse_args(given)
     module_name = getattr(args, "module", args.command)
     try:

@@ -15,8 +15,7 @@ from kafka_quota_proxy.config.units import parse_duration_ms, parse_rate
 # Spark is imported only when a command runs, and so are the modules that need it.
 _MOST_PRICE: Final = 10**12
 
-# Matches the names of proxies that the setting usage_log.proxy allows, and those of clusters.
-_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
+_CLUSTER_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,100}")
 
 
 def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
@@ -25,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
         parser.add_argument(
             "--usage", required=True, metavar="PATH|kafka://HOST:PORT/TOPIC", help="the usage log, or a lake of it"
         )
-    if command not in ("alerts", "balance", "rebalance", "ingest"):
+    if command not in ("alerts", "rebalance", "ingest"):
         _out(parser)
     _OWN[command](parser)
     if command not in ("simulate", "ingest"):
@@ -51,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser, command: str) -> None:
     spark.add_argument("--explain", action="store_true", help="print the plan of each table before it runs (stderr)")
 
 
-def _out(parser: argparse._ActionsContainer, *, required: bool = True) -> None:
+def _out(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--out", required=required, metavar="DIR", help="the directory of the results, which appear all at once"
+        "--out", required=True, metavar="DIR", help="the directory of the results, which appear all at once"
     )
 
 
@@ -189,23 +188,9 @@ def _balance(parser: argparse.ArgumentParser) -> None:
         "--limits", required=True, metavar="FILE", help="a configuration file whose quotas are for the whole cluster"
     )
     parser.add_argument(
-        "--floor", type=_share, metavar="X", help="the guaranteed part of an even share (0.1; with --follow 0.03)"
+        "--floor", type=_share, default=0.1, metavar="X", help="the guaranteed part of an even share (0.1)"
     )
-    once = parser.add_argument_group("divide once, from a log")
-    _out(once, required=False)
-    once.add_argument("--last", type=_duration, metavar="TIME", help="use only the end of the log, such as 15m")
-    follow = parser.add_argument_group("divide again and again, from a topic")
-    follow.add_argument("--follow", action="store_true", help="divide every few seconds, until SIGTERM or Ctrl-C")
-    follow.add_argument("--to", metavar="kafka://HOST:PORT/TOPIC", help="the quota topic; created if it does not exist")
-    follow.add_argument(
-        "--proxies", type=_names, default=(), metavar="NAME,NAME", help="the names of all proxies (usage_log.proxy)"
-    )
-    follow.add_argument(
-        "--lease", type=_duration, default=10_000, metavar="TIME", help="how long shares apply without news (10s)"
-    )
-    follow.add_argument(
-        "--every", type=_duration, default=2_000, metavar="TIME", help="the time between two publications (2s)"
-    )
+    parser.add_argument("--last", type=_duration, metavar="TIME", help="use only the end of the log, such as 15m")
 
 
 def _alerts(parser: argparse.ArgumentParser) -> None:
@@ -278,16 +263,6 @@ def _setting(text: str) -> tuple[str, str]:
     if not (key and is_there):
         raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE, such as spark.driver.memory=4g")
     return key, value
-
-
-def _names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    for name in names:
-        if not _NAME.fullmatch(name):
-            raise argparse.ArgumentTypeError(f"{name!r} is not the name of a proxy: letters, digits, dots, _ and -")
-    if len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError(f"{text!r} has a name twice")
-    return names
 
 
 def _number(text: str, *, least: float, most: float, what: str) -> float:
@@ -381,7 +356,7 @@ def _local_time(text: str) -> datetime:
 
 
 def _cluster(text: str) -> str:
-    if not _NAME.fullmatch(text):
+    if not _CLUSTER_NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not the name of a cluster: letters, digits, dots, _ and -")
     return text
 

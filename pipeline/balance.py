@@ -52,28 +52,6 @@ def use_by_proxy(records: DataFrame, entities: DataFrame, *, last_ms: int | None
     )
 
 
-def recent_use(rows: DataFrame, proxies: Sequence[str]) -> DataFrame:
-    """Return how much of each quota with a limit was used and throttled at each of ``proxies``.
-
-    ``rows`` is the result of ``parsing.parsed``. Use that the proxies count for several clients together, under a name
-    such as ``<shared>``, is left out.
-    """
-    records = rows.where(
-        F.col("fault").isNull()
-        & F.col("kind").isin(*BYTE_KINDS)
-        & F.col("limit").isNotNull()
-        & F.col("proxy").isin(*proxies)
-        & ~F.col("user").isin(*COLLECTIVE_NAMES)
-        & ~F.col("client_id").isin(*COLLECTIVE_NAMES)
-    )
-    return records.groupBy("proxy", "kind", "user", "client_id").agg(
-        *(F.sum(name).alias(name) for name in ("amount", "interval_ms", "throttled_requests", "throttle_time_ms")),
-        F.max("interval_ms").alias("longest_interval_ms"),
-        F.min("broker").alias("broker"),
-        F.max("broker").alias("other_broker"),
-    )
-
-
 def limit_by_use(limit: float, demands: Mapping[str, int], proxies: Sequence[str], *, floor: float) -> dict[str, int]:
     """Divide a limit by demand, and return the share of each proxy in bytes per second, at least 1.
 

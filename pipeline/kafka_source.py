@@ -34,11 +34,11 @@ def topic(
     *,
     kafka: KafkaConfig = _NO_CONFIG,
     is_stream: bool = False,
-    is_news_only: bool = False,
+    is_new_only: bool = False,
 ) -> DataFrame:
     """Return the lines of the usage log in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
 
-    The place of a line is its partition and offset. With ``is_news_only``, the stream begins at the end of the topic,
+    The place of a line is its partition and offset. With ``is_new_only``, the stream begins at the end of the topic,
     and continues even if the topic has lost records. Raises UsageError if the address is wrong, or if Spark lacks its
     Kafka connector.
     """
@@ -47,7 +47,7 @@ def topic(
     options["startingOffsets"] = "earliest"
     if is_stream:
         options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE
-    if is_news_only:
+    if is_new_only:
         options |= {"startingOffsets": "latest", "failOnDataLoss": "false"}
     source = spark.readStream if is_stream else spark.read
     try:

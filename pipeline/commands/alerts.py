@@ -123,7 +123,7 @@ def _check(args: argparse.Namespace) -> None:
 def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> DataFrame:
     # A topic may have weeks of records, so alerts are printed for new records only.
     if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
-        return topic(spark, args.usage, kafka=kafka, is_stream=True, is_news_only=True)
+        return topic(spark, args.usage, kafka=kafka, is_stream=True, is_new_only=True)
     lines = followed(spark, args.usage, kafka=kafka)
     if not args.usage.startswith("kafka://") and (words := left_out_of_stream(spark, args.usage)):
         say(words)

@@ -1,34 +1,19 @@
-"""``kafka-quota-pipeline balance`` divides the limits of a cluster over its proxies, once or continuously."""
+"""``kafka-quota-pipeline balance`` divides the limits of a cluster over its proxies."""
 
 import argparse
 import sys
-from typing import Final
 from urllib.parse import quote
 
 from kafka_quota_proxy.pipeline.balance import rules_of, shares, use_by_proxy
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
-from kafka_quota_proxy.pipeline.commands.balance_stream import follow
 from kafka_quota_proxy.pipeline.commands.execution import running, say, usage_of
 from kafka_quota_proxy.pipeline.errors import UsageError
 from kafka_quota_proxy.pipeline.quotas_file import as_file, read_quotas
 from kafka_quota_proxy.pipeline.whatif import entities, resolved
 
-# The guaranteed fraction of an even share.
-_FLOOR: Final = 0.1
-
 
 def execute(args: argparse.Namespace) -> int:
-    """Divide the limits once, and write the rules of each proxy to OUT/PROXY/quotas.yaml. Return the exit status.
-
-    With ``--follow``, write no files, but divide the limits continuously and publish the result to a Kafka topic.
-    """
-    if args.follow:
-        return follow(args)
-    if args.out is None:
-        raise UsageError("balance needs --out DIR; or --follow, to divide limits every few seconds")
-    if args.to or args.proxies:
-        raise UsageError("--to and --proxies go with --follow")
-    floor = _FLOOR if args.floor is None else args.floor
+    """Divide the limits, and write the rules of each proxy to OUT/PROXY/quotas.yaml. Return the exit status."""
     config = read_quotas(args.limits)
     with running(args) as (spark, output):
         records = usage_of(args, spark, output).records
@@ -40,7 +25,7 @@ def execute(args: argparse.Namespace) -> int:
         used = output.keep("demand", use_by_proxy(records, found, last_ms=args.last))
         output.table("demands", used.orderBy("kind", "bucket_user", "bucket_client_id", "proxy"), form="csv")
         # There is one row for each entity and proxy, as many as the rules of the files.
-        given = shares([row.asDict() for row in used.collect()], proxies, floor=floor)
+        given = shares([row.asDict() for row in used.collect()], proxies, floor=args.floor)
         files = []
         for proxy in proxies:
             rules = [(rule, "") for rule in rules_of(proxy, given, config.quotas, len(proxies))]

@@ -11,12 +11,10 @@ from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.quota_record import (
     TERMS,
     FaultKind,
-    News,
     QuotaRecord,
     RecordFault,
     Rule,
     Setting,
-    Share,
     decode,
     encode,
 )
@@ -29,13 +27,8 @@ ENTITIES = st.tuples(NAMES, NAMES).filter(any)
 RATES = st.floats(min_value=0.001, max_value=2**31 - 1)
 RATE_KEYS = st.sampled_from([key for key in CLIENT_LIMIT_KEYS if key != "connections"])
 LIMITS = st.dictionaries(RATE_KEYS, RATES)
-PROXIES = st.from_regex(r"[a-zA-Z0-9._-]{1,100}", fullmatch=True)
 RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
     st.builds(lambda entity, limits: Rule(user=entity[0], client_id=entity[1], limits=limits), ENTITIES, LIMITS),
-    st.builds(
-        lambda proxy, entity, limits: Share(proxy=proxy, user=entity[0], client_id=entity[1], limits=limits),
-        PROXIES, ENTITIES, LIMITS,
-    ),
     st.builds(lambda ip, limits: Rule(ip=ip, limits=limits), NAMES.filter(bool), st.dictionaries(st.just(RATE), RATES)),
     st.builds(
         lambda entity, key, value: Setting(user=entity[0], client_id=entity[1], key=key, value=value),
@@ -50,8 +43,6 @@ RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
         lambda terms: Setting(user=DEFAULT, key=TERMS, value=terms or None),
         st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.none(), max_size=3),
     ),
-    st.builds(News, published_ms=st.integers(0, 2**53), lease_ms=st.integers(1, 3_600_000)),
-    st.just(News()),
 )  # fmt: skip
 RULE = b'{"user":"alice"}'
 SETTING = b'{"user":"alice","key":"producer_byte_rate"}'
@@ -87,16 +78,10 @@ def fault(key: bytes | None, value: bytes | None) -> RecordFault:
             '{"value":{"expires":"2030-01-01T00:00:00Z"}}',
         ),
         (
-            Share(proxy="p1", user="ä\n", client_id=DEFAULT, limits={"consumer_byte_rate": 1.0}),
-            '{"proxy":"p1","user":"ä\\n","client-id":null}',
+            Rule(user="ä\n", client_id=DEFAULT, limits={"consumer_byte_rate": 1.0}),
+            '{"user":"ä\\n","client-id":null}',
             '{"consumer_byte_rate":1.0}',
         ),
-        (
-            News(published_ms=1767225600000, lease_ms=10000),
-            '{"news":"balance"}',
-            '{"published_ms":1767225600000,"lease_ms":10000}',
-        ),
-        (News(), '{"news":"balance"}', None),
     ],
 )
 def test_the_format_is_what_is_documented(record: QuotaRecord, key: str, value: str | None) -> None:
@@ -115,20 +100,18 @@ def test_an_encoded_record_decodes_to_itself(record: QuotaRecord) -> None:
 def test_an_empty_value_deletes(value: bytes | None) -> None:
     assert decode(RULE, value) == Rule(user="alice")
     assert decode(SETTING, value) == Setting(user="alice", key="producer_byte_rate")
-    assert decode(b'{"news":"balance"}', value) == News()
 
 
 @each_case(
     "key",
     [
-        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"other"}', b'{"ip":""}',
+        None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"balance"}', b'{"ip":""}',
         b'{"user":""}', b'{"user":7}', b'{"user":true}', b'{"user":["a"]}', b'{"user":NaN}',
         b'{"ip":"a","user":"b"}', b'{"proxy":"p1","ip":"a"}',
         b'{"user":"a","key":"bad"}', b'{"user":"a","key":null}', b'{"user":"a","key":["terms"]}', b'{"key":"terms"}',
         b'{"ip":"a","key":"producer_byte_rate"}', b'{"user":"a","key":"connection_creation_rate"}',
-        b'{"proxy":"p1","user":"a","key":"producer_byte_rate"}', b'{"user":"a","key":"' + b"k" * 50_000 + b'"}',
-        b'{"proxy":"p1"}', b'{"proxy":"p 1","user":"a"}', b'{"proxy":null,"user":"a"}', b'{"proxy":7,"user":"a"}',
-        b'{"proxy":"' + b"p" * 101 + b'","user":"a"}', b'{"user":"a","news":"balance"}', b'{"user":"\\ud800"}',
+        b'{"user":"a","key":"' + b"k" * 50_000 + b'"}',
+        b'{"proxy":"p1","user":"a"}', b'{"user":"a","news":"balance"}', b'{"user":"\\ud800"}',
         b'{"user":"' + b"a" * 32_768 + b'"}', b'{"user":"' + b"a" * 1_000_000 + b'"}', b"[" * 100_000,
         b'{"user":' + b"[" * 5_000 + b"]" * 5_000 + b"}", b'{"user":' + b"9" * 5_000 + b"}",
     ],
@@ -144,7 +127,7 @@ def test_any_other_key_is_a_fault(key: bytes | None) -> None:
     "key",
     [
         b'{"user": "a"}', b' {"user":"a"}', b'{"user":"a"}\n', b'{"client-id":"b","user":"a"}', b'{"user":"\\u0061"}',
-        b'{"user":"b","user":"a"}', b'{"user":"a","proxy":"p1"}', b'{"user":"\\u00e4"}', b'{"news": "balance"}',
+        b'{"user":"b","user":"a"}', b'{"user":"\\u00e4"}',
         b'{"key":"terms","user":"a"}', b'{"user":"a","key":"terms" }', b'\xef\xbb\xbf{"user":"a"}', b'{"user":"a\\/b"}',
     ],
 )  # fmt: skip
@@ -164,7 +147,7 @@ def test_a_key_has_one_form_only(key: bytes) -> None:
         b'{"producer_byte_rate":' + b"9" * 4_000 + b"}", b'{"producer_byte_rate":' + b"9" * 5_000 + b"}",
         b'{"producer_byte_rate":1.0,"producer_byte_rate":2.0}', b'{"request_rate":2147483648}', b'{"connections":1.5}',
         b'{"connections":0.5}', b'{"a":' * 10_000, b'{"producer_byte_rate":1.0' + b" " * 65_536 + b"}",
-        b'{"' + b"x" * 50_000 + b'":1}', b'{"\\ud800":1}', b'{"published_ms":1,"lease_ms":1}',
+        b'{"' + b"x" * 50_000 + b'":1}', b'{"\\ud800":1}',
     ],
 )  # fmt: skip
 def test_any_other_value_is_a_fault(value: bytes) -> None:
@@ -194,20 +177,6 @@ def test_terms_are_an_object(value: bytes) -> None:
     assert fault(b'{"user":"alice","key":"terms"}', value).kind is FaultKind.VALUE
 
 
-@each_case(
-    "value",
-    [
-        b'{"published_ms":1}', b'{"lease_ms":1}', b'{"published_ms":1,"lease_ms":0}',
-        b'{"published_ms":1,"lease_ms":"1"}', b'{"published_ms":1,"lease_ms":-5}',
-        b'{"published_ms":1,"lease_ms":3600001}', b'{"published_ms":1,"lease_ms":1.5}',
-        b'{"published_ms":-1,"lease_ms":1}', b'{"published_ms":99999999999999999,"lease_ms":1}',
-        b'{"published_ms":true,"lease_ms":true}', b'{"published_ms":1,"lease_ms":1,"more":1}',
-    ],
-)  # fmt: skip
-def test_news_is_two_whole_numbers(value: bytes) -> None:
-    assert fault(b'{"news":"balance"}', value).kind is FaultKind.VALUE
-
-
 def test_the_longest_name_of_a_client_is_read() -> None:
     record = Rule(client_id="\x01" * 32_767, user="\x01" * 32_767, limits={"producer_byte_rate": float(UNLIMITED)})
 
@@ -223,8 +192,6 @@ def test_a_record_that_would_not_decode_is_not_encoded() -> None:
         encode(Rule(user="a", limits={"producer_byte_rate": float("nan")}))
     with pytest.raises(ValueError, match="surrogates"):
         encode(Rule(user="\ud800", limits={"producer_byte_rate": 1.0}))
-    with pytest.raises(ValueError, match="the name of a proxy must be"):
-        encode(Share(proxy="p 1", user="a"))
 
 
 def test_an_error_shows_a_key_that_is_no_text() -> None:

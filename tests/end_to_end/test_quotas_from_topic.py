@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient
 from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import AdminClient as Client
 from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
-from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Share, encode
+from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, encode
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
 from kafka_quota_proxy.proxy.quota.entity import Entity
@@ -52,16 +52,9 @@ class Store:
         self._producer.produce(self.topic, key=key, value=value)
         self._producer.poll(0)
 
-    def news(self, lease_ms: int) -> None:
-        self.write(News(published_ms=time.time_ns() // 1_000_000, lease_ms=lease_ms))
-
 
 def _rule(client_id: str, byte_rate: float | None) -> Rule:
     return Rule(client_id=client_id, limits={} if byte_rate is None else {"producer_byte_rate": byte_rate})
-
-
-def _share(client_id: str, byte_rate: float) -> Share:
-    return Share(proxy="p1", client_id=client_id, limits={"producer_byte_rate": byte_rate})
 
 
 @contextmanager
@@ -90,28 +83,24 @@ def _until(what: str, is_so: Callable[[], bool], timeout_s: float = 10) -> float
 @pytest.mark.proof
 def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, tmp_path: Path) -> None:
     topic, store = create_topic(mortal_kafka), Store(mortal_kafka)
-    store.write(_rule("shared", _HIGH), _rule("ruled", _HIGH), _rule("filed", 5))
+    store.write(_rule("lowered", _HIGH), _rule("ruled", _HIGH), _rule("filed", 5))
     with (
         _proxy(mortal_kafka, store, tmp_path, quotas=[{"client-id": "filed", "producer_byte_rate": _HIGH}]) as proxy,
-        raw_client(proxy.port(), client_id="shared") as shared,
+        raw_client(proxy.port(), client_id="lowered") as lowered,
         raw_client(proxy.port(), client_id="ruled") as ruled,
         raw_client(proxy.port(), client_id="filed") as filed,
     ):
         # The rule was read before the first client was served.
-        assert _limits(proxy, "shared") == _limits(proxy, "ruled") == _limits(proxy, "filed") == [_HIGH]
+        assert _limits(proxy, "lowered") == _limits(proxy, "ruled") == _limits(proxy, "filed") == [_HIGH]
         assert "has a limit for client-id 'filed', whose rule is in" in proxy.log
-        assert not any(is_throttled(client, topic) for client in (shared, ruled, filed))
+        assert not any(is_throttled(client, topic) for client in (lowered, ruled, filed))
 
-        store.write(_share("shared", _LOW))
-        store.news(lease_ms=4_000)
-        took_s = _until("the share holds", lambda: _limits(proxy, "shared") == [_LOW])
-        assert is_throttled(shared, topic)
+        store.write(_rule("lowered", _LOW))
+        took_s = _until("the lower rule holds", lambda: _limits(proxy, "lowered") == [_LOW])
+        assert is_throttled(lowered, topic)
         assert not is_throttled(filed, topic)
-        assert proxy.metrics().total(f"{_TOPIC}_lease_in_force") == 1
         detail = json.loads(proxy.admin("/readyz"))["quotas_from"]
-        assert detail == {
-            "topic": store.url, "connected": True, "read": True, "rules": 3, "shares": 1, "lease_in_force": True,
-        }  # fmt: skip
+        assert detail == {"topic": store.url, "connected": True, "read": True, "rules": 3}
 
         store.write_bytes(b'{"client-id":"ruled"}', b"garbage")
         store.write_bytes(b"\xff", None)
@@ -126,40 +115,29 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
         took_s = max(took_s, _until("the rule has gone", lambda: _limits(proxy, "ruled") == []))
         assert took_s < 1
 
-        # Publications end.
-        _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
-        assert proxy.metrics().total(f"{_TOPIC}_lease_ends_total") == 1
-        assert "no news within the lease" in proxy.log
-        store.news(lease_ms=60_000)
-        _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
-
         # The file's rule takes precedence while it exists. Then the topic's rule holds again.
         assert proxy.reload({
             "usage_log": {"proxy": "p1", "directory": str(tmp_path)},
             "quotas_from": store.url,
-            "quotas": [{"client-id": "shared", "producer_byte_rate": 8}],
+            "quotas": [{"client-id": "lowered", "producer_byte_rate": 8}],
         })  # fmt: skip
-        assert (_limits(proxy, "shared"), _limits(proxy, "filed")) == ([8], [5])
+        assert (_limits(proxy, "lowered"), _limits(proxy, "filed")) == ([8], [5])
 
 
 def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kafka, tmp_path: Path) -> None:
     store = Store(mortal_kafka)
-    store.write(_rule("kept", _HIGH), _rule("shared", _HIGH), _share("shared", _LOW))
+    store.write(_rule("kept", _HIGH))
     with _proxy(mortal_kafka, store, tmp_path) as proxy:
-        store.news(lease_ms=3_000)
-        _until("the share holds", lambda: _limits(proxy, "shared") == [_LOW])
+        assert _limits(proxy, "kept") == [_HIGH]
 
         mortal_kafka.broker.kill()
-        _until("the lease ends", lambda: _limits(proxy, "shared") == [_HIGH])
-        assert proxy.metrics().total(f"{_TOPIC}_connected") == 0
+        _until("the broker is missed", lambda: proxy.metrics().total(f"{_TOPIC}_connected") == 0)
         assert _limits(proxy, "kept") == [_HIGH]
         assert proxy.log.count("cannot be read: ") == 1
 
         mortal_kafka.broker.restart()
         store.write(_rule("kept", 9))
-        store.news(lease_ms=60_000)
         _until("the topic is read again", lambda: _limits(proxy, "kept") == [9], timeout_s=20)
-        _until("with news the share is back", lambda: _limits(proxy, "shared") == [_LOW])
         assert proxy.metrics().total(f"{_TOPIC}_connected") == 1
 
         admin = AdminClient({"bootstrap.servers": mortal_kafka.bootstrap_servers, **QUIET})
@@ -182,9 +160,7 @@ def _followed(
     """Return a source that follows the topic without a proxy."""
     servers = parse_addresses(kafka.bootstrap_servers)
     settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
-    return TopicSource(
-        settings, "p1", (), on_changes=on_changes, reader=lambda tell: TopicReader(settings, "test", tell)
-    )
+    return TopicSource(settings, (), on_changes=on_changes, reader=lambda tell: TopicReader(settings, "test", tell))
 
 
 @pytest.mark.proof

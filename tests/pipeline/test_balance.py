@@ -1,4 +1,4 @@
-"""A limit of the whole cluster is limit_by_use into shares for its proxies."""
+"""A limit of the whole cluster is divided by demand into shares for its proxies."""
 
 from collections.abc import Sequence
 
@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, EntityName, ProxyConfig, QuotaRule, Shaping
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.pipeline.balance import ProxyLimit, limit_by_use, recent_use, rules_of, shares, use_by_proxy
+from kafka_quota_proxy.pipeline.balance import ProxyLimit, limit_by_use, rules_of, shares, use_by_proxy
 from kafka_quota_proxy.pipeline.candidate_quotas import CandidateQuotas
 from kafka_quota_proxy.pipeline.whatif import entities, resolved
 from kafka_quota_proxy.proxy.quota.entity import RuleTable
@@ -145,38 +144,6 @@ def test_a_floor_of_1_gives_even_shares_and_0_gives_none(floor: float) -> None:
     found = limit_by_use(1_000.0, {"a": 1}, ["a", "b"], floor=floor)
 
     assert found == ({"a": 500, "b": 500} if floor else {"a": 1_000, "b": 1})
-
-
-@pytest.mark.kafka
-def test_recent_use_has_one_row_for_each_bucket_and_proxy(spark: SparkSession) -> None:
-    log = [
-        record(limit=1e6, amount=10, interval_ms=900, throttled_requests=1, throttle_time_ms=7),
-        record(limit=1e6, amount=20, at_s=1, interval_ms=1_100, throttled_requests=2),
-        record(limit=1e6, proxy="p2", amount=5, kind="fetch", broker=2),
-        record(limit=1e6, proxy="p2", amount=5, kind="fetch", broker=3),
-        record(limit=None),
-        record(limit=1e6, kind="request"),
-        record(limit=1e6, proxy="p9"),
-        record(limit=1e6, client_id="<other>"),
-        record(limit=1e6, user="<shared>", client_id=""),
-    ]
-    parsed = frame(spark, log).withColumn("fault", F.lit(None).cast("string"))
-    bad = frame(spark, [record(limit=1e6)]).withColumn("fault", F.lit("is bad"))
-
-    found = rows(recent_use(parsed.unionByName(bad), ["p1", "p2"]), "proxy")
-
-    assert found == [
-        {
-            "proxy": "p1", "kind": "produce", "user": "alice", "client_id": "etl", "amount": 30, "interval_ms": 2_000,
-            "throttled_requests": 3, "throttle_time_ms": 7, "longest_interval_ms": 1_100, "broker": 1,
-            "other_broker": 1,
-        },
-        {
-            "proxy": "p2", "kind": "fetch", "user": "alice", "client_id": "etl", "amount": 10, "interval_ms": 2_000,
-            "throttled_requests": 0, "throttle_time_ms": 0, "longest_interval_ms": 1_000, "broker": 2,
-            "other_broker": 3,
-        },
-    ]  # fmt: skip
 
 
 USERS, CLIENTS, PROXIES = ("alice", "bob"), ("etl", "c1", ""), ("p1", "p2", "p3")

@@ -112,9 +112,9 @@ class LogReader:
         while not self.log.is_away:
             some = self.log.records[offset : offset + 250] if self.log.is_reading else []
             if some:
-                seen = tuple(TopicRecord(offset + index, 0, decode(*record)) for index, record in enumerate(some))
+                seen = tuple(TopicRecord(offset + index, decode(*record)) for index, record in enumerate(some))
                 offset += len(some)
-                await self._tell(RecordsRead(seen, None, offset))
+                await self._tell(RecordsRead(seen, offset))
             elif not is_at_end:
                 is_at_end = True
                 await self._tell(EndReached(offset))

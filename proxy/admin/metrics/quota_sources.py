@@ -40,16 +40,8 @@ _OF_BOTH: Final[tuple[Metric[_Topic], ...]] = (
 _OF_RULES: Final[tuple[Metric[TopicSource], ...]] = (
     *_OF_BOTH,
     ("rules", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
-    ("shares", "Entities for which the topic has a share for this proxy, even if the share does not apply now.",
-     lambda topic: topic.state.shares),
     ("rules_in_force", "Entities whose limits come from the topic, because the file has no rule for them.",
      lambda topic: len(topic.state.in_force)),
-    ("lease_in_force", "Whether shares apply, because the topic has recent news.",
-     lambda topic: topic.state.has_lease),
-    ("lease_ends_total", "Times that shares expired because the topic had no news.",
-     lambda topic: topic.state.lease_ends),
-    ("news_age_seconds", "Time since the last news; NaN before the first.",
-     lambda topic: topic.news_age_s()),
 )  # fmt: skip
 _OF_STORE: Final[tuple[Metric[TopicStore], ...]] = (
     *_OF_BOTH,

@@ -1,15 +1,8 @@
-"""Makes the proxy apply the rules that a publisher writes to a Kafka topic (``quotas_from``).
-
-The topic may also give each proxy a share: the part of an entity's quota that this proxy may use. Shares expire unless
-the publisher renews them all with a news record from time to time.
-"""
+"""Makes the proxy apply the rules that a publisher writes to a Kafka topic (``quotas_from``)."""
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from math import nan
-from time import monotonic_ns, time_ns
 from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, QuotasFrom
@@ -30,7 +23,6 @@ from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import (
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
 from kafka_quota_proxy.proxy.quota.entity import Entity
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
-from kafka_quota_proxy.proxy.usage.log import proxy_name
 
 log = logging.getLogger(__name__)
 
@@ -45,21 +37,19 @@ OnChanges: TypeAlias = Callable[[Mapping[Entity, QuotaRule | None]], None]
 class TopicSource:
     """A ``QuotaSource`` that reads one topic. Use it on the event loop.
 
-    ``proxy`` is the name by which records of shares refer to this proxy. ``on_changes`` is called with the changed
-    rules by entity, where None stands for a removed rule.
+    ``on_changes`` is called with the changed rules by entity, where None stands for a removed rule.
     """
 
     def __init__(
         self,
         settings: QuotasFrom,
-        proxy: str,
         file_rules: Iterable[QuotaRule],
         *,
         on_changes: OnChanges,
         reader: Callable[[EventHandler], ReaderThread],
     ) -> None:
         self.name = str(settings)
-        self.state = TopicRules(proxy=proxy, topic=settings.topic, file_rules=file_rules)
+        self.state = TopicRules(topic=settings.topic, file_rules=file_rules)
         self.has_read = asyncio.Event()
         self.may_serve = asyncio.Event()
         self.is_connected = False
@@ -76,11 +66,6 @@ class TopicSource:
         """The rules of the topic that this proxy applies now."""
         return tuple(self.state.in_force.values())
 
-    def news_age_s(self) -> float:
-        """Return the seconds since a record of the topic last renewed the shares of quotas, or NaN if none has."""
-        heard_ms = self.state.news_heard_ms
-        return nan if heard_ms is None else (_now_ms() - heard_ms) / 1_000
-
     def detail(self) -> dict[str, object]:
         """Return the state of reading the topic, as a part of the response to ``/readyz``."""
         return {
@@ -88,8 +73,6 @@ class TopicSource:
             "connected": self.is_connected,
             "read": self.has_read.is_set(),
             "rules": self.state.rules,
-            "shares": self.state.shares,
-            "lease_in_force": self.state.has_lease,
         }
 
     def follow_file(self, config: ProxyConfig) -> QuotaChanges:
@@ -111,19 +94,12 @@ class TopicSource:
         self._bridge.start()
 
     async def run(self) -> None:
-        """Apply changed rules, and stop applying the shares if no news record renews them in time.
-
-        Runs until cancelled.
-        """
+        """Apply changed rules until cancelled."""
         while True:
-            next_ms = self.state.next_ms
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
-                    await self._has_changed.wait()
+            await self._has_changed.wait()
             self._has_changed.clear()
             try:
                 async with self.using_rules:
-                    self.state.advance(now_ms=_now_ms())
                     await self._apply_changes()
             except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
                 report(error, "quotas_from %s: rules could not be applied; trying again", self.name)
@@ -139,14 +115,13 @@ class TopicSource:
             await self._take(event)
 
     async def _take(self, event: ReaderEvent) -> None:
-        now_ms, wall_ms = _now_ms(), time_ns() // 1_000_000
         self._is_within_batch = isinstance(event, RecordsRead) and not event.is_whole
         if isinstance(event, ReadingBegan):
             self.state.begin()
         elif isinstance(event, RecordsRead):
-            self.state.take(event.records, since_ms=event.since_ms, now_ms=now_ms, wall_ms=wall_ms)
+            self.state.take(event.records)
         elif isinstance(event, EndReached):
-            self.state.end_reached(now_ms=now_ms)
+            self.state.end_reached()
             # The rules are applied first, so that all are in force before the first client is served.
             await self._apply_changes()
             self._succeed()
@@ -176,7 +151,7 @@ class TopicSource:
     def _succeed(self) -> None:
         self.is_connected = True
         if self._is_failing or not self.has_read.is_set():
-            log.info("quotas_from %s: read, %d rules and %d shares", self.name, self.state.rules, self.state.shares)
+            log.info("quotas_from %s: read, rules: %d", self.name, self.state.rules)
         self._is_failing = False
         self.has_read.set()
         self.may_serve.set()
@@ -194,8 +169,8 @@ class TopicSource:
             self.may_serve.set()
 
     def _log_notices(self) -> None:
-        for is_warning, text in self.state.notices:
-            log.log(logging.WARNING if is_warning else logging.INFO, "quotas_from %s: %s", self.name, text)
+        for notice in self.state.notices:
+            log.warning("quotas_from %s: %s", self.name, notice)
 
 
 def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource | None:
@@ -204,8 +179,4 @@ def topic_source(config: ProxyConfig, *, on_changes: OnChanges) -> TopicSource |
     if not isinstance(settings, QuotasFrom):
         return None
     reader = topic_reader(config, settings)
-    return TopicSource(settings, proxy_name(config), config.quotas, on_changes=on_changes, reader=reader)
-
-
-def _now_ms() -> int:
-    return monotonic_ns() // 1_000_000
+    return TopicSource(settings, config.quotas, on_changes=on_changes, reader=reader)

@@ -346,4 +346,4 @@ class TopicStore:
 
     def _log_notices(self) -> None:
         for notice in self.state.notices:
-            log.warning("store %s: %s", self.name, notice.text)
+            log.warning("store %s: %s", self.name, notice)

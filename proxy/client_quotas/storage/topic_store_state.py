@@ -27,7 +27,6 @@ from kafka_quota_proxy.config.quota_record import (
     RecordFault,
     Rule,
     Setting,
-    Share,
     encode,
 )
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, check_kept, check_terms, read_terms, written_terms
@@ -114,11 +113,8 @@ class StoreTopicState:
             record = terms if isinstance(terms, RecordFault) else one.record
             if isinstance(record, RecordFault):
                 self._not_understood(one.offset, record)
-            elif isinstance(record, Rule | Setting):
+            else:
                 self._put(record, one.offset, terms)
-            elif isinstance(record, Share):
-                text = "has shares of proxies, which apply only with quotas_from: they are ignored"
-                self.notices.add_once(self._named_faults, Share, text)
         if self._next is None:
             self.next_offset = next_offset
 

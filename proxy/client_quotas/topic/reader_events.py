@@ -18,13 +18,12 @@ class ReadingBegan:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """The next records of the topic. ``TopicRules.take`` explains ``since_ms``.
+    """The next records of the topic.
 
     If ``is_whole`` is false, the records end in the middle of a batch.
     """
 
     records: tuple[TopicRecord, ...]
-    since_ms: int | None
     next_offset: int = 0  # all records before it have been reported
     is_whole: bool = True
 

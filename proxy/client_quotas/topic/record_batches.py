@@ -84,11 +84,10 @@ def _decoded(batch: Any, data: bytes) -> Iterator[TopicRecord]:  # noqa: ANN401 
     message = _refusal(data)
     if message is not None:
         fault = RecordFault(kind=FaultKind.VALUE, key=f"a batch up to offset {batch.next_offset - 1}", message=message)
-        yield TopicRecord(batch.next_offset - 1, 0, fault)
+        yield TopicRecord(batch.next_offset - 1, fault)
         return
     for one in batch:
-        # Records of versions before Kafka 0.10 have no timestamps.
-        yield TopicRecord(one.offset, one.timestamp or 0, decode(one.key, one.value))
+        yield TopicRecord(one.offset, decode(one.key, one.value))
 
 
 def _refusal(data: bytes) -> str | None:

@@ -25,30 +25,22 @@ class TopicRecord(NamedTuple):
     """One record of a quota topic. ``record`` is its decoded content, or the reason why it could not be decoded."""
 
     offset: int
-    timestamp_ms: int  # Unix time
     record: QuotaRecord | RecordFault
 
 
-class Notice(NamedTuple):
-    """A message for the log."""
-
-    is_warning: bool
-    text: str
-
-
 class Notices:
-    """A queue of messages for the log. Iterating over the queue empties it."""
+    """A queue of warnings for the log. Iterating over the queue empties it."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Notice] = deque()
+        self._waiting: deque[str] = deque()
 
-    def __iter__(self) -> Iterator[Notice]:
+    def __iter__(self) -> Iterator[str]:
         while self._waiting:
             yield self._waiting.popleft()
 
-    def add(self, text: str, *, is_warning: bool = True) -> None:
+    def add(self, text: str) -> None:
         """Append a message."""
-        self._waiting.append(Notice(is_warning, text))
+        self._waiting.append(text)
 
     def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
         """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.

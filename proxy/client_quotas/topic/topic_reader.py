@@ -5,8 +5,8 @@ After any failure it reads the topic again from the start. It could otherwise mi
 have removed their tombstones.
 
 aiokafka's consumer is not used, because it may create a missing topic, which would then not be compacted. It also does
-not report that the cluster is unreachable, or when it sent a fetch. Import this module only if a quota topic is
-configured, because it loads aiokafka.
+not report that the cluster is unreachable. Import this module only if a quota topic is configured, because it loads
+aiokafka.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import threading
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from itertools import islice
-from time import monotonic_ns
 from typing import Final
 
 from aiokafka.client import AIOKafkaClient
@@ -44,8 +43,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     words_of,
 )
 
-# How long a broker may wait for new records before it answers a fetch. A lease counts from the time of the previous
-# fetch, so it may end too early by up to twice this time.
+# How long a broker may wait for new records before it answers a fetch.
 _WAIT_MS: Final = 250
 # The time limit for an answer. It also ends a connection that was cut without notice.
 _ANSWER_MS: Final = 5_000
@@ -80,8 +78,6 @@ class TopicReader:
         self._report = report
         self._binds = binds
         self._least_end_offset = 0  # the end of the topic when reading began
-        self._end_offset = 0  # the last known end of the topic
-        self._since_ms: int | None = None  # when the last fetch was sent that reached the end of the topic
         self._has_reported_end = False
         self._backoff_s = _BACKOFF_S
         self._is_stopped = False
@@ -162,7 +158,6 @@ class TopicReader:
 
     async def _fetch(self, client: AIOKafkaClient, leader: int, offset: int) -> int:
         """Fetch records from ``offset`` on and report them as events. Return the offset for the next fetch."""
-        sent_ms = monotonic_ns() // 1_000_000
         request = FetchRequest(
             _WAIT_MS, 1, _MAX_BYTES, ANY_ISOLATION, [(self._settings.topic, [(0, offset, _MAX_BYTES)])]
         )
@@ -178,23 +173,18 @@ class TopicReader:
         # A new leader may answer a fetch with a high watermark that is too low. The offset that it returned for LATEST
         # is always right.
         end_offset = max(end_offset, self._least_end_offset)
-        if end_offset < self._end_offset:
-            self._since_ms = None  # the topic was created again
         batches = RecordBatches(data or b"", offset)
         records = batches.records()
         reported = offset
         while portion := tuple(islice(records, _AT_ONCE)):
             reported = portion[-1].offset + 1
-            await self._report(RecordsRead(portion, self._since_ms, reported, is_whole=not batches.is_within))
+            await self._report(RecordsRead(portion, reported, is_whole=not batches.is_within))
         if reported < batches.next_offset and self._has_reported_end:
-            await self._report(RecordsRead((), self._since_ms, batches.next_offset))
-        self._end_offset = max(batches.next_offset, end_offset)
-        if batches.next_offset >= end_offset:
-            if not self._has_reported_end:
-                await self._report(EndReached(batches.next_offset))
-                self._has_reported_end = True
-                self._backoff_s = _BACKOFF_S
-            self._since_ms = sent_ms
+            await self._report(RecordsRead((), batches.next_offset))
+        if batches.next_offset >= end_offset and not self._has_reported_end:
+            await self._report(EndReached(batches.next_offset))
+            self._has_reported_end = True
+            self._backoff_s = _BACKOFF_S
         if throttle_time_ms > 0:
             # The broker reads nothing from this connection during the throttle time, so the next answer would be late.
             await asyncio.sleep(throttle_time_ms / 1_000)

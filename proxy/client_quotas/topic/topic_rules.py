@@ -1,18 +1,12 @@
-"""Works out which rules of a quota topic are in force at this proxy. No I/O, no clock.
+"""Works out which rules of a quota topic are in force. No I/O, no clock.
 
 * A rule of the configuration file hides the topic's rule of the same entity.
 * A setting is the value of one quota key, written by another proxy. It applies only if its entity has no rule in the
   topic.
 * Settings of IP addresses, and of entities with terms, are ignored here. They apply only at proxies that have the topic
   as their store.
-* A share is the part of an entity's quota that the publisher gives to this proxy. During a lease, the limits of the
-  share replace those of the entity's rule that have the same quota keys.
-* A news record renews the lease for ``lease_ms``. The publisher's clock may be wrong, so the lease is counted from the
-  time at which the proxy sent the previous fetch. That fetch did not return the record yet, so the lease ends a little
-  early and never late. Before the first such fetch, the record's timestamp is used.
 * After a failure the topic is read again from its start. The new rules replace the old ones when the end is reached.
-* If the latest value of a rule is not understood, the rule keeps its old value. A share is dropped in that case,
-  because the publisher may have given it to other proxies.
+* If the latest value of a rule is not understood, the rule keeps its old value.
 
 Changes are returned in portions. A topic may change ten thousand rules at once, and clients must not wait for that.
 """
@@ -23,16 +17,7 @@ from itertools import islice
 from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
-from kafka_quota_proxy.config.quota_record import (
-    TERMS,
-    FaultKind,
-    News,
-    RecordFault,
-    Rule,
-    Setting,
-    Share,
-    encode,
-)
+from kafka_quota_proxy.config.quota_record import TERMS, FaultKind, RecordFault, Rule, Setting, encode
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import (
     RULE,
     EntityLimits,
@@ -42,59 +27,37 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import (
 )
 from kafka_quota_proxy.proxy.quota.entity import Entity, bounded
 
-# The highest number of entities with rules, and of entities with shares. Each entity takes about 1 kB at most.
+# The highest number of entities with rules. Each entity takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
-
-_Shares = dict[Entity, EntityLimits]
-
-
-class _Contents:
-    """What has been read from a quota topic so far: the rules, this proxy's shares, and the last news record."""
-
-    __slots__ = ("lease_until_ms", "news_heard_ms", "news_offset", "rules", "shares")
-
-    def __init__(self, most: int) -> None:
-        self.rules: RecordTable[Entity] = RecordTable(most)
-        self.shares: _Shares = {}  # only those of this proxy
-        self.news_offset = -1
-        self.news_heard_ms: int | None = None
-        self.lease_until_ms: int | None = None
 
 
 class TopicRules:
-    """Works out which quota rules of a topic this proxy applies, and which of them have changed.
+    """Works out which quota rules of a topic the proxy applies, and which of them have changed.
 
     The caller passes the records of the topic to ``take``, and then calls ``changes``, which returns the changed rules.
 
     Args:
-        proxy: The name of this proxy. A record that gives a proxy a share of a quota contains the proxy's name.
         topic: The name of the topic.
         file_rules: The rules of the configuration file, which take precedence over those of the topic.
-        most: The highest number of entities with rules, and of entities with shares. Others are ignored.
+        most: The highest number of entities with rules. Others are ignored.
 
     Attributes:
         records: How many records were read, for metrics. A record that is read again counts again.
         not_understood: How many records were not understood or were ignored, for metrics.
-        has_lease: Whether this proxy applies the shares of quotas that the topic gives it.
-        lease_ends: How often these shares expired because no news record of the topic renewed them.
-        in_force: The rules of the topic that this proxy applies, by entity.
+        in_force: The rules of the topic that the proxy applies, by entity.
         notices: Messages for the log.
     """
 
-    def __init__(
-        self, *, proxy: str, topic: str, file_rules: Iterable[QuotaRule] = (), most: int = MOST_ENTITIES
-    ) -> None:
-        self.records = self.not_understood = self.lease_ends = 0
-        self.has_lease = False
+    def __init__(self, *, topic: str, file_rules: Iterable[QuotaRule] = (), most: int = MOST_ENTITIES) -> None:
+        self.records = self.not_understood = 0
         self.in_force: dict[Entity, QuotaRule] = {}
         self.notices = Notices()
         self._limits: dict[Entity, Mapping[str, float]] = {}  # the limits of ``in_force``, to find changes
-        self._proxy = proxy
         self._topic = topic
         self._most = most
         self._file = _by_entity(file_rules)
-        self._now = _Contents(most)
-        self._next: _Contents | None = None  # set while the topic is read again from its start
+        self._now: RecordTable[Entity] = RecordTable(most)
+        self._next: RecordTable[Entity] | None = None  # set while the topic is read again from its start
         self._has_begun = False
         self._touched: dict[Entity, None] = {}  # the entities that ``changes`` has to look at
         self._unapplied: set[Entity] = set()  # their changes were returned, and could not be applied
@@ -107,47 +70,36 @@ class TopicRules:
     def begin(self) -> None:
         """Prepare to take all records of the topic, beginning with the first."""
         # The first time there are no earlier rules that have to stay in force until the end is reached.
-        self._next = _Contents(self._most) if self._has_begun else None
+        self._next = RecordTable(self._most) if self._has_begun else None
         self._has_begun = True
 
-    def take(self, records: Iterable[TopicRecord], *, since_ms: int | None, now_ms: int, wall_ms: int) -> None:
-        """Take the next records of the topic, in their order.
-
-        ``since_ms`` is the time at which the last fetch that reached the end of the topic was sent, or None if there
-        was none. Records that are new to this proxy were written after that time. Both ``since_ms`` and ``now_ms`` are
-        times of one monotonic clock. ``wall_ms`` is the Unix time in milliseconds.
-        """
-        contents = self._next or self._now
+    def take(self, records: Iterable[TopicRecord]) -> None:
+        """Take the next records of the topic, in their order."""
+        table = self._now if self._next is None else self._next
         for one in records:
             self.records += 1
             record = one.record
             if isinstance(record, RecordFault):
-                self._not_understood(one.offset, record, contents)
-            elif isinstance(record, News):
-                self._put_news(record, one, contents, since_ms=since_ms, now_ms=now_ms, wall_ms=wall_ms)
-            elif isinstance(record, Share):
-                if record.proxy == self._proxy:
-                    self._put_share(contents.shares, record, one.offset)
-            else:
-                if _is_for_stores(record):
-                    self._not_understood(one.offset, _for_stores(record), contents)
-                if record.ip is None:
-                    self._put(contents.rules, record, one.offset)
-        self.advance(now_ms=now_ms)
+                self._not_understood(one.offset, record, table)
+                continue
+            if _is_for_stores(record):
+                self._not_understood(one.offset, _for_stores(record), table)
+            if record.ip is None:
+                self._put(table, record, one.offset)
 
-    def end_reached(self, *, now_ms: int) -> None:
+    def end_reached(self) -> None:
         """Tell that the topic has been read to its end.
 
         If the topic was read again after a failure, the rules that were found now replace the previous rules.
         """
-        if self._next is not None:
-            before, self._now, self._next = self._now, self._next, None
-            self._is_full = False
-            self._now.rules.forget_deletions()
-            for table in (before.rules, self._now.rules, before.shares, self._now.shares):
-                # ``changes`` compares the old and new rules in portions, because 10,000 at once take 10 ms.
-                self._touched.update(dict.fromkeys(table))
-        self.advance(now_ms=now_ms)
+        if self._next is None:
+            return
+        before, self._now, self._next = self._now, self._next, None
+        self._is_full = False
+        self._now.forget_deletions()
+        for table in (before, self._now):
+            # ``changes`` compares the old and new rules in portions, because 10,000 at once take 10 ms.
+            self._touched.update(dict.fromkeys(table))
 
     def follow_file(self, rules: Iterable[QuotaRule]) -> None:
         """Replace the rules that came from the configuration file. They hide the topic's rules of these entities."""
@@ -156,31 +108,7 @@ class TopicRules:
         self._touched.update({entity: None for entity in self._file if entity not in before})
         self._named_overruled &= self._file.keys()
 
-    def advance(self, *, now_ms: int) -> None:
-        """Start or stop applying the shares of this proxy. They apply if their lease lasts beyond ``now_ms``."""
-        until_ms = self._now.lease_until_ms
-        has_lease = until_ms is not None and now_ms < until_ms
-        if has_lease == self.has_lease:
-            return
-        self.has_lease = has_lease
-        self._touched.update(dict.fromkeys(self._now.shares))
-        count = _count(len(self._now.shares), "share")
-        if has_lease:
-            self.notices.add(f"the topic has news: {count} of this proxy applied", is_warning=False)
-        else:
-            self.lease_ends += 1
-            text = f"no news within the lease: {count} of this proxy ended, and the rules for all proxies apply"
-            self.notices.add(text)
-
     # -- output --
-
-    @property
-    def next_ms(self) -> int | None:
-        """The monotonic time at which the lease of this proxy's shares of quotas ends. Call ``advance`` then.
-
-        None if no shares apply.
-        """
-        return self._now.lease_until_ms if self.has_lease else None
 
     @property
     def is_unsettled(self) -> bool:
@@ -190,17 +118,7 @@ class TopicRules:
     @property
     def rules(self) -> int:
         """The number of entities for which the topic contains a whole rule or the values of single quota keys."""
-        return len(self._now.rules)
-
-    @property
-    def shares(self) -> int:
-        """The number of entities for which the topic gives this proxy a share of the quota, in force or not."""
-        return len(self._now.shares)
-
-    @property
-    def news_heard_ms(self) -> int | None:
-        """The monotonic time at which a news record last renewed the shares, or None before the first."""
-        return self._now.news_heard_ms
+        return len(self._now)
 
     def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
         """Return the changed rules that were not returned yet, by entity. The value None stands for a removed rule.
@@ -239,22 +157,16 @@ class TopicRules:
 
     def _limits_in_force(self, entity: Entity) -> EntityLimits | None:
         """Return the limits of an entity that follow from the topic and apply now, or None if there are none."""
-        rule = self._now.rules.limits(entity)
-        if rule is not None and rule.terms is not None:
-            rule = None
-        share = self._now.shares.get(entity)
-        file_rule = self._file.get(entity)
-        if file_rule is not None:
-            if rule is not None or share is not None:
-                words, source = _words(entity), file_rule.source
-                text = f"has a limit for {words}, whose rule is in {source}: the rule of the file applies; remove one"
-                self.notices.add_once(self._named_overruled, entity, text, others="not named")
+        limits = self._now.limits(entity)
+        if limits is not None and limits.terms is not None:
             return None
-        if share is not None and not self.has_lease:
-            share = None
-        if rule is None or share is None:
-            return share or rule
-        return EntityLimits({**rule.limits, **share.limits}, share.offset)
+        file_rule = self._file.get(entity)
+        if limits is not None and file_rule is not None:
+            words, source = _words(entity), file_rule.source
+            text = f"has a limit for {words}, whose rule is in {source}: the rule of the file applies; remove one"
+            self.notices.add_once(self._named_overruled, entity, text, others="not named")
+            return None
+        return limits
 
     def _put(self, table: RecordTable[Entity], record: Rule | Setting, offset: int) -> None:
         entity, key = _slot(record)
@@ -262,55 +174,23 @@ class TopicRules:
         if self._next is None:
             self._touched[entity] = None
         elif not value:
-            table.remember_deletion(self._now.rules, entity, key)
+            table.remember_deletion(self._now, entity, key)
         if not table.put(entity, key, value, offset):
-            self._skip(offset)
+            self.not_understood += 1
+            if not self._is_full:
+                self._is_full = True
+                text = f"has more than {self._most} entities: further ones are ignored, from offset {offset} on"
+                self.notices.add(text)
 
-    def _put_share(self, shares: _Shares, record: Share, offset: int) -> None:
-        entity = _entity(record.user, record.client_id)
-        if self._next is None:
-            self._touched[entity] = None
-        if not record.limits:
-            shares.pop(entity, None)
-        elif entity not in shares and len(shares) >= self._most:
-            self._skip(offset)
-        else:
-            shares[entity] = EntityLimits(record.limits, offset)
-
-    def _skip(self, offset: int) -> None:
-        self.not_understood += 1
-        if not self._is_full:
-            self._is_full = True
-            text = f"has more than {self._most} entities: further ones are ignored, from offset {offset} on"
-            self.notices.add(text)
-
-    def _put_news(
-        self, news: News, one: TopicRecord, contents: _Contents, *, since_ms: int | None, now_ms: int, wall_ms: int
-    ) -> None:
-        if since_ms is None:
-            since_ms = now_ms - max(0, wall_ms - one.timestamp_ms)
-        elif one.offset <= self._now.news_offset:
-            # This record was taken before and is now read again, so its lease is not extended.
-            contents.news_offset, contents.news_heard_ms = self._now.news_offset, self._now.news_heard_ms
-            contents.lease_until_ms = self._now.lease_until_ms
-            return
-        contents.news_offset = one.offset
-        contents.news_heard_ms = since_ms
-        contents.lease_until_ms = since_ms + news.lease_ms
-
-    def _not_understood(self, offset: int, fault: RecordFault, contents: _Contents) -> None:
+    def _not_understood(self, offset: int, fault: RecordFault, table: RecordTable[Entity]) -> None:
         self.not_understood += 1
         about = fault.about
-        if isinstance(about, Share) and about.proxy == self._proxy:
-            self._put_share(
-                contents.shares, Share(proxy=about.proxy, user=about.user, client_id=about.client_id), offset
-            )
-        elif isinstance(about, Rule | Setting) and about.ip is None:
+        if about is not None and about.ip is None:
             entity, key = _slot(about)
             if self._next is not None:
-                self._next.rules.carry_over(self._now.rules, entity, key)
+                self._next.carry_over(self._now, entity, key)
             if key == TERMS:
-                contents.rules.mark_unknown_terms(entity, offset)
+                table.mark_unknown_terms(entity, offset)
                 self._touched[entity] = None
         self.notices.add_once(self._named_faults, fault.key, f"offset {offset} was not understood: {fault}")
 
@@ -353,7 +233,3 @@ def _by_entity(rules: Iterable[QuotaRule]) -> dict[Entity, QuotaRule]:
 def _words(entity: Entity) -> str:
     names = zip(("user", "client-id"), entity, strict=True)
     return ", ".join(f"{key} {name if name is DEFAULT else repr(name)}" for key, name in names if name is not None)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -40,8 +40,8 @@ from tests.support.stub_broker import (
 )
 
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
-LIMIT = RecordsRead((TopicRecord(4, 0, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),), None)
-NO_LIMIT = RecordsRead((TopicRecord(5, 0, Rule(client_id="etl")),), 0)
+LIMIT = RecordsRead((TopicRecord(4, Rule(client_id="etl", limits={"producer_byte_rate": 1_000.0})),))
+NO_LIMIT = RecordsRead((TopicRecord(5, Rule(client_id="etl")),))
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
         def reader(tell: EventHandler) -> Playbook:
             return Playbook(tell, *events)
 
-        return TopicSource(SETTINGS, "p1", config.quotas, on_changes=on_changes, reader=reader)
+        return TopicSource(SETTINGS, config.quotas, on_changes=on_changes, reader=reader)
 
     monkeypatch.setattr(active_rules_module, "topic_source", followed)
     return events

@@ -196,7 +196,7 @@ async def test_other_changes_wait_while_a_file_is_prepared_and_the_old_rules_are
 async def test_times_found_hosts_and_a_topic_change_no_rules_while_a_thread_may_use_them() -> None:
     config = ProxyConfig(listeners=())
     applier = RuleApplier(config, name="store", on_changes=lambda *_: None, wall_ms=lambda: 0)
-    topic = TopicSource(QuotasFrom(), "p", (), on_changes=lambda _: None, reader=Playbook)
+    topic = TopicSource(QuotasFrom(), (), on_changes=lambda _: None, reader=Playbook)
     changes: list[tuple[asyncio.Lock, Callable[[], Coroutine[None, None, None]]]] = [
         (applier.using_rules, applier.timer._settle),
         (applier.using_rules, lambda: applier._apply_found({})),

@@ -4,7 +4,6 @@ import time
 from collections.abc import Iterable
 from math import isnan
 from pathlib import Path
-from time import monotonic_ns
 
 import pytest
 
@@ -17,7 +16,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFromBroker,
     Store,
 )
-from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule, Setting, Share, decode
+from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule, Setting, decode
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
@@ -164,40 +163,29 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
     await manager.stop()
 
 
-def test_a_topic_of_rules_shows_its_records_rules_and_lease() -> None:
+def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
     topic = TopicSource(
-        QuotasFrom(), "p1", [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
+        QuotasFrom(), [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
     )
-    assert isnan(values(OF_RULES, quota_topic_metrics(topic, None))["news_age_seconds"])
     fault = decode(b"?", None)
     assert isinstance(fault, RecordFault)
-    now_ms = monotonic_ns() // 1_000_000
     records: list[QuotaRecord | RecordFault] = [
         Rule(user="alice", limits={"connections": 5}),
         Rule(user="filed", limits={"connections": 5}),
         fault,
-        Share(proxy="p1", user="alice", limits={"connections": 2}),
-        News(published_ms=1, lease_ms=60_000),
     ]
     topic.state.begin()
-    seen = [TopicRecord(offset, 0, record) for offset, record in enumerate(records)]
-    topic.state.take(seen, since_ms=now_ms - 3_000, now_ms=now_ms, wall_ms=0)
+    topic.state.take(TopicRecord(offset, record) for offset, record in enumerate(records))
     topic.state.changes()
-    topic.is_connected, topic.failures, topic.state.lease_ends = True, 4, 6
+    topic.is_connected, topic.failures = True, 4
 
-    found = values(OF_RULES, quota_topic_metrics(topic, None))
-
-    assert 3 <= found.pop("news_age_seconds") < 60
-    assert found == {
-        "records_total": 5.0,
+    assert values(OF_RULES, quota_topic_metrics(topic, None)) == {
+        "records_total": 3.0,
         "not_understood_records_total": 1.0,
         "failures_total": 4.0,
         "connected": 1.0,
         "rules": 2.0,
-        "shares": 1.0,
         "rules_in_force": 1.0,
-        "lease_in_force": 1.0,
-        "lease_ends_total": 6.0,
     }
 
 
@@ -207,7 +195,7 @@ def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
     setting = Setting(user="alice", key="producer_byte_rate", value=5.0)
     topic.state.begin()
     topic.state.take(
-        [TopicRecord(0, 0, setting), TopicRecord(1, 0, decode(b"?", None)), TopicRecord(2, 0, setting)], next_offset=3
+        [TopicRecord(0, setting), TopicRecord(1, decode(b"?", None)), TopicRecord(2, setting)], next_offset=3
     )
     topic.state.end_reached(next_offset=3)
     topic.is_connected, topic.failures, topic.refused, topic.offset = True, 4, 5, 3

@@ -15,7 +15,7 @@ _RULE = QuotaRule(user="alice", producer_byte_rate=1_000.0, source="c.yaml:7")
 
 
 async def test_each_source_says_that_it_is_unread_and_takes_the_rules_of_a_new_file() -> None:
-    topic: QuotaSource = TopicSource(SETTINGS, "p", (), on_changes=lambda _: None, reader=Playbook)
+    topic: QuotaSource = TopicSource(SETTINGS, (), on_changes=lambda _: None, reader=Playbook)
     brokers: QuotaSource = BrokerSource(QuotasFromBroker(), _CONFIG, (), on_changes=lambda *_: None)
     changed = []
     for source in (topic, brokers):

@@ -1,16 +1,15 @@
-"""Tests the source of a quota topic: the changes that it reports, the end of its lease, and its log."""
+"""Tests the source of a quota topic: the changes that it reports, and its log."""
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from time import time_ns
 
 import pytest
 
-from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom, UsageLog
-from kafka_quota_proxy.config.quota_record import News, QuotaRecord, Rule, Setting, Share
+from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom
+from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Setting
 from kafka_quota_proxy.proxy.client_quotas.sources import topic_source as watcher_module
 from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource, topic_source
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
@@ -36,10 +35,7 @@ def alice(byte_rate: float) -> Rule:
 
 
 def read(*records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
-    wall_ms = time_ns() // 1_000_000
-    return RecordsRead(
-        tuple(TopicRecord(offset, wall_ms, record) for offset, record in enumerate(records)), None, is_whole=is_whole
-    )
+    return RecordsRead(tuple(TopicRecord(offset, record) for offset, record in enumerate(records)), is_whole=is_whole)
 
 
 class Watched:
@@ -49,9 +45,7 @@ class Watched:
         self.changes: dict[Entity, QuotaRule | None] = {}
         self.portions: list[int] = []
         self.playbook: Playbook
-        self.topic = TopicSource(
-            SETTINGS, "p1", [FILE], on_changes=self.changed, reader=lambda tell: self.reader(tell, told)
-        )
+        self.topic = TopicSource(SETTINGS, [FILE], on_changes=self.changed, reader=lambda tell: self.reader(tell, told))
 
     def reader(self, tell: EventHandler, told: tuple[ReaderEvent, ...]) -> Playbook:
         self.playbook = Playbook(tell, *told)
@@ -107,20 +101,6 @@ async def test_rules_of_a_batch_take_effect_together() -> None:
     assert set(watched.changes) == {("bob", None)}
 
 
-async def test_the_lease_ends_by_itself(caplog: pytest.LogCaptureFixture) -> None:
-    share = Share(proxy="p1", user="alice", limits={"producer_byte_rate": 2.0})
-    watched = Watched(ReadingBegan(), EndReached(), read(alice(5.0), share, News(published_ms=1, lease_ms=300)))
-
-    async with running(watched):
-        await eventually(lambda: watched.changes)
-        assert watched.rate() == 2.0
-        assert watched.topic.detail()["lease_in_force"] is True
-        await eventually(lambda: watched.rate() == 5.0)
-
-    assert watched.topic.state.lease_ends == 1
-    assert "quotas_from kafka://k:9092/store: no news within the lease: 1 share" in caplog.text
-
-
 async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     watched = Watched(
@@ -139,9 +119,9 @@ async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCa
 
     assert watched.topic.failures == 2
     assert [record.getMessage().removeprefix("quotas_from kafka://k:9092/store: ") for record in caplog.records] == [
-        "read, 1 rules and 0 shares",
+        "read, rules: 1",
         "cannot be read: away; trying again, and known quotas still apply",
-        "read, 1 rules and 0 shares",
+        "read, rules: 1",
     ]
 
 
@@ -240,20 +220,12 @@ async def test_detail_and_metrics_describe_the_state() -> None:
     async with running(watched):
         await eventually(watched.topic.has_read.is_set)
 
-    assert watched.topic.detail() == {
-        "topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1, "shares": 0,
-        "lease_in_force": False,
-    }  # fmt: skip
+    assert watched.topic.detail() == {"topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1}
 
 
 CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
 
 
-def test_shares_are_those_of_the_proxys_name_in_the_usage_log() -> None:
-    config = ProxyConfig(listeners=CONFIG.listeners, quotas_from=SETTINGS, usage_log=UsageLog(proxy="p7"))
-
-    topic = topic_source(config, on_changes=lambda changes: None)
-
-    assert topic is not None
-    assert topic.state._proxy == "p7"
+def test_a_file_without_a_topic_has_no_source() -> None:
+    assert topic_source(CONFIG, on_changes=lambda changes: None) is not None
     assert topic_source(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None

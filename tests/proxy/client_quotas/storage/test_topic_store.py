@@ -124,8 +124,8 @@ async def test_terms_left_without_limits_do_not_apply_to_the_next_rule() -> None
 
 def batch(offset: int, *records: QuotaRecord, is_whole: bool = True) -> RecordsRead:
     """Return the event that a reader reports for the records of a batch."""
-    seen = tuple(TopicRecord(at, 0, record) for at, record in enumerate(records, start=offset))
-    return RecordsRead(seen, None, offset + len(seen), is_whole=is_whole)
+    seen = tuple(TopicRecord(at, record) for at, record in enumerate(records, start=offset))
+    return RecordsRead(seen, offset + len(seen), is_whole=is_whole)
 
 
 @on_uvloop

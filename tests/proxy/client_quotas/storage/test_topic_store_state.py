@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement
 from kafka_quota_proxy.config.quota_record import (
     TERMS,
-    News,
     QuotaRecord,
     RecordFault,
     Rule,
     Setting,
-    Share,
     decode,
     encode,
 )
@@ -62,7 +60,7 @@ class Reader:
         return self
 
     def takes(self, *records: Record, first: int = 0) -> None:
-        seen = [TopicRecord(first + index, 0, record) for index, record in enumerate(records)]
+        seen = [TopicRecord(first + index, record) for index, record in enumerate(records)]
         self.state.take(seen, next_offset=first + len(records))
 
     def settles(self, portion: int | None = None) -> list[Change]:
@@ -78,7 +76,7 @@ class Reader:
         return found
 
     def said(self) -> list[str]:
-        return [notice.text for notice in self.state.notices]
+        return list(self.state.notices)
 
 
 # -- the records of a change --
@@ -143,14 +141,6 @@ def test_published_rule_replaces_the_settings_and_has_its_offset_as_source() -> 
     reader.settles()
     assert reader.told == {ALICE: rule(**{P: 5.0})}
     assert reader.state.sources == {}
-
-
-def test_shares_are_ignored_with_one_warning() -> None:
-    share = Share(proxy="p1", user="alice", limits={P: 1.0})
-    reader = Reader().starts(share, share, News(published_ms=1, lease_ms=1_000))
-
-    assert reader.settles() == []
-    assert reader.said() == ["has shares of proxies, which apply only with quotas_from: they are ignored"]
 
 
 def test_copy_holds_until_the_topic_is_read() -> None:
@@ -324,7 +314,7 @@ class Fleet:
         state = self.proxies[proxy].state
         state.begin()
         records = (compacted(known) if is_compacted else known) + rest
-        state.take([TopicRecord(offset, 0, record) for offset, record in records], next_offset=len(self.log))
+        state.take([TopicRecord(offset, record) for offset, record in records], next_offset=len(self.log))
         state.end_reached(next_offset=len(self.log))
         self.read[proxy] = len(self.log)
         self.proxies[proxy].settles(1)
@@ -355,7 +345,7 @@ def test_all_readers_of_the_topic_have_the_same_rules(steps: list[Callable[[Flee
     late = Reader()
     log = compacted(list(enumerate(fleet.log)))
     late.state.begin()
-    late.state.take([TopicRecord(offset, 0, record) for offset, record in log], next_offset=len(fleet.log))
+    late.state.take([TopicRecord(offset, record) for offset, record in log], next_offset=len(fleet.log))
     late.state.end_reached(next_offset=len(fleet.log))
     late.settles()
 

@@ -5,7 +5,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +13,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.quota_record import News, QuotaRecord, RecordFault, Rule
+from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule
 from kafka_quota_proxy.proxy.client_quotas.topic import topic_reader as reader_module
 from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
     EndReached,
@@ -28,8 +27,6 @@ from tests.support.record_batches import batch
 from tests.support.stub_broker import eventually
 from tests.support.topic_cluster import BROKERS, SETTINGS, TopicCluster
 
-NEWS = News(published_ms=1, lease_ms=1_000)
-
 
 def rule(number: int) -> Rule:
     return Rule(user=f"u{number}", limits={"producer_byte_rate": 1.0})
@@ -37,7 +34,7 @@ def rule(number: int) -> Rule:
 
 @dataclass
 class Cluster(TopicCluster):
-    """The leader of a topic. A fetch takes 10 ms of the simulated time."""
+    """The leader of a topic."""
 
     log: list[tuple[int, bytes]] = field(default_factory=list)  # next offset and bytes of each batch
     end_offset: int | None = None  # the high watermark; None means the end of the log
@@ -47,10 +44,8 @@ class Cluster(TopicCluster):
     # The throttle time of each of the next fetches, and whether its answer has the topic.
     fetch_throttles_ms: deque[tuple[int, bool]] = field(default_factory=deque)
     answer_error: int = 0
-    is_hanging: bool = False
-    now_ms: int = 0
     asked: list[Any] = field(default_factory=list)
-    fetches: list[tuple[int, bool]] = field(default_factory=list)  # when each was sent, and whether it got records
+    fetches: int = 0
 
     def append(self, *records: QuotaRecord, gaps: int = 0, is_control: bool = False) -> None:
         first = self.log[-1][0] if self.log else self.beginning
@@ -79,14 +74,13 @@ class Cluster(TopicCluster):
 
     async def fetch(self, request: FetchRequest) -> object:
         ((_, ((_, offset, _),)),) = request._topics
-        sent_ms, self.now_ms = self.now_ms, self.now_ms + 10
         end_offset = self.end_offset if self.end_offset is not None else (self.log[-1][0] if self.log else 0)
         data = next((data for next_offset, data in self.log if next_offset > offset), b"")
         throttle_time_ms, has_topics = self.fetch_throttles_ms.popleft() if self.fetch_throttles_ms else (0, True)
         if self.answer_error or not has_topics:
             return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=self.answer_error, topics=[])
-        self.fetches.append((sent_ms, bool(data)))
-        if self.is_hanging or (not data and not self.fetch_error):
+        self.fetches += 1
+        if not data and not self.fetch_error:
             await asyncio.sleep(0.005)
         topics: list[object] = [("store", [(0, self.fetch_error, end_offset, end_offset, 0, [], data)])]
         return SimpleNamespace(throttle_time_ms=throttle_time_ms, error_code=0, topics=topics)
@@ -96,7 +90,6 @@ class Cluster(TopicCluster):
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
     cluster = Cluster()
     monkeypatch.setattr(reader_module, "AIOKafkaClient", cluster.client)
-    monkeypatch.setattr(reader_module, "monotonic_ns", lambda: cluster.now_ms * 1_000_000)
     monkeypatch.setattr(reader_module, "_BACKOFF_S", 0.001)
     monkeypatch.setattr(reader_module, "_MOST_BACKOFF_S", 0.002)
     return cluster
@@ -136,14 +129,13 @@ async def test_reads_from_the_beginning_and_then_new_records(cluster: Cluster) -
 
     async with reading() as (told, until):
         await until(lambda told: EndReached() in told)
-        cluster.append(NEWS)
-        await until(lambda told: NEWS in records(told))
+        cluster.append(rule(4))
+        await until(lambda told: rule(4) in records(told))
 
     assert told[0] == ReadingBegan()
-    assert records(told) == [rule(1), rule(2), rule(3), NEWS]
+    assert records(told) == [rule(1), rule(2), rule(3), rule(4)]
     seen = [one for some in told if isinstance(some, RecordsRead) for one in some.records]
     assert [one.offset for one in seen] == [40, 41, 42, 43]
-    assert [one.timestamp_ms for one in seen] == [1_040, 1_041, 1_042, 1_043]
     assert told.index(EndReached()) == 3
     assert told.count(EndReached()) == 1
 
@@ -154,26 +146,6 @@ async def test_reading_does_not_create_the_topic(cluster: Cluster) -> None:
 
     metadata = next(request for request in cluster.asked if isinstance(request, MetadataRequest))
     assert metadata._allow_auto_topic_creation is False
-
-
-async def test_since_is_the_send_time_of_the_last_fetch_that_reached_the_end(cluster: Cluster) -> None:
-    cluster.append(rule(1))
-    cluster.append(rule(2))
-    cluster.is_hanging = True
-
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-        await until(lambda _: len(cluster.fetches) > 5)
-        cluster.append(rule(3))
-        cluster.append(rule(4))
-        await until(lambda told: rule(4) in records(told))
-
-    # No fetch had reached the end of the topic before the first two, which were sent at 0 and 10 ms.
-    sinces = [one.since_ms for one in told if isinstance(one, RecordsRead)]
-    assert sinces[:2] == [None, None]
-    # Record 3 came with the first fetch after an empty one, and record 4 with the next. The empty one dates both.
-    (idle_ms, _), _ = next((before, after) for before, after in pairwise(cluster.fetches) if not before[1] and after[1])
-    assert sinces[2:] == [idle_ms, idle_ms]
 
 
 async def test_an_empty_topic_is_read_at_once(cluster: Cluster) -> None:
@@ -296,37 +268,34 @@ async def test_a_failure_rereads_the_topic_from_the_beginning(cluster: Cluster) 
         await until(lambda told: EndReached() in told)
         cluster.fetch_error = 6
         await until(lambda told: isinstance(told[-1], ReadFailed))
-        cluster.append(NEWS)
+        cluster.append(rule(3))
         cluster.fetch_error = 0
         await until(lambda told: told.count(EndReached()) == 2)
 
     # The reader may have failed a second time before the broker recovered.
     second = told[max(at for at, one in enumerate(told) if isinstance(one, ReadFailed)) + 1 :]
     assert [type(one) for one in second] == [ReadingBegan, RecordsRead, RecordsRead, EndReached]
-    assert records(second) == [rule(1), NEWS]
-    # The reader still knows when it last reached the end, and gives that time with all records.
-    assert all(one.since_ms is not None for one in second if isinstance(one, RecordsRead))
+    assert records(second) == [rule(1), rule(3)]
 
 
 async def test_a_high_watermark_below_the_known_end_is_ignored(cluster: Cluster) -> None:
     """A new leader may report a lower high watermark than the former leader for some time."""
     cluster.append(rule(1))
     cluster.append(rule(2))
-    cluster.append(NEWS)
+    cluster.append(rule(3))
     cluster.end_offset = 1
 
     async with reading() as (told, until):
         held = cluster.log.pop()
         cluster.latest = held[0]
         await until(lambda told: rule(2) in records(told))
-        await until(lambda _: len(cluster.fetches) > 6)
+        await until(lambda _: cluster.fetches > 6)
         assert EndReached() not in told
         cluster.log.append(held)
         cluster.end_offset = None
         await until(lambda told: EndReached() in told)
 
     assert [type(one) for one in told] == [ReadingBegan, RecordsRead, RecordsRead, RecordsRead, EndReached]
-    assert all(one.since_ms is None for one in told if isinstance(one, RecordsRead))
 
 
 async def test_a_low_high_watermark_is_ignored_for_a_recreated_topic_too(cluster: Cluster) -> None:
@@ -342,13 +311,11 @@ async def test_a_low_high_watermark_is_ignored_for_a_recreated_topic_too(cluster
         await until(
             lambda told: ReadingBegan() in told[told.index(EndReached()) :] and isinstance(told[-1], RecordsRead)
         )
-        cluster.append(NEWS)
+        cluster.append(rule(3))
         cluster.end_offset = None
         await until(lambda told: told.count(EndReached()) == 2)
 
-    assert (
-        next(one for one in told if isinstance(one, RecordsRead) and one.records[0].record == NEWS).since_ms is not None
-    )
+    assert (records(told)[-1], told[-1]) == (rule(3), EndReached())
 
 
 async def test_a_leader_without_a_known_end_is_asked_again(cluster: Cluster) -> None:
@@ -381,14 +348,13 @@ async def test_a_leader_behind_this_proxy_is_refused(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def pauses(monkeypatch: pytest.MonkeyPatch, cluster: Cluster) -> list[float]:
-    """Return the list of the reader's pauses in seconds. They advance the cluster's clock and take no real time."""
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Return the list of the reader's pauses in seconds, which take no real time."""
     pauses: list[float] = []
     sleep = asyncio.sleep
 
     async def pause(delay_s: float) -> None:
         pauses.append(delay_s)
-        cluster.now_ms += int(delay_s * 1_000)
         await sleep(0)
 
     monkeypatch.setattr(reader_module, "asyncio", SimpleNamespace(**{**vars(asyncio), "sleep": pause}))
@@ -468,17 +434,14 @@ async def test_a_throttled_reader_waits_and_continues(cluster: Cluster, pauses: 
 
 
 async def test_an_empty_throttled_answer_changes_nothing(cluster: Cluster, pauses: list[float]) -> None:
-    async with reading() as (told, until):
+    async with reading() as (_, until):
         await until(lambda told: EndReached() in told)
         cluster.fetch_throttles_ms.append((60_000, False))
         await until(lambda _: not cluster.fetch_throttles_ms)
         cluster.append(rule(1))
         await until(lambda told: rule(1) in records(told))
 
-    (since_ms,) = [one.since_ms for one in told if isinstance(one, RecordsRead)]
-    empty = [sent_ms for sent_ms, has_data in cluster.fetches if not has_data]
     assert pauses == [60.0]
-    assert since_ms in empty
 
 
 async def test_a_stop_does_not_wait_for_the_end_of_a_throttle(cluster: Cluster) -> None:
@@ -497,21 +460,6 @@ async def test_an_error_of_the_whole_answer_is_a_failure(cluster: Cluster) -> No
         await until(lambda told: any(isinstance(one, ReadFailed) for one in told))
 
     assert told[:2] == [ReadingBegan(), ReadFailed("[Error 7] RequestTimedOutError")]
-
-
-async def test_a_recreated_topic_starts_without_a_known_end(cluster: Cluster) -> None:
-    cluster.append(rule(1), rule(2), rule(3))
-
-    async with reading() as (told, until):
-        await until(lambda told: EndReached() in told)
-        cluster.fetch_error = 1
-        await until(lambda told: isinstance(told[-1], ReadFailed))
-        cluster.log = []
-        cluster.append(NEWS)
-        cluster.fetch_error = 0
-        await until(lambda told: told.count(EndReached()) == 2)
-
-    assert [one.since_ms for one in told if isinstance(one, RecordsRead)] == [None, None]
 
 
 async def test_the_reader_survives_a_handler_that_fails(cluster: Cluster) -> None:
