@@ -27,6 +27,7 @@ _COMMON: Final = (
 
 # Arguments of earlier versions, by command, and what to do without them.
 _GONE: Final = {
+    ("import", "jmx-csv"): "scrape the brokers with the JMX exporter, and use import prometheus",
     ("balance", "--follow"): "limits are divided once: give --out DIR, and run it again when load has moved",
 }
 
@@ -44,9 +45,8 @@ _COMMANDS: Final = {
     ),
     "import": _Command(
         "make a usage log of Kafka's own client metrics, while there is no proxy",
-        "example: kafka-quota-pipeline import prometheus --url http://prometheus:9090 --from 2026-11-01 --out usage\n"
-        "         kafka-quota-pipeline import jmx-csv broker1.csv broker2.csv --out usage\n\n"
-        "import prometheus --help and import jmx-csv --help explain each. Neither needs Spark.",
+        "example: kafka-quota-pipeline import prometheus --url http://prometheus:9090 --from 2026-11-01 --out usage\n\n"
+        "import prometheus --help explains it. It does not need Spark.",
     ),
     "capacity": _Command(
         "suggest limits that are safe to enforce, and forecast their effect",

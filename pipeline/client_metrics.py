@@ -1,4 +1,4 @@
-"""Recognises Kafka's own client metrics by the names that exporters and JMX tools give them. Does no I/O.
+"""Recognises Kafka's own client metrics by the names that exporters give them. Does no I/O.
 
 A broker has an MBean ``kafka.server:type=Produce,user=alice,client-id=etl`` for each client under a quota, with the
 attributes ``byte-rate`` and ``throttle-time``. There is also one with ``type=Fetch``, and one with ``type=Request``,
@@ -30,8 +30,6 @@ _INSTANCE: Final = "instance"
 # Matches the name of a metric, here and as a matcher of Prometheus.
 NAME_PATTERN: Final = "(?i:kafka_server_(?:quota_)?(?:(produce|fetch|request)_)?(byte_rate|request_time|throttle_time))"
 _NAME: Final = re.compile(NAME_PATTERN)
-_MBEAN: Final = re.compile(r"kafka\.server:(.*):(byte-rate|request-time|throttle-time)", re.DOTALL)
-_PROPERTY: Final = re.compile(r'([\w-]+)=("(?:[^"\\]|\\.)*"|[^,"]*)(?:,|$)', re.DOTALL)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -75,21 +73,6 @@ def of_labels(labels: Mapping[str, str], own_names: Mapping[str, Measured]) -> C
     if not measured:
         return None
     client_id = next((labels[key] for key in _CLIENT_ID_LABELS if key in labels), "")
-    return ClientMetric(measured, unquote(_unquoted(user)), _unquoted(client_id))
-
-
-def of_mbean(attribute: str) -> ClientMetric | None:
-    """Return the client metric of ``OBJECT_NAME:ATTRIBUTE``, as JmxTool writes it, or None if it is something else."""
-    found = _MBEAN.fullmatch(attribute)
-    if found is None:
-        return None
-    properties = dict(_PROPERTY.findall(found[1]))
-    if not properties.keys() <= {"type", "user", "client-id"}:
-        return None
-    measured = _measured(properties.get("type", "").lower(), found[2].replace("-", "_"))
-    if measured is None:
-        return None
-    user, client_id = properties.get("user", ""), properties.get("client-id", "")
     return ClientMetric(measured, unquote(_unquoted(user)), _unquoted(client_id))
 
 

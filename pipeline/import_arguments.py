@@ -23,20 +23,19 @@ _PROMETHEUS: Final = (
     f"that differ only in a replica label ({', '.join(REPLICA_LABELS[:3])}\n"
     f"{', '.join(REPLICA_LABELS[3:])}, or a --replica-label) are one broker, measured twice."
 )
-_JMX_CSV: Final = (
-    "example: kafka-run-class.sh org.apache.kafka.tools.JmxTool --report-format csv --reporting-interval 10000 \\\n"
-    "             --object-name 'kafka.server:type=Produce,*' --object-name 'kafka.server:type=Fetch,*' > broker1.csv\n"
-    "         kafka-quota-pipeline import jmx-csv broker1.csv --broker broker1.csv=1 --out usage\n\n"
-    "A file is what JmxTool printed at one broker, also in several runs. JmxTool sees only clients that exist when it\n"
-    "starts. The proxy of a record is the name of the file. Its broker is what --broker says, or a number in the\n"
-    "order of the names, which stderr shows."
-)
 
 
 def add_import_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the sources of ``import``, each with its arguments. ``module`` is the module that runs it."""
+    """Declare the source of ``import`` with its arguments. ``module`` is the module that runs it."""
     sources = parser.add_subparsers(dest="source", metavar="SOURCE", required=True)
-    prometheus = _source(sources, "prometheus", "Kafka's client metrics from a Prometheus server", _PROMETHEUS)
+    summary = "Kafka's client metrics from a Prometheus server"
+    prometheus = sources.add_parser(
+        "prometheus",
+        help=summary,
+        description=f"Import {summary} as a usage log.",
+        epilog=_PROMETHEUS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     prometheus.set_defaults(module="import_prometheus")
     place = prometheus.add_mutually_exclusive_group(required=True)
     place.add_argument("--url", metavar="URL", help="the server; may contain USER:PASSWORD@")
@@ -70,41 +69,16 @@ def add_import_arguments(parser: argparse.ArgumentParser) -> None:
         help="a label in which only the replicas of your Prometheus differ; may be repeated",
     )
     prometheus.add_argument("--bearer-token-file", metavar="FILE", help="a file with the token for the server")
-    _broker(prometheus, "INSTANCE")
-    _out(prometheus)
-    jmx_csv = _source(sources, "jmx-csv", "Kafka's client metrics from the output of JmxTool", _JMX_CSV)
-    jmx_csv.set_defaults(module="import_jmx_csv")
-    jmx_csv.add_argument("files", nargs="+", metavar="FILE", help="the output of JmxTool at one broker (also .gz)")
-    _broker(jmx_csv, "FILE")
-    _out(jmx_csv)
-
-
-def _source(
-    sources: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, summary: str, example: str
-) -> argparse.ArgumentParser:
-    return sources.add_parser(
-        name,
-        help=summary,
-        description=f"Import {summary} as a usage log.",
-        epilog=example,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-
-
-def _out(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--out", required=True, metavar="DIR", help="the directory of the log, which appears all at once"
-    )
-
-
-def _broker(parser: argparse.ArgumentParser, what: str) -> None:
-    parser.add_argument(
+    prometheus.add_argument(
         "--broker",
         action="append",
         default=[],
         type=_node,
-        metavar=f"{what}=ID",
-        help=f"the node id of the broker of this {what.lower()}; may be repeated",
+        metavar="INSTANCE=ID",
+        help="the node id of the broker of this instance; may be repeated",
+    )
+    prometheus.add_argument(
+        "--out", required=True, metavar="DIR", help="the directory of the log, which appears all at once"
     )
 
 

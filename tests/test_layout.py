@@ -105,7 +105,6 @@ EXCEPTIONS = {
     "pipeline/errors.py": "tests/pipeline/test_main.py",
     "pipeline/file_system.py": "tests/pipeline/test_writing.py",
     "pipeline/staging.py": "tests/pipeline/test_writing.py",
-    "pipeline/commands/importing.py": "tests/pipeline/commands/test_import_prometheus.py",
     **{
         f"pipeline/{name}.py": "tests/pipeline/test_usage_reader.py"
         for name in ("file_integrity", "log_files", "kafka_source")

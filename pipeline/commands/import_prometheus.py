@@ -1,31 +1,32 @@
 """``kafka-quota-pipeline import prometheus`` makes a usage log of the client metrics that Prometheus has."""
 
 import argparse
+import gzip
 import json
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from kafka_quota_proxy.pipeline.client_metrics import BROKER_LABELS, THROTTLE, Measured
-from kafka_quota_proxy.pipeline.commands.importing import (
-    NO_METRICS,
-    day_and_time,
-    opened,
-    say,
-    say_brokers,
-    say_summary,
-)
 from kafka_quota_proxy.pipeline.errors import InputError, PipelineError, UsageError
 from kafka_quota_proxy.pipeline.imported_log import ImportedLog, imported_log
 from kafka_quota_proxy.pipeline.prometheus_answer import Answer, AnswerError, answer_of
 from kafka_quota_proxy.pipeline.prometheus_api import Prometheus
 from kafka_quota_proxy.pipeline.rate_samples import SampleIntegrator, throttle_times
-from kafka_quota_proxy.pipeline.report import duration
+from kafka_quota_proxy.pipeline.report import duration, size
 from kafka_quota_proxy.pipeline.scraped_brokers import ScrapedBrokers, ScrapedSeries
 
 _STEP_MS: Final = 60_000
 _SAY_EVERY_S: Final = 5.0
+_SHOWN_BROKERS: Final = 50
+_NO_METRICS: Final = (
+    "has no client metrics of Kafka. A broker exports them only while there is a quota of that kind, for any client, "
+    "and JMX rules must let them pass"
+)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -41,16 +42,16 @@ def execute(args: argparse.Namespace) -> int:
         if not log.records:
             raise PipelineError("none of the clients sent or fetched anything in this time")
     for name in sorted(dict(args.broker).keys() - brokers.node_ids.keys() - brokers.telling.keys()):
-        say(f"--broker {name}: there is no such instance")
-    say_brokers(brokers.node_ids, brokers.numbered)
+        _say(f"--broker {name}: there is no such instance")
+    _say_brokers(brokers.node_ids, brokers.numbered)
     for instance, telling in sorted(brokers.telling.items()):
         if labels := sorted(telling.difference(BROKER_LABELS)):
             words = " ".join(f"--replica-label {label}" for label in labels)
-            say(
+            _say(
                 f"{instance}: series of one client differ in {', '.join(labels)}, so they are counted as several "
                 f"brokers; if they are one broker, measured twice, add {words}"
             )
-    say_summary(log, integrator, args.out)
+    _say_summary(log, integrator, args.out)
     return 0
 
 
@@ -65,8 +66,8 @@ def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: Im
     names = sorted({*server.metric_names(args.match, from_ms, until_ms), *own_names})
     instances = server.instances(names, args.match, from_ms, until_ms)
     if not names:
-        raise PipelineError(f"{server.url}: {NO_METRICS} (--metric takes other names)")
-    say(f"reading {', '.join(names)} of {len(instances)} {'instance' if len(instances) == 1 else 'instances'}")
+        raise PipelineError(f"{server.url}: {_NO_METRICS} (--metric takes other names)")
+    _say(f"reading {', '.join(names)} of {len(instances)} {'instance' if len(instances) == 1 else 'instances'}")
     brokers = ScrapedBrokers(dict(args.broker), instances=instances, replica_labels=args.replica_label)
     said_s = time.monotonic()
     times = {"from_ms": from_ms, "until_ms": until_ms, "step_ms": step_ms}
@@ -77,9 +78,9 @@ def _from_server(args: argparse.Namespace, integrator: SampleIntegrator, log: Im
         log.add(integrator.take(brokers.series(every)), brokers.node_ids)
         if time.monotonic() - said_s > _SAY_EVERY_S or piece.until_ms + step_ms > until_ms:
             said_s = time.monotonic()
-            say(f"  up to {day_and_time(piece.until_ms)} UTC: {log.records:,} records")
+            _say(f"  up to {_day_and_time(piece.until_ms)} UTC: {log.records:,} records")
     if integrator.usual_ms > 1.5 * step_ms:
-        say(f"the samples are {duration(integrator.usual_ms)} apart, farther than --step, and so are the records")
+        _say(f"the samples are {duration(integrator.usual_ms)} apart, farther than --step, and so are the records")
     return brokers
 
 
@@ -98,7 +99,7 @@ def _from_files(args: argparse.Namespace, integrator: SampleIntegrator, log: Imp
         )
     brokers.number()
     if not brokers.node_ids:
-        raise PipelineError(f"{', '.join(args.file)}: {NO_METRICS} (--metric takes other names)")
+        raise PipelineError(f"{', '.join(args.file)}: {_NO_METRICS} (--metric takes other names)")
     waits = throttle_times(brokers.series(throttled))
     for _, answer in _answers(args.file, own_names):
         log.add(integrator.take(brokers.series(answer.series), waits), brokers.node_ids)
@@ -116,7 +117,7 @@ def _answers(paths: list[str], own_names: dict[str, Measured]) -> Iterator[tuple
 
 def _documents(path: str) -> Iterator[tuple[str, Any]]:
     """Yield the JSON documents of a file, either one in each line or one in all lines, with their places."""
-    with opened(path) as file:
+    with _opened(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 document = json.loads(line) if line.strip() else None
@@ -128,7 +129,7 @@ def _documents(path: str) -> Iterator[tuple[str, Any]]:
                 yield f"{path}:{number}", document
         else:
             return
-    with opened(path) as file:
+    with _opened(path) as file:
         try:
             yield path, json.load(file)
         except ValueError as error:
@@ -145,3 +146,48 @@ def _token(path: str | None) -> str | None:
     if not token or not token.isprintable():
         raise UsageError(f"--bearer-token-file {path}: has no token")
     return token
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[TextIO]:
+    """Open a text file, also one that ends in .gz. Raises UsageError if that fails, and InputError if it is no text."""
+    try:
+        file = gzip.open(path, "rt", encoding="utf-8") if path.lower().endswith(".gz") else open(path, encoding="utf-8")  # noqa: PTH123, SIM115
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    with file:
+        try:
+            yield file
+        except UnicodeDecodeError as error:
+            raise InputError([f"{path}: is not text; unpack it, or compress it as .gz"]) from error
+
+
+def _say_brokers(brokers: Mapping[str, int], numbered: Iterable[str]) -> None:
+    """Say which broker is which. ``numbered`` are the instances whose node id is only a number in their order."""
+    guessed = set(numbered)
+    for instance, node_id in sorted(brokers.items(), key=lambda one: (one[1], one[0]))[:_SHOWN_BROKERS]:
+        words = f" (a number in the order of names; --broker {instance}=ID sets the node id)"
+        _say(f"broker {node_id} is {instance}{words if instance in guessed else ''}")
+    if len(brokers) > _SHOWN_BROKERS:
+        _say(f"and {len(brokers) - _SHOWN_BROKERS} more")
+
+
+def _say_summary(log: ImportedLog, integrator: SampleIntegrator, out: str) -> None:
+    """Write what was imported to stdout, and what is missing to stderr."""
+    if integrator.gaps:
+        _say(f"{integrator.gaps:,} times a client had no sample for longer than usual; the log has no records there")
+    if integrator.overlapping:
+        _say(f"{integrator.overlapping:,} samples are not newer than the ones before them and were left out")
+    sums = [f"{size(amount)} of {kind}" for kind, amount in sorted(log.amounts.items()) if kind != "request"]
+    distance = duration(integrator.usual_ms)
+    sys.stdout.write(f"{', '.join([f'{log.records:,} records of {distance}', *sums])}\n{out}\n")
+
+
+def _day_and_time(time_ms: int) -> str:
+    """Return a time as text, in UTC."""
+    return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _say(words: str) -> None:
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()

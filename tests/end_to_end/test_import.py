@@ -1,4 +1,4 @@
-"""``import`` makes a usage log of the client metrics of a real Kafka, from a real Prometheus and from JmxTool.
+"""``import`` makes a usage log of the client metrics of a real Kafka, from a real Prometheus.
 
 Prometheus scrapes the broker through the JMX exporter without rules. The broker has a high default quota, so that it
 has metrics of all clients, and a low quota for one of them.
@@ -23,14 +23,14 @@ import pytest
 import yaml
 
 from kafka_quota_proxy.pipeline.__main__ import main
-from tests.end_to_end.support.artifacts import KAFKA_4, java, jmx_exporter
+from tests.end_to_end.support.artifacts import KAFKA_4, jmx_exporter
 from tests.end_to_end.support.broker_quotas import DEFAULT, BrokerQuotas, Entity
 from tests.end_to_end.support.clients import create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import DIRECT, Kafka
 from tests.end_to_end.support.load import batch_of
 from tests.end_to_end.support.logins import add_scram_users, log_in_scram
-from tests.end_to_end.support.processes import Process, free_port, wait_until
+from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.prometheus import Prometheus
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
@@ -80,7 +80,6 @@ class Measured(NamedTuple):
     charged: Counter[Client]
     prometheus: str
     from_s: int
-    jmx_csv: Path
     before_quotas: str  # what the exporter said while there was no quota
 
 
@@ -94,7 +93,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
     target = f"127.0.0.1:{free_port()}"
     agent = f"-javaagent:{jmx_exporter()}={target}:{exporter}"
     with (
-        Kafka(KAFKA_4, proxied=(), unproxied=(LOGIN,), config=CONFIG, jmx=True, java_options=(agent,)) as kafka,
+        Kafka(KAFKA_4, proxied=(), unproxied=(LOGIN,), config=CONFIG, java_options=(agent,)) as kafka,
         Prometheus([target], scrape_interval_s=SCRAPES_S) as prometheus,
     ):
         add_scram_users(kafka, [client.user for client in CLIENTS], "SCRAM-SHA-256")
@@ -115,16 +114,12 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
                     Entity(GREEDY.user, GREEDY.client_id): {"producer_byte_rate": LIMIT},
                 }
             )
-            for one in CLIENTS:  # JmxTool reads only MBeans that exist when it starts
-                charged[one] += ask(kafka, one, topics[one.kind], seconds=0)
-            jmx_tool = jmx_tool_of(kafka, jmx_csv := directory / "broker1.csv")
             with ThreadPoolExecutor(len(CLIENTS)) as pool:
                 running = {one: pool.submit(ask, kafka, one, topics[one.kind], seconds=SECONDS) for one in CLIENTS}
             for one, sent in running.items():
                 charged[one] += sent.result()
             time.sleep(DRAIN_S)
-            jmx_tool.kill()
-        yield Measured(charged, prometheus.url, from_s, jmx_csv, before_quotas)
+        yield Measured(charged, prometheus.url, from_s, before_quotas)
 
 
 def ask(kafka: Kafka, client: Client, topic: str, *, seconds: float) -> int:
@@ -146,18 +141,6 @@ def ask(kafka: Kafka, client: Client, topic: str, *, seconds: float) -> int:
             if due_s >= seconds:
                 return charged
             time.sleep(max(0, start_s + due_s - time.monotonic()))
-
-
-def jmx_tool_of(kafka: Kafka, output: Path) -> Process:
-    """Start JmxTool, and wait until it prints."""
-    url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{kafka.broker.jmx_port}/jmxrmi"
-    words = ["org.apache.kafka.tools.JmxTool", "--jmx-url", url, "--report-format", "csv"]
-    words += ["--reporting-interval", "1000"]
-    for kind in ("Produce", "Fetch"):
-        words += ["--object-name", f"kafka.server:type={kind},*"]
-    started = Process([java(), "-Xmx64m", "-XX:TieredStopAtLevel=1", "-cp", kafka.classpath, *words], log=output)
-    wait_until(lambda: "byte-rate" in started.output(), timeout_s=20, what="JmxTool prints")
-    return started
 
 
 def records_of(log: Path) -> list[dict[str, Any]]:
@@ -198,20 +181,6 @@ def test_prometheus_has_what_clients_sent(measured: Measured, imported: Path) ->
     assert {(one["resolution_ms"], one["broker"]) for one in records} == {(11_000, 1)}
     throttled = {one["client_id"] for one in records if one["throttle_time_ms"]}
     assert throttled == {GREEDY.client_id}
-
-
-def test_jmx_tool_has_what_clients_sent(measured: Measured, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = tmp_path / "usage"
-
-    status = main(["import", "jmx-csv", str(measured.jmx_csv), "--broker", "broker1.csv=7", "--out", str(log)])
-
-    records = records_of(log)
-    found = amounts(records)
-    sys.stdout.write(f"JmxTool: {shares(found, measured.charged)}\n")
-    assert status == 0
-    assert "broker 7 is broker1.csv" in capsys.readouterr().err
-    assert shares(found, measured.charged) == EXPECTED_SHARES
-    assert {(one["proxy"], one["broker"]) for one in records} == {("broker1.csv", 7)}
 
 
 def test_without_any_quota_kafka_has_no_metrics_of_clients(measured: Measured) -> None:

@@ -17,7 +17,6 @@ from kafka_quota_proxy.pipeline.client_metrics import (
     instance_of,
     is_throttle_time,
     of_labels,
-    of_mbean,
 )
 from kafka_quota_proxy.proxy.quota.sanitize import sanitize
 
@@ -67,33 +66,12 @@ def test_series_are_recognised_by_name_and_labels(
     assert of_labels({"__name__": name, **labels}, {"my_rate": PRODUCED}) == expected
 
 
-@pytest.mark.parametrize(
-    ("attribute", "expected"),
-    [
-        ("kafka.server:type=Produce,user=alice,client-id=etl:byte-rate", ClientMetric(PRODUCED, "alice", "etl")),
-        (
-            f"kafka.server:type=Produce,user={ENCODED},client-id={QUOTED}:throttle-time",
-            ClientMetric(Measured("produce", THROTTLE), ODD_USER, ODD_CLIENT_ID),
-        ),
-        (
-            r'kafka.server:type=Request,client-id="100%25 ü\nz\\":request-time',
-            ClientMetric(Measured("request", RATE), "", "100%25 ü\nz\\"),
-        ),
-        ("kafka.server:type=Request:exempt-request-time", None),
-        ("kafka.server:type=Produce:queue-size", None),
-        ("kafka.server:type=Produce,user=alice,other=1:byte-rate", None),
-        ("java.lang:type=Threading:ThreadCount", None),
-    ],
-)
-def test_mbeans_are_recognised(attribute: str, expected: ClientMetric | None) -> None:
-    assert of_mbean(attribute) == expected
-
-
 @given(user=st.text(min_size=1), client_id=st.text(min_size=1))
-def test_every_name_survives_the_way_through_an_mbean(user: str, client_id: str) -> None:
+def test_every_name_survives_the_way_through_an_exporter(user: str, client_id: str) -> None:
     quoted = re.sub(r'[\\"*?]', r"\\\g<0>", client_id).replace("\n", "\\n")
 
-    found = of_mbean(f'kafka.server:type=Fetch,user={sanitize(user)},client-id="{quoted}":byte-rate')
+    labels = {"__name__": "kafka_server_Fetch_byte_rate", "user": sanitize(user), "client_id": f'"{quoted}"'}
+    found = of_labels(labels, {})
 
     assert found == ClientMetric(Measured("fetch", RATE), user, client_id)
 

@@ -39,20 +39,19 @@ def test_help_of_each_command_has_an_example(command: str, capsys: pytest.Captur
     assert f"example: kafka-quota-pipeline {command}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("source", ["prometheus", "jmx-csv"])
-def test_help_of_each_source_has_an_example(source: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_the_source_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["import", source, "--help"])
+        main(["import", "prometheus", "--help"])
 
     said = capsys.readouterr().out
     assert end.value.code == 0
-    assert f"kafka-quota-pipeline import {source}" in said.partition("example: ")[2]
+    assert "kafka-quota-pipeline import prometheus" in said.partition("example: ")[2]
 
 
 def test_an_import_does_not_load_spark(tmp_path: Path) -> None:
     program = (
         "import sys; from kafka_quota_proxy.pipeline.__main__ import main;"
-        f"status = main(['import', 'jmx-csv', '/nowhere', '--out', {str(tmp_path / 'usage')!r}]);"
+        f"status = main(['import', 'prometheus', '--file', '/nowhere', '--out', {str(tmp_path / 'usage')!r}]);"
         "sys.exit(status if 'pyspark' not in sys.modules else 7)"
     )
 
@@ -77,7 +76,6 @@ def test_an_import_does_not_load_spark(tmp_path: Path) -> None:
         "simulate --entities 20 --brokers 3 --days 7 --out usage --seed 5",
         "import prometheus --url http://h:1 --from 2026-11-01T08:00 --out usage",
         "import prometheus --file answer.json --file more.json --metric fetch_rate=out_bytes --out usage",
-        "import jmx-csv a.csv b.csv --broker a.csv=1 --out usage",
     ],
 )
 def test_required_arguments_suffice(line: str) -> None:
@@ -98,7 +96,7 @@ def test_required_arguments_suffice(line: str) -> None:
         (["import", "prometheus", "--out", "x", "--url", "u", "--from", "noon"], "is not a time; write one such as"),
         (["import", "prometheus", "--out", "x", "--url", "u", "--step", "0s"], "is not a time above 0"),
         (["import", "prometheus", "--out", "x", "--url", "u", "--metric", "bytes=x"], "is not WHAT=NAME"),
-        (["import", "jmx-csv", "a.csv", "--out", "x", "--broker", "a.csv"], "does not end in =ID"),
+        (["import", "prometheus", "--out", "x", "--url", "u", "--broker", "b:1"], "does not end in =ID"),
         (["capacity", "--out", "x"], "--usage"),
         (["capacity", "--out", "x", "--usage", "u", "--percentile", "100"], "50 to 99.99"),
         (["capacity", "--out", "x", "--usage", "u", "--headroom", "0.5"], "at least 1"),
@@ -121,7 +119,10 @@ def test_a_wrong_argument_is_answered_at_once(words: list[str], said: str, capsy
 
 @pytest.mark.parametrize(
     ("line", "instead"),
-    [("balance --follow --usage kafka://h:1/t --limits c.yaml", "run it again when load has moved")],
+    [
+        ("balance --follow --usage kafka://h:1/t --limits c.yaml", "run it again when load has moved"),
+        ("import jmx-csv broker1.csv --out usage", "use import prometheus"),
+    ],
 )
 def test_an_argument_that_is_gone_is_answered_with_what_to_do(
     line: str, instead: str, capsys: pytest.CaptureFixture[str]
@@ -242,9 +243,9 @@ def test_a_place_that_cannot_be_reached_is_reported_in_a_sentence(capsys: pytest
 
 def test_results_do_not_replace_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (out := tmp_path / "out").write_text("mine", encoding="utf-8")
-    (source := tmp_path / "jmx.csv").write_text("time\n", encoding="utf-8")
+    (source := tmp_path / "answer.json").write_text("{}", encoding="utf-8")
 
-    assert main(["import", "jmx-csv", str(source), "--out", str(out)]) == 2
+    assert main(["import", "prometheus", "--file", str(source), "--out", str(out)]) == 2
 
     assert "was not written by this program" in capsys.readouterr().err
     assert out.read_text(encoding="utf-8") == "mine"
