@@ -11,7 +11,7 @@
                        ``prometheus_api`` asks a server, and ``resolution`` says what imported records cannot tell
 * ``writing``          writes tables; ``staging`` lets results appear complete; ``file_system`` renames and deletes
 * ``kafka_config``     reads the client configuration for Kafka topics
-* ``delivery``         writes alerts exactly once; ``checkpoint`` keeps the settings of a stream and its bad lines
+* ``delivery``         writes alerts; ``checkpoint`` keeps the settings of a stream and its bad lines
 * ``whatif``           replays the log under other quotas: ``arrivals`` splits records into parts, ``neighbour_rates``
                        helps to place the parts in time, ``replay`` charges them (``unthrottled_fast_path`` charges
                        many at once), ``bucket_stream`` feeds sorted rows to the replay, ``candidate_quotas`` makes the

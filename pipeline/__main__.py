@@ -93,8 +93,8 @@ _COMMANDS: Final = {
         "Each bucket and window of event time has at most one alert: over (it was throttled, or used more than the\n"
         "limit allows in the window) or near. The alert is sent when a record is newer than the window by --late. A\n"
         "record that is older than the newest by more than --late may be left out. It is counted by its proxy.\n"
-        "After a crash it continues from --checkpoint, and each alert is delivered once; consumers of the topic need\n"
-        "isolation.level=read_committed. SIGTERM and Ctrl-C end it.\n\n"
+        "After a crash it continues from --checkpoint, and delivers each alert at least once: those of one batch may\n"
+        "be in a topic twice. SIGTERM and Ctrl-C end it.\n\n"
         "Without --to and --out, alerts are printed as JSON Lines: from a topic those of new records (with --once\n"
         "those of all records). It keeps no progress then, and needs no --checkpoint.",
     ),

@@ -7,7 +7,7 @@ alert per window. The alert's column ``level`` is ``over`` if the bucket is over
 alert is final when the window closes.
 
 Alerts contain only maxima and sums of integers, so the same records give exactly the same alert in any order and in any
-batches. Exactly-once delivery relies on this.
+batches. So an alert that is delivered twice is the same both times.
 """
 
 from typing import Final

@@ -1,56 +1,79 @@
-"""Delivers the alerts of a stream to files or to stdout. The module ``topic_delivery`` writes them to a Kafka topic.
+"""Delivers the alerts of a stream to a Kafka topic, to files or to stdout, at least once.
 
-Files and topics receive each alert exactly once. A stream numbers its batches, and after a crash it repeats the last
-batch with the same rows. A delivery writes a batch together with its number, in one atomic step, and skips a batch that
-is written already. So a process may be killed at any time without losing or repeating an alert (decision 0018).
+A stream numbers its batches, and after a crash it repeats the last batch with the same rows. In a topic the alerts of
+this batch may then appear twice. In files they do not, because a batch is written to a file of its own.
 """
 
 import sys
-from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Final, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError
+from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, kafka_place, topic
+from kafka_quota_proxy.pipeline.session import SPARK_FAULTS
+
+# A broker acknowledges an alert when all replicas in sync have it.
+_ACKNOWLEDGED: Final = {"kafka.acks": "all"}
 
 
-class Delivery(ABC):
-    """A destination to which the alerts of a stream are written: files, stdout or a Kafka topic."""
+class Delivery(Protocol):
+    """A destination to which the alerts of a stream are written: a Kafka topic, files or stdout."""
 
-    def begin(self) -> None:  # noqa: B027 - not every destination has something to begin
-        """Connect to the destination, and finish or undo what an earlier process has left unfinished.
-
-        Raises PipelineError if that fails.
-        """
-
-    @abstractmethod
     def deliver(self, rows: DataFrame, batch: int) -> None:
-        """Write the alerts of a batch (``key``, ``value`` and ``start_ms``), unless the batch is written already.
+        """Write the alerts of a batch (``key``, ``value`` and ``start_ms``).
 
-        In either case, all of ``rows`` must be evaluated, because that updates the state of the stream. Raises
-        PipelineError if the batch could not be written. Only a new process can then try again.
+        All of ``rows`` must be evaluated, because that updates the state of the stream. Raises PipelineError if the
+        batch could not be written. Only a new process can then try again.
         """
 
-    def end(self) -> None:  # noqa: B027
-        """Close the connections to the destination."""
+
+class TopicDelivery:
+    """Writes alerts to the topic ``kafka://HOST:PORT/TOPIC``. ``kafka`` contains options of Spark's Kafka sink.
+
+    Raises UsageError if the address is wrong, or if Spark lacks its Kafka connector, and PipelineError if the topic
+    cannot be reached or does not exist.
+    """
+
+    def __init__(self, spark: SparkSession, place: str, kafka: Mapping[str, str]) -> None:
+        servers, name = kafka_place(place, "--to")
+        self._place = place
+        self._options = {**kafka, **_ACKNOWLEDGED, "kafka.bootstrap.servers": servers, "topic": name}
+        found = topic(spark, place, "--to", kafka=kafka)
+        try:
+            # Spark asks for the offsets of the topic's partitions here, and reads no record.
+            found.rdd.getNumPartitions()
+        except SPARK_FAULTS as error:
+            raise self._fault(error) from error
+
+    def deliver(self, rows: DataFrame, batch: int) -> None:
+        """Send a batch, and wait until the brokers have acknowledged it. One task sends it, in the order of windows."""
+        del batch
+        try:
+            _ordered(rows).select("key", "value").write.format("kafka").options(**self._options).save()
+        except SPARK_FAULTS as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception) -> PipelineError:
+        text = str(error)
+        return PipelineError(f"--to {self._place}: {kafka_fault(text) or text.partition(chr(10))[0]}")
 
 
-class FileDelivery(Delivery):
+class FileDelivery:
     """Writes each batch that has alerts as a file of JSON Lines, ``OUT/alerts-JOB-BATCH.jsonl``."""
 
     def __init__(self, out: str, job: str) -> None:
         self._out = out.rstrip("/") or "/"
         self._job = job
-
-    def begin(self) -> None:
-        """Create the output directory."""
         file_system.make_directory(self._out)
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
         """Write a batch to a hidden file, then rename the file, so that it appears only when it is complete."""
         name = f"alerts-{self._job}-{batch:010}"
         hidden, target = f"{self._out}/.{name}", f"{self._out}/{name}.jsonl"
-        _ordered(rows).write.mode("overwrite").text(hidden)
+        _ordered(rows).select("value").write.mode("overwrite").text(hidden)
         parts = [f"{hidden}/{name}" for name in file_system.names(hidden) if name.startswith("part-")]
         if len(parts) > 1:
             raise PipelineError(f"{hidden} has {len(parts)} files where there must be one")
@@ -59,7 +82,7 @@ class FileDelivery(Delivery):
         file_system.delete(hidden)
 
 
-class PrintDelivery(Delivery):
+class PrintDelivery:
     """Prints alerts to stdout as JSON Lines. It has no checkpoint, so a batch is never repeated."""
 
     def deliver(self, rows: DataFrame, batch: int) -> None:
@@ -71,8 +94,8 @@ class PrintDelivery(Delivery):
 
 
 def _ordered(rows: DataFrame) -> DataFrame:
-    """Return the column ``value`` in one partition, ordered by ``start_ms``.
+    """Return the rows in one partition, ordered by ``start_ms``.
 
     The rows are sorted within the partition, because a global sort would evaluate the stream's state twice.
     """
-    return rows.repartition(1).sortWithinPartitions("start_ms", "value").select("value")
+    return rows.repartition(1).sortWithinPartitions("start_ms", "value")

@@ -1,6 +1,7 @@
 """Reads the lines of a usage log from a Kafka topic, with Spark's connector."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -9,14 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 
 _CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
 # The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
 _RECORDS_AT_ONCE: Final = "1000000"
 # Spark asks three times for the end of a topic. With Kafka's defaults each takes a silent minute.
 _PATIENCE: Final = {"kafka.request.timeout.ms": "15000", "kafka.default.api.timeout.ms": "15000"}
-_NO_CONFIG: Final = KafkaConfig()
+_NO_OPTIONS: Final[Mapping[str, str]] = {}
 _KAFKA_ERROR: Final = re.compile(r"org\.apache\.kafka\.common\.(?:\w+\.)?(\w+(?:Exception|Error)):? ?([^\n]*)")
 _KAFKA_WORDS: Final = {
     "UnknownTopicOrPartitionException": "there is no such topic",
@@ -30,20 +30,21 @@ _KAFKA_WORDS: Final = {
 
 def topic(
     spark: SparkSession,
-    usage: str,
+    place: str,
+    argument: str = "--usage",
     *,
-    kafka: KafkaConfig = _NO_CONFIG,
+    kafka: Mapping[str, str] = _NO_OPTIONS,
     is_stream: bool = False,
     is_new_only: bool = False,
 ) -> DataFrame:
-    """Return the lines of the usage log in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
+    """Return the lines in the topic ``kafka://HOST:PORT/TOPIC``, as a batch or a stream.
 
     The place of a line is its partition and offset. With ``is_new_only``, the stream begins at the end of the topic,
-    and continues even if the topic has lost records. Raises UsageError if the address is wrong, or if Spark lacks its
-    Kafka connector.
+    and continues even if the topic has lost records. ``argument`` is the command-line argument that contains the
+    address. Raises UsageError if the address is wrong, or if Spark lacks its Kafka connector.
     """
-    servers, name = kafka_place(usage, "--usage")
-    options = {**_PATIENCE, **kafka.spark_options(), "kafka.bootstrap.servers": servers, "subscribe": name}
+    servers, name = kafka_place(place, argument)
+    options = {**_PATIENCE, **kafka, "kafka.bootstrap.servers": servers, "subscribe": name}
     options["startingOffsets"] = "earliest"
     if is_stream:
         options["maxOffsetsPerTrigger"] = _RECORDS_AT_ONCE

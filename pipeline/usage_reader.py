@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
 from kafka_quota_proxy.pipeline.file_integrity import DAMAGED, FAULT, UNREADABLE, Fault
-from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
 from kafka_quota_proxy.pipeline.kafka_source import kafka_fault, topic
 from kafka_quota_proxy.pipeline.lake_rollup import Sums
 from kafka_quota_proxy.pipeline.log_files import (
@@ -42,7 +41,7 @@ from kafka_quota_proxy.pipeline.resolution import Coarse, coarse_columns
 from kafka_quota_proxy.pipeline.session import SPARK_FAULTS, fit, is_small, local_frame, silenced
 from kafka_quota_proxy.pipeline.writing import Output
 
-_NO_CONFIG: Final = KafkaConfig()
+_NO_OPTIONS: Final[Mapping[str, str]] = {}
 # The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
 _BYTES_AT_ONCE: Final = str(256 << 20)
 
@@ -79,7 +78,12 @@ class Usage:
 
 
 def read(
-    spark: SparkSession, usage: str, output: Output, *, kafka: KafkaConfig = _NO_CONFIG, cluster: str | None = None
+    spark: SparkSession,
+    usage: str,
+    output: Output,
+    *,
+    kafka: Mapping[str, str] = _NO_OPTIONS,
+    cluster: str | None = None,
 ) -> Usage:
     """Read a usage log, and write its faults to ``quarantine/`` in the output.
 
@@ -233,7 +237,7 @@ def check_apart(usage: str, argument: str, place: str) -> None:
 
 
 def followed(
-    spark: SparkSession, usage: str, *, kafka: KafkaConfig = _NO_CONFIG, skips_damage: bool = False
+    spark: SparkSession, usage: str, *, kafka: Mapping[str, str] = _NO_OPTIONS, skips_damage: bool = False
 ) -> DataFrame:
     """Return the lines of a growing usage log as a stream, from a topic or from the files of a directory.
 

@@ -7,6 +7,7 @@ checkpoint.
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from threading import Event, Lock
@@ -26,22 +27,20 @@ from kafka_quota_proxy.pipeline.commands.execution import (
     check_cluster,
     check_own_process,
     explain,
-    kafka_config_of,
+    kafka_options_of,
     line_counts,
     say,
     span_of,
     stop_requested,
 )
-from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery
+from kafka_quota_proxy.pipeline.delivery import Delivery, FileDelivery, PrintDelivery, TopicDelivery
 from kafka_quota_proxy.pipeline.errors import PipelineError, UsageError
-from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig
-from kafka_quota_proxy.pipeline.kafka_source import kafka_place, topic
+from kafka_quota_proxy.pipeline.kafka_source import topic
 from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.late_records import LateRecords, records_by_window
 from kafka_quota_proxy.pipeline.log_files import left_out_of_stream
 from kafka_quota_proxy.pipeline.parsing import parsed
 from kafka_quota_proxy.pipeline.session import GATEWAY_GONE, log_level, session
-from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from kafka_quota_proxy.pipeline.usage_reader import check_apart, followed
 
 # Each partition of the state writes a file or two per batch, and a bucket has a few hundred bytes. So on one machine,
@@ -70,32 +69,28 @@ def execute(args: argparse.Namespace) -> int:
     check_own_process(spark, "alerts")
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.
     log_level(spark, "FATAL")
-    kafka = kafka_config_of(args)
+    kafka = kafka_options_of(args)
     for name, place in (("--out", args.out), ("--checkpoint", args.checkpoint)):
         if place:
             check_apart(args.usage, name, place)
     lines = _lines(spark, args, kafka)
-    delivery = _delivery(args, kafka)
+    delivery = _delivery(spark, args, kafka)
     quarantine = Quarantine(f"{args.checkpoint.rstrip('/')}/quarantine") if args.checkpoint else None
     stream = _Stream(delivery, quarantine, _BatchCounts(delay_ms(window_ms=args.window, late_ms=args.late)))
     frame = encoded(_found(lines, args))
     if args.explain:
         explain("alerts", frame)
-    delivery.begin()
-    try:
-        with stop_requested() as end:
-            writer = frame.writeStream.foreachBatch(stream.deliver)
-            if args.checkpoint is not None:
-                writer = writer.option("checkpointLocation", spark_part(args.checkpoint))
-            trigger = (
-                writer.trigger(availableNow=True)
-                if args.once
-                else writer.trigger(processingTime=f"{args.every} milliseconds")
-            )
-            say(f"following {args.usage}" if not args.once else f"reading {args.usage}")
-            stream.run(trigger.start(), end)
-    finally:
-        delivery.end()
+    with stop_requested() as end:
+        writer = frame.writeStream.foreachBatch(stream.deliver)
+        if args.checkpoint is not None:
+            writer = writer.option("checkpointLocation", spark_part(args.checkpoint))
+        trigger = (
+            writer.trigger(availableNow=True)
+            if args.once
+            else writer.trigger(processingTime=f"{args.every} milliseconds")
+        )
+        say(f"following {args.usage}" if not args.once else f"reading {args.usage}")
+        stream.run(trigger.start(), end)
     say(stream.counts.words("ended"))
     if not _is_printed(args):
         sys.stdout.write(f"{args.to or args.out}\n")
@@ -114,13 +109,13 @@ def _check(args: argparse.Namespace) -> None:
     if not _is_printed(args) and args.checkpoint is None:
         raise UsageError(
             f"alerts {'--to' if args.to else '--out'} needs --checkpoint DIR: a directory of this job's own, in which "
-            "it stores its progress, so that each alert is written once even after a crash"
+            "it stores its progress, so that no alert is lost after a crash"
         )
     if _is_printed(args) and args.checkpoint is not None:
         raise UsageError("--checkpoint goes with --to or --out: the progress of printed alerts is not stored")
 
 
-def _lines(spark: SparkSession, args: argparse.Namespace, kafka: KafkaConfig) -> DataFrame:
+def _lines(spark: SparkSession, args: argparse.Namespace, kafka: Mapping[str, str]) -> DataFrame:
     # A topic may have weeks of records, so alerts are printed for new records only.
     if _is_printed(args) and not args.once and args.usage.startswith("kafka://"):
         return topic(spark, args.usage, kafka=kafka, is_stream=True, is_new_only=True)
@@ -141,14 +136,11 @@ def _settings(args: argparse.Namespace) -> dict[str, str]:
     return {"--usage": name(args.usage), **place, **times, **state}
 
 
-def _delivery(args: argparse.Namespace, kafka: KafkaConfig) -> Delivery:
+def _delivery(spark: SparkSession, args: argparse.Namespace, kafka: Mapping[str, str]) -> Delivery:
     if _is_printed(args):
         return PrintDelivery()
     job = job_of(args.checkpoint, _settings(args))
-    if args.to:
-        servers, topic = kafka_place(args.to, "--to")
-        return TopicDelivery(servers, topic, job, kafka.client_keywords())
-    return FileDelivery(args.out, job)
+    return TopicDelivery(spark, args.to, kafka) if args.to else FileDelivery(args.out, job)
 
 
 def _found(lines: DataFrame, args: argparse.Namespace) -> DataFrame:

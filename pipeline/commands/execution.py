@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline import file_system
 from kafka_quota_proxy.pipeline.errors import UsageError
-from kafka_quota_proxy.pipeline.kafka_config import KafkaConfig, read_kafka_config
+from kafka_quota_proxy.pipeline.kafka_config import kafka_options
 from kafka_quota_proxy.pipeline.lake import Lake
 from kafka_quota_proxy.pipeline.lake_rollup import sums
 from kafka_quota_proxy.pipeline.session import fit, fitted, is_remote, session
@@ -101,7 +101,7 @@ def usage_of(args: argparse.Namespace, spark: SparkSession, output: Output, *, s
             say(words)
         return usage
     check_cluster(args)
-    usage = read(spark, args.usage, output, kafka=kafka_config_of(args), cluster=args.cluster)
+    usage = read(spark, args.usage, output, kafka=kafka_options_of(args), cluster=args.cluster)
     for directory in usage.passed_over:
         say(f"{directory} has results of a command and was not read")
     for words in usage.words():
@@ -128,9 +128,9 @@ def check_cluster(args: argparse.Namespace) -> None:
         )
 
 
-def kafka_config_of(args: argparse.Namespace) -> KafkaConfig:
-    """Return the Kafka client configuration that ``--kafka-config`` names, or an empty configuration."""
-    return read_kafka_config(args.kafka_config) if args.kafka_config else KafkaConfig()
+def kafka_options_of(args: argparse.Namespace) -> dict[str, str]:
+    """Return the properties in the file that ``--kafka-config`` names as options of Spark's Kafka source and sink."""
+    return kafka_options(args.kafka_config) if args.kafka_config else {}
 
 
 def say(words: str) -> None:

@@ -22,7 +22,7 @@ from kafka_quota_proxy.pipeline.commands.execution import (
     absolute,
     cause_of,
     explain,
-    kafka_config_of,
+    kafka_options_of,
     line_counts,
     observed,
     say,
@@ -55,7 +55,7 @@ def execute(args: argparse.Namespace) -> int:
         if words:
             say(words)
     lake.create(spark)
-    rows = parsed(followed(spark, args.usage, kafka=kafka_config_of(args), skips_damage=True), is_placed=True)
+    rows = parsed(followed(spark, args.usage, kafka=kafka_options_of(args), skips_damage=True), is_placed=True)
     if args.explain:
         explain("records", rows)
     # Failures arrive as exceptions and are reported in one sentence. Spark would also print a stack trace.

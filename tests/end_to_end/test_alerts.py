@@ -1,4 +1,4 @@
-"""A job that is killed and resumed ten times delivers each alert exactly once."""
+"""A job that is killed and resumed ten times delivers each alert, into files once, into a topic at least once."""
 
 from __future__ import annotations
 
@@ -9,19 +9,15 @@ import random
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any, Final, Protocol
 
 import confluent_kafka
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
-from kafka_quota_proxy.pipeline.errors import PipelineError
-from kafka_quota_proxy.pipeline.session import session
-from kafka_quota_proxy.pipeline.topic_delivery import TopicDelivery
 from tests.end_to_end.support.artifacts import spark_connector
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.kafka import Kafka
@@ -182,17 +178,18 @@ class Log:
 
 
 class TopicReader:
-    """Reads the committed alerts of a topic."""
+    """Reads the alerts of a topic, each once, and counts those that come again."""
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self.seen: list[Record] = []
         self.keys: list[tuple[str, int]] = []
+        self.again = 0
+        self._values: set[bytes] = set()
         self._consumer = confluent_kafka.Consumer(
             {
                 "bootstrap.servers": kafka.bootstrap_servers,
                 "group.id": "reader",
                 "enable.auto.commit": False,
-                "isolation.level": "read_committed",
                 **QUIET,
             }
         )
@@ -207,8 +204,12 @@ class TopicReader:
                 assert key is not None
                 assert value is not None
                 assert partition is not None
-                self.seen.append(json.loads(value))
                 self.keys.append((key.decode(), partition))
+                if value in self._values:
+                    self.again += 1
+                else:
+                    self._values.add(value)
+                    self.seen.append(json.loads(value))
 
     def close(self) -> None:
         self._consumer.close()
@@ -343,12 +344,12 @@ def prove(job: Job, log: Log, reader: Reader, chance: random.Random) -> None:
     assert "too late" in job.log.read_text()
     assert within > 0
     sys.stdout.write(
-        f"{len(log.sent):,} records, {log.late} too late; {len(wanted):,} alerts, each once; {KILLS} kills, {within} "
+        f"{len(log.sent):,} records, {log.late} too late; {len(wanted):,} alerts; {KILLS} kills, {within} "
         f"within a batch, {delivered} just after alerts had been seen of it; {job.numbers('commits') + 1} batches\n"
     )
 
 
-def test_alerts_to_topic_are_read_once_although_the_job_is_killed(kafka_4: Kafka, tmp_path: Path) -> None:
+def test_alerts_to_topic_are_read_at_least_once_although_the_job_is_killed(kafka_4: Kafka, tmp_path: Path) -> None:
     seed = int(os.environ.get("ALERTS_SEED", "1"))
     usage, alerts = (create_topic(kafka_4, partitions=PARTITIONS) for _ in range(2))
     reader = TopicReader(kafka_4, alerts)
@@ -365,6 +366,7 @@ def test_alerts_to_topic_are_read_once_although_the_job_is_killed(kafka_4: Kafka
     finally:
         reader.close()
 
+    sys.stdout.write(f"{reader.again} alerts came again\n")
     # All alerts of a bucket are in one partition.
     assert len(set(reader.keys)) == len({key for key, _ in reader.keys})
 
@@ -379,76 +381,11 @@ def test_alerts_to_files_are_written_once_although_the_job_is_killed(tmp_path: P
     prove(job, Log(to_files(tmp_path / "usage"), reader, seed, together_s=10), reader, seeded(seed))
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    spark = session(master="local[2]", conf={"spark.sql.shuffle.partitions": "2"}, is_quiet=True)
-    yield spark
-    spark.stop()
-
-
-@contextmanager
-def delivering(kafka: Kafka, topic: str) -> Iterator[TopicDelivery]:
-    """Open the delivery of a job, as a new process would."""
-    delivery = TopicDelivery(kafka.bootstrap_servers, topic, topic)
-    delivery.begin()
-    try:
-        yield delivery
-    finally:
-        delivery.end()
-
-
-def numbered(spark: SparkSession, *numbers: int) -> DataFrame:
-    rows = [(f"k{one}", f'{{"n":{one}}}', BASE_MS) for one in numbers]
-    return spark.createDataFrame(rows, "key string, value string, start_ms long")
-
-
-def read_numbers(kafka: Kafka, topic: str) -> list[int]:
-    reader = TopicReader(kafka, topic)
-    try:
-        reader.read()
-    finally:
-        reader.close()
-    return sorted(one["n"] for one in reader.seen)
-
-
-def test_committed_batch_is_not_sent_again_by_the_next_process(kafka_4: Kafka, spark: SparkSession) -> None:
-    topic = create_topic(kafka_4, partitions=PARTITIONS)
-    with delivering(kafka_4, topic) as killed:
-        killed.deliver(numbered(spark, 1, 2), 7)
-
-        with delivering(kafka_4, topic) as resumed:
-            resumed.deliver(numbered(spark, 1, 2), 7)
-            resumed.deliver(numbered(spark, 3), 8)
-
-    assert read_numbers(kafka_4, topic) == [1, 2, 3]
-
-
-def test_uncommitted_alerts_are_never_read(kafka_4: Kafka, spark: SparkSession) -> None:
-    topic = create_topic(kafka_4, partitions=PARTITIONS)
-    with delivering(kafka_4, topic) as killed:
-        killed._topic.run(killed._producer.begin_transaction(), timeout_s=30)
-        killed._topic.run(killed._producer.send_and_wait(topic, value=b'{"n":1}'), timeout_s=30)
-
-        with delivering(kafka_4, topic) as resumed:
-            resumed.deliver(numbered(spark, 1, 2), 0)
-
-    assert read_numbers(kafka_4, topic) == [1, 2]
-
-
-def test_process_that_was_replaced_is_refused(kafka_4: Kafka, spark: SparkSession) -> None:
-    topic = create_topic(kafka_4, partitions=PARTITIONS)
-    with delivering(kafka_4, topic) as old, delivering(kafka_4, topic) as new:
-        new.deliver(numbered(spark, 1), 0)
-
-        with pytest.raises(PipelineError, match="same --checkpoint"):
-            old.deliver(numbered(spark, 1), 0)
-
-    assert read_numbers(kafka_4, topic) == [1]
-
-
 def test_command_without_reachable_broker_fails_with_a_message(tmp_path: Path) -> None:
     (tmp_path / "usage").mkdir()
-    job = Job(tmp_path, "--usage", str(tmp_path / "usage"), "--to", "kafka://127.0.0.1:1/alerts")
+    jars = ",".join(str(jar) for jar in spark_connector())
+    places = ("--usage", str(tmp_path / "usage"), "--to", "kafka://127.0.0.1:1/alerts")
+    job = Job(tmp_path, "--conf", f"spark.jars={jars}", *places)
 
     process = job.start()
     wait_until(lambda: not process.is_running, timeout_s=90, what="gives up")

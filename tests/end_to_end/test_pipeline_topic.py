@@ -160,14 +160,7 @@ def fill(kafka: Kafka, records: list[dict[str, Any]]) -> str:
 
 
 def alerts_in(kafka: Kafka, topic: str) -> list[dict[str, Any]]:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": kafka.bootstrap_servers,
-            "group.id": "reader",
-            "isolation.level": "read_committed",
-            **QUIET,
-        }
-    )
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "reader", **QUIET})
     consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
     try:
         return [json.loads(message.value() or b"") for message in consumer.consume(100, timeout=3)]

@@ -1,4 +1,4 @@
-"""Alerts in files. Each batch is written exactly once, and completely or not at all."""
+"""Alerts in files: each batch is written completely or not at all, and once. Topics are tested end to end."""
 
 from pathlib import Path
 
@@ -20,9 +20,7 @@ def there(out: Path) -> dict[str, str]:
 
 @pytest.fixture
 def delivery(tmp_path: Path) -> FileDelivery:
-    delivery = FileDelivery(f"{tmp_path}/out/", "job")
-    delivery.begin()
-    return delivery
+    return FileDelivery(f"{tmp_path}/out/", "job")
 
 
 def test_a_batch_is_a_file_and_a_batch_without_alerts_is_none(
