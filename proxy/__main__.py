@@ -91,14 +91,13 @@ _COMMANDS: Final = {
         "ACTION --help explains each action.",
     ),
     "rebalance": _Command(
-        "show how far a reassignment is, when it ends, and whether its throttle lets it end",
-        "example: kafka-quota-proxy rebalance config.yaml --throttle 50MB --by 06:00\n\n"
-        "For each topic and broker that gets replicas of it: bytes left, the rate and its limit, the time left.\n"
+        "show how far a reassignment is, when it ends, and which throttle ends it by a time",
+        "example: kafka-quota-proxy rebalance config.yaml --by 06:00\n\n"
+        "For each topic and broker that gets replicas of it: bytes left, the rate, the time left, the end. Where more\n"
+        "comes in than is copied it says: never ends.\n"
         "Asks the brokers of replication.admin_client, else those behind the listeners, and changes nothing.\n"
-        "Throttles are those of the file and those of the cluster's configs. Where more comes in than a throttle\n"
-        "lets through it says: too low. Rates and sizes are in powers of 1,000 (MB), as kafka-reassign-partitions.sh\n"
-        "--throttle takes them.\n\n"
-        "Exit status: 0 done, or it will be; 1 it never ends, was cancelled, or no broker answers; 2 wrong usage.",
+        "Rates and sizes are in powers of 1,000 (MB), as kafka-reassign-partitions.sh --throttle takes them.\n\n"
+        "Exit status: 0 done, or it will be; 1 it never ends, waits for a broker, or none answers; 2 wrong usage.",
     ),
     "healthcheck": _Command(
         "ask a running proxy whether it is alive, as in a Dockerfile",

@@ -1,4 +1,4 @@
-"""The command ``rebalance`` forecasts the end of a move from its first quarter, and warns of too low a throttle."""
+"""The command ``rebalance`` forecasts the end of a move from its first quarter, or says that it never ends."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_no_reassignment_is_reported(cluster: Kafka) -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
 
 
-def test_throttle_below_the_incoming_rate_is_reported_as_too_low(cluster: Kafka) -> None:
+def test_a_move_under_a_throttle_below_the_incoming_rate_never_ends(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))
 
@@ -124,16 +124,11 @@ def test_throttle_below_the_incoming_rate_is_reported_as_too_low(cluster: Kafka)
 
         _reassign(cluster, 2, "--cancel")
         (report,) = _reports(ended)
-        assert (ended.returncode, report["state"]) == (1, "too low")
+        assert (ended.returncode, report["state"]) == (1, "never ends")
         assert report["incoming_rate"] == pytest.approx(_INCOMING, rel=0.35)
-        assert report["incoming_rate"] <= report["smallest_rate"] <= report["incoming_rate"] / 0.7
+        assert report["by"]["rate"] == pytest.approx(report["left_bytes"] / 30 + report["incoming_rate"])
         assert spoken.returncode == 1
-        assert re.search(
-            r"^broker 2, leader 1: too low: incoming [\d.]+ MB/s is above the throttle 2.0 MB/s of the cluster, "
-            r"this never ends; above [\d.]+ MB/s it would$",
-            spoken.stdout,
-            re.MULTILINE,
-        )
+        assert re.search(rf"^{_TOPIC} +broker 2 .* never ends$", spoken.stdout, re.MULTILINE)
 
 
 @pytest.mark.long  # other load of the machine changes the rates, so this test needs a quiet one
@@ -149,12 +144,13 @@ def test_forecast_of_a_move_is_right(cluster: Kafka) -> None:
         watched = _reports(_rebalance(path, "--watch", "--json", "--every", "5s"))
 
     *reports, end = watched
-    assert end["state"] == "done"
+    assert end["state"] == "ended"
     assert {one["state"] for one in reports} == {"ends"}
-    quarter = next(one for one in reports if one["done_percent"] >= 25)
+    quarter = next(one for one in reports if one["left_bytes"] <= 0.75 * reports[0]["left_bytes"])
     assert quarter["time_left_ms"] == pytest.approx(end["time_ms"] - quarter["time_ms"], rel=0.15), watched
-    took_ms = report["by"]["time_left_ms"] * reports[0]["size_bytes"] / report["left_bytes"]
-    assert end["time_ms"] - began_ms == pytest.approx(took_ms, rel=0.2), (began_ms, report, watched)
+    # Kafka's own throttle lets about nine tenths through.
+    took_ms = report["by"]["time_left_ms"] / 0.9
+    assert end["time_ms"] - began_ms == pytest.approx(took_ms, rel=0.25), (began_ms, report, watched)
 
 
 def test_unreachable_broker_is_reported_as_an_error() -> None:

@@ -1,4 +1,4 @@
-"""Data classes that describe a partition reassignment: samples, throttles, estimates and reports.
+"""Data classes that describe a partition reassignment: samples and reports.
 
 A *move* is the copying of one partition's replica to a new broker. Sizes are in bytes, rates in bytes per second.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import NamedTuple
 
 
@@ -17,6 +16,9 @@ class Move(NamedTuple):
     topic: str
     partition: int
     follower: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} to broker {self.follower}"
 
 
 class Waiting(NamedTuple):
@@ -36,6 +38,11 @@ class Sizes:
     follower_bytes: int
     in_sync_followers: int = 0  # the number of other followers that are in sync; they fetch new data too
 
+    @property
+    def left_bytes(self) -> int:
+        """What the new replica lacks of the leader's log."""
+        return max(0, self.leader_bytes - self.follower_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
@@ -43,94 +50,33 @@ class Sample:
 
     time_ms: int
     moves: Mapping[Move, Sizes]
-
-
-class Side(Enum):
-    """Where a throttle counts the copied bytes: at a leader, at a follower, or on a path between brokers."""
-
-    LEADER = "leader"
-    FOLLOWER = "follower"
-    PATH = "path"  # between leaders and followers that the configuration file names
-
-
-class Holder(NamedTuple):
-    """The place where a throttle applies: one leader, one follower, or a path between brokers.
-
-    ``leader`` and ``follower`` are node ids.
-    """
-
-    side: Side
-    leader: int | None
-    follower: int | None
-    path: str = ""  # the ends of the path, in words
-
-
-class Source(Enum):
-    """Where a throttle is configured: in the proxy's configuration file or in the cluster's dynamic configs."""
-
-    FILE = "file"
-    CLUSTER = "cluster"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
-    """A throttle that is in force, and the moves that share its rate."""
-
-    source: Source
-    holder: Holder
-    rate: float  # bytes per second
-    moves: frozenset[Move]
-    charges_in_sync: bool = False  # whether fetches of in-sync followers count too, as with Kafka's replica lists
-
-
-class Verdict(Enum):
-    """Whether the copying of a replica to a new broker, or the whole reassignment, will end."""
-
-    UNKNOWN = "unknown"  # without a throttle, and not observed for long enough to know a rate
-    ENDS = "ends"
-    TOO_LOW = "too low"  # more data arrives than is copied
-    STANDS_STILL = "stands still"  # nothing is copied, although the throttle has room
-    WAITS = "waits"  # a part of the reassignment waits for brokers that are away
+    waiting: tuple[Waiting, ...] = ()  # moves that have no sizes, because a broker is away
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Holds the amount of copying that is left at one leader, at one follower or on one path."""
+    """Holds what is left to copy to one broker, from one broker, or of one topic to one broker."""
 
-    holder: Holder
     left_bytes: int
-    incoming_rate: float  # new data that arrives for the replicas that are being copied
-    in_sync_rate: float  # the part of a throttle that in-sync followers use
-    effect: float  # the measured share of a throttle that is really used, from 0.7 to 1
+    rate: float | None  # at which replicas are copied; None if not observed for long enough
+    incoming_rate: float  # new data that arrives for the replicas that are being copied, and has to be copied too
+    in_sync_rate: float = 0.0  # new data that followers in sync fetch, which counts in a leader's throttle
 
     @property
-    def smallest_rate(self) -> float:
-        """The rate that a throttle of this leader, follower or path must exceed for its copying of replicas to end."""
-        return (self.incoming_rate + self.in_sync_rate) / self.effect
+    def time_left_ms(self) -> float | None:
+        """How long the copying takes, in milliseconds. None if that is not known yet, or if it never ends.
+
+        It takes L / (R − A) seconds for L bytes that are left, if R bytes per second are copied and A arrive. It never
+        ends unless R is above A. Source: KIP-73, questions and answers.
+        """
+        if self.left_bytes == 0:
+            return 0.0
+        net_rate = (self.rate or 0.0) - self.incoming_rate
+        return self.left_bytes * 1_000 / net_rate if net_rate > 0 else None
 
     def rate_to_end_in(self, duration_ms: float) -> float:
         """Return the throttle with which copying the remaining data takes ``duration_ms``, which must be above 0."""
-        return (self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate) / self.effect
-
-    def time_left_ms(self, rate: float) -> float | None:
-        """Return how long the copying takes, in milliseconds, with a throttle of ``rate``, or None if it never ends."""
-        return time_to_copy_ms(self.left_bytes, rate * self.effect - self.in_sync_rate - self.incoming_rate)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
-    """The outlook for the moves that share one throttle, or for the unthrottled moves to one follower.
-
-    For unthrottled moves ``limit`` and ``source`` are None.
-    """
-
-    load: Load
-    source: Source | None
-    limit: float | None
-    rate: float | None  # the measured rate; None if not observed for long enough
-    verdict: Verdict
-    time_left_ms: float | None  # None unless the verdict is ENDS
-    moves: frozenset[Move]
+        return self.left_bytes * 1_000 / duration_ms + self.incoming_rate + self.in_sync_rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,14 +85,13 @@ class Row:
 
     topic: str
     follower: int
-    partitions: int
-    left_bytes: int
-    size_bytes: int  # the bytes that are copied and those that are left
-    rate: float | None
-    incoming_rate: float
-    limit: float | None  # the lowest throttle of these moves; moves of other rows may share it
-    verdict: Verdict
-    time_left_ms: float | None
+    load: Load
+    time_left_ms: float | None  # None if that is not known yet, or if it never ends
+
+    @property
+    def never_ends(self) -> bool:
+        """Whether the rate is known, and the copying does not end at this rate."""
+        return self.load.rate is not None and self.time_left_ms is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,37 +100,22 @@ class Report:
 
     span_ms: int  # the time over which rates were measured
     rows: tuple[Row, ...]  # by topic, then broker
-    estimates: tuple[Estimate, ...]  # one for each throttle, and one for each follower with moves that have none
-    loads: tuple[Load, ...]  # one for each leader and each follower, whether or not a throttle limits it now
-    left_bytes: int
-    size_bytes: int
-    rate: float | None
-    incoming_rate: float
-    verdict: Verdict
-    time_left_ms: float | None
-    waiting: tuple[Waiting, ...] = ()  # moves that are in none of the numbers above
+    total: Load
+    brokers: tuple[Load, ...]  # one for each leader and each follower
+    waiting: tuple[Waiting, ...]  # moves that are in none of the numbers above
 
     @property
-    def smallest_rate(self) -> float:
-        """The rate that a throttle, if set at all brokers, must exceed for the reassignment to end."""
-        return max((load.smallest_rate for load in self.loads), default=0.0)
+    def never_ends(self) -> bool:
+        """Whether the copying of any topic to any broker never ends at its rate."""
+        return any(row.never_ends for row in self.rows)
+
+    @property
+    def time_left_ms(self) -> float | None:
+        """How long the whole takes, in milliseconds. None if that is not known yet, or if it never ends or waits."""
+        times = [row.time_left_ms for row in self.rows]
+        ends = [time for time in times if time is not None]
+        return max(ends, default=0.0) if len(ends) == len(times) and not self.waiting else None
 
     def rate_to_end_in(self, duration_ms: float) -> float:
         """Return the throttle that, set at all brokers, makes the reassignment take ``duration_ms`` (above 0)."""
-        return max((load.rate_to_end_in(duration_ms) for load in self.loads), default=0.0)
-
-    def time_left_at_ms(self, rate: float) -> float | None:
-        """Return how long the reassignment takes if all brokers have this throttle, or None if it never ends."""
-        times = [load.time_left_ms(rate) for load in self.loads]
-        ends = [time for time in times if time is not None]
-        return max(ends, default=0.0) if len(ends) == len(times) else None
-
-
-def time_to_copy_ms(left_bytes: int, net_rate: float) -> float | None:
-    """Return the time it takes to copy ``left_bytes``, in milliseconds, or None if the copying never ends.
-
-    ``net_rate`` is the rate of copying minus the rate of new data, in bytes per second.
-    """
-    if left_bytes == 0:
-        return 0.0
-    return left_bytes * 1_000 / net_rate if net_rate > 0 else None
+        return max((load.rate_to_end_in(duration_ms) for load in self.brokers), default=0.0)
