@@ -3,7 +3,6 @@
 Every unknown key, missing key and invalid value is reported with its line, and with advice on how to correct it.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from typing import Any, Final
 
 from kafka_quota_proxy.config.document import Document, fault_at
 from kafka_quota_proxy.config.errors import Fault, TermsError
+from kafka_quota_proxy.config.spelling import nearest
 
 # Turns a value from YAML into a value of ``config.model``, or raises ValueError with the remedy.
 Read = Callable[[object], Any]
@@ -225,9 +225,9 @@ class SectionReader:
             return f"has Hadoop's prefix with a port; write {own} under fair_call_queue"
         # The usual mistakes are underscores and capitals: client_id, maxThrottleTime.
         plain = {_plain(name): name for name in section.keys}
-        near = difflib.get_close_matches(_plain(key), plain, n=1, cutoff=0.7)
-        if near:
-            return f"unknown key; did you mean {plain[near[0]]}?"
+        near = nearest(_plain(key), plain)
+        if near is not None:
+            return f"unknown key; did you mean {plain[near]}?"
         for path, other in sections.items():
             if key in other.keys:
                 place = f"under {'.'.join(path)}" if path else "to the top of the file"

@@ -1,6 +1,5 @@
 """Decides which of the changes that an administrator requests are allowed, and stores, applies and audits them."""
 
-import asyncio
 import logging
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +35,6 @@ log = logging.getLogger(__name__)
 
 # How many entities of a request are logged. Ten thousand lines would block the event loop for a tenth of a second.
 _MOST_LOGGED: Final = 10
-# The time between two summaries of ``audit.summary``.
-_SUMMED_UP_AFTER_S: Final = 1.0
 
 
 class AlterTask(NamedTuple):
@@ -70,17 +67,6 @@ class AlterHandler:
         self._change_log = change_log
         self._thread = thread
         self._wall_ms = wall_ms
-        self._has_summaries = asyncio.Event()
-
-    async def run(self) -> None:
-        """Write the summaries of refused and ineffective changes to the audit log once a second, until cancelled."""
-        while True:
-            await self._has_summaries.wait()
-            self._has_summaries.clear()
-            await asyncio.sleep(_SUMMED_UP_AFTER_S)
-            await self._thread.run(self._change_log.write_summaries)
-            if self._change_log.has_summaries:
-                self._has_summaries.set()
 
     async def alter(self, task: AlterTask) -> QuotasAltered:
         """Decide on a request, make its changes, and write its results to the audit log."""
@@ -183,8 +169,6 @@ class AlterHandler:
             is_refused_whole=is_refused_whole,
             unix_ms=unix_ms,
         )
-        if self._change_log.has_summaries:
-            self._has_summaries.set()
 
 
 def refuse(task: AlterTask, rules: Mapping[Entity, StoredRule], error_code: int, message: str) -> QuotasAltered:

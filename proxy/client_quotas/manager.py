@@ -204,7 +204,7 @@ class QuotaManager:
     async def run(self) -> None:
         """Answer requests, and keep the rules in force up to date, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._applier.resolver, self._applier.timer, self.store, self._alter_handler):
+            for part in (self._applier.resolver, self._applier.timer, self.store):
                 if part is not None:
                     tasks.create_task(kept_up(part.run))
             while True:

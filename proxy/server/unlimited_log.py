@@ -6,7 +6,7 @@ minute with those that came later. All this begins anew when a reload changes th
 """
 
 import logging
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -98,7 +98,8 @@ class UnlimitedLog:
         if was_full:
             self._lines_left.clear()
         for client, reason in unlogged.items():
-            described = yield from self._describe(client, reason)
+            described = self._describe(client, reason)
+            yield
             log.warning("not limited: %s", described, extra={"event": "client_not_limited", **_fields(client, reason)})
         if was_full:
             log.warning("not limited: more than %d clients; no more of them are logged", _MAX_REMEMBERED)
@@ -115,8 +116,8 @@ class UnlimitedLog:
         listed: list[str] = []
         clients: list[dict[str, str]] = []
         for client, reason in islice(unlogged.items(), _MOST_IN_A_LINE):
-            described = yield from self._describe(client, reason)
-            listed.append(described)
+            listed.append(self._describe(client, reason))
+            yield
             clients.append(_fields(client, reason))
         more = len(unlogged) - len(listed)
         if more:
@@ -127,8 +128,8 @@ class UnlimitedLog:
                 extra={"event": "clients_not_limited", "clients": clients, "others": more},
             )  # fmt: skip
 
-    def _describe(self, client: Tags, reason: str) -> Generator[None, None, str]:
-        nearest = (yield from nearest_rule(self._rules, client)) if reason == _NO_RULE else None
+    def _describe(self, client: Tags, reason: str) -> str:
+        nearest = nearest_rule(self._rules, client) if reason == _NO_RULE else None
         guess = f"; {guess_words(nearest)}" if nearest is not None else ""
         return f"user={client.user!r} client-id={client.client_id!r} ({reason}{guess})"
 

@@ -124,7 +124,6 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.admin.status.event_streams.EVERY_S": 0.02,
     "kafka_quota_proxy.proxy.admin.status.event_streams._BUFFER_BYTES": 4_096,
     "kafka_quota_proxy.proxy.server.acceptor._PAUSE_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.alter_handler._SUMMED_UP_AFTER_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
     "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
     "kafka_quota_proxy.proxy.server.cluster_listeners._RETRY_S": 0.02,

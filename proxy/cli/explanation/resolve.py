@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, OtherRule, Rules, Verdict
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
@@ -44,18 +44,8 @@ def explain(rules: Rules, *, user: str, client_id: str, ip: str | None = None) -
         is_exempt=is_exempt,
         verdicts=verdicts,
         of_ip=None if ip is None else _of_ip(rules, ip),
-        nearest=None if is_limited else _nearest(rules.config, Tags(charged_user, client_id)),
+        nearest=None if is_limited else nearest_rule(RuleTables(rules.config), Tags(charged_user, client_id)),
     )
-
-
-def _nearest(config: ProxyConfig, client: Tags) -> QuotaRule | None:
-    comparing = nearest_rule(RuleTables(config), client)
-    while True:
-        try:
-            next(comparing)
-        except StopIteration as end:
-            found: QuotaRule | None = end.value
-            return found
 
 
 def _of_buckets(rules: Rules, user: str, charged_user: str, client_id: str) -> Iterator[tuple[QuotaKind, Verdict]]:

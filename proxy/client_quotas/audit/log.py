@@ -1,12 +1,12 @@
 """Counts changes of quotas, limits their rate, and writes them to the audit log.
 
-``open``, ``write``, ``write_summaries`` and ``close`` block, so they must be called in a thread.
+``open``, ``write`` and ``close`` block, so they must be called in one thread.
 """
 
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -14,8 +14,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
 from kafka_quota_proxy.proxy.client_quotas.audit.rate_limit import ChangeLimit
-from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines, summary_lines
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import AttemptSummaries
+from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import THROTTLING_QUOTA_EXCEEDED
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, RESULTS, UNKNOWN, Origin, Outcome
 
@@ -27,6 +26,8 @@ COUNTED: Final = (*RESULTS, THROTTLED)
 # How many changes are kept for the status page.
 MOST_RECENT: Final = 20
 _AGAIN_AFTER_MS: Final = 60_000
+# A client may repeat a refused request without end, with ten thousand entities each time.
+_ATTEMPT_LINES_PER_SECOND: Final = 10.0
 
 
 class RecentChange(NamedTuple):
@@ -55,18 +56,13 @@ class ChangeLog:
         self._rate = store.changes_per_second
         self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
         self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
-        self._summaries = AttemptSummaries()
+        self._attempts = ChangeLimit(_ATTEMPT_LINES_PER_SECOND, now_ms=now_ms())
         self._logged_ms = -_AGAIN_AFTER_MS
 
     @property
     def is_audited(self) -> bool:
         """Whether there is an audit log."""
         return self._audit is not None
-
-    @property
-    def has_summaries(self) -> bool:
-        """Whether ``write_summaries`` has something to write. Any thread may read this."""
-        return self._summaries.has_any
 
     @property
     def lost(self) -> int:
@@ -116,25 +112,27 @@ class ChangeLog:
 
         ``unix_ms`` is the Unix time of the request. If ``is_refused_whole`` is True, the request gets at most one line.
         """
+        if self._audit is None:
+            return
         now = now_ms()
-        lines = audit_lines(
-            outcomes, origin, self._summaries,
-            is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, now_ms=now, unix_ms=unix_ms,
-        )  # fmt: skip
-        self._append(lines, now)
 
-    def write_summaries(self, *, is_end: bool = False) -> None:
-        """Write the summaries that are due, or all of them if ``is_end``. Call this in the same thread as ``write``."""
-        now = now_ms()
-        self._append(summary_lines(self._summaries.take(now_ms=now, is_end=is_end)), now)
+        def may_write() -> bool:
+            if self._attempts.wait_ms(now_ms=now):
+                return False
+            self._attempts.record(1, now_ms=now)
+            return True
+
+        lines = list(
+            audit_lines(
+                outcomes, origin, may_write,
+                is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, unix_ms=unix_ms,
+            )
+        )  # fmt: skip
+        # In a flood of requests, most have no lines. Then the file is not accessed.
+        if lines:
+            self._audit.append(lines, now_ms=now)
 
     def close(self) -> None:
-        """Write the summaries of changes that are not written yet, and close the audit log."""
+        """Close the audit log, if there is one."""
         if self._audit is not None:
-            self.write_summaries(is_end=True)
             self._audit.close()
-
-    def _append(self, lines: Iterable[bytes], now: int) -> None:
-        # In a flood of requests, most have no lines. Then the file is not accessed.
-        if self._audit is not None and (written := list(lines)):
-            self._audit.append(written, now_ms=now)

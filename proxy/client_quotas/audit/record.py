@@ -24,19 +24,15 @@ Some lines are about several entities. They have a number such as ``"entities":5
 ``old`` and ``new``. A request that was refused as a whole has one such line, and so have all entities that a request
 left unchanged.
 
-Each applied or unknown change has its own line. Changes with other results are summed up if they repeat
-(``audit.summary``). The line of a summary has the number of ``entities`` from ``since`` to ``time``, and the fields of
-the last attempt.
+Each applied or unknown change has its own line. Attempts with other results have lines up to a limit.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Final
 
 from kafka_quota_proxy.config.terms import NO_TERMS, written_terms, written_terms_change
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import AttemptSummaries, AttemptSummary
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, UNCHANGED, UNKNOWN, Origin, Outcome
@@ -52,49 +48,37 @@ _write: Final = json.JSONEncoder(separators=(",", ":")).encode
 def audit_lines(
     outcomes: Sequence[Outcome],
     origin: Origin,
-    sums: AttemptSummaries,
+    may_write: Callable[[], bool],
     *,
     is_dry_run: bool,
     is_refused_whole: bool,
-    now_ms: int,
     unix_ms: int,
 ) -> Iterator[bytes]:
-    """Yield the lines of the summaries that are due, and then the lines of one request. Each ends with a newline.
+    """Yield the lines of one request. Each ends with a newline.
 
-    ``sums`` adds up the attempts that get no line of their own. If ``is_refused_whole``, the request has at most one
-    line. ``now_ms`` is the time of a monotonic clock.
+    ``may_write`` is called for each line about an attempt that changed nothing, which is left out if the result is
+    False. If ``is_refused_whole``, the request has at most one line.
     """
-    yield from summary_lines(sums.take(now_ms=now_ms))
     about = {"time": _time(unix_ms), **_about(origin)}
-    add = partial(sums.add, origin=origin, now_ms=now_ms, unix_ms=unix_ms)
     if is_refused_whole and outcomes:
-        first = outcomes[0]
-        result = first.result(is_dry_run=is_dry_run)
-        if add(first, result=result, entities=len(outcomes)):
-            yield _line({**about, "entities": len(outcomes), **_result(first, result)})
+        if may_write():
+            first = outcomes[0]
+            error = _result(first, first.result(is_dry_run=is_dry_run))
+            yield _line({**about, "entities": len(outcomes), **error})
         return
     unchanged = []
     for outcome in outcomes:
         result = outcome.result(is_dry_run=is_dry_run)
         if result == UNCHANGED:
             unchanged.append(outcome)
-        elif result in (APPLIED, UNKNOWN) or add(outcome, result=result, entities=1):
+        elif result in (APPLIED, UNKNOWN) or may_write():
             yield _line({**about, **_entity(outcome), **_result(outcome, result)})
-    if unchanged and add(unchanged[0], result=UNCHANGED, entities=len(unchanged)):
+    if unchanged and may_write():
         entities = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
         yield _line({**about, **entities, "result": UNCHANGED})
 
 
-def summary_lines(sums: Iterable[AttemptSummary]) -> Iterator[bytes]:
-    """Yield a line for each summary. Each line ends with a newline."""
-    for one in sums:
-        times = {"time": _time(one.until_ms), "since": _time(one.since_ms)}
-        yield _line({**times, **_about(one.origin), "entities": one.entities, **_result(one.last, one.result)})
-
-
-def _about(origin: Origin | None) -> Mapping[str, str | None]:
-    if origin is None:
-        return {"principal": None, "client_id": None, "address": None, "listener": None}
+def _about(origin: Origin) -> Mapping[str, str | None]:
     return {
         "principal": _cut(origin.principal),
         "client_id": None if origin.client_id is None else _cut(origin.client_id),

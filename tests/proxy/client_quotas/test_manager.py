@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from math import ceil
 from pathlib import Path
 from time import perf_counter
 
@@ -654,23 +655,17 @@ async def test_a_request_that_changes_nothing_counts_as_one(tmp_path: Path, op: 
 
 
 @on_uvloop
-async def test_repeated_refusals_have_a_line_a_second_and_are_all_counted(tmp_path: Path) -> None:
+async def test_repeated_refusals_have_a_bounded_number_of_lines_and_are_all_counted(tmp_path: Path) -> None:
     audit_log = tmp_path / "audit.jsonl"
     store = Store(directory=str(tmp_path / "d"), changes_per_second=None, audit_log=str(audit_log))
     bad = tuple(Alteration((("user", str(number)),), (Op("bad", 1.0),)) for number in range(100))
-
-    def said() -> list[int]:
-        return [json.loads(line).get("entities", 1) for line in audit_log.read_text().splitlines()]
 
     async with bed(None, store=store) as one:
         begun = perf_counter()
         for _ in range(20):
             await one.ask(AlterRequest(1, 7, bad, False))
-        most = 3 + int(perf_counter() - begun)
-        assert said()[0] == 1
-        # The rest is written even if no more requests arrive.
-        await eventually(lambda: sum(said()) == 2_000)
-        assert len(said()) <= most
+        most = 101 + ceil(10 * (perf_counter() - begun))
+        assert 101 <= len(audit_log.read_text().splitlines()) <= most
         change_log = one.manager.change_log
     assert change_log is not None
     assert (change_log.counts["refused"], change_log.lost) == (2_000, 0)
@@ -693,7 +688,8 @@ async def test_unchanged_entities_of_a_request_have_one_audit_line(tmp_path: Pat
     assert said == [
         ("unchanged", 3, None),
         ("applied", None, {"user": "alice"}),
-        ("unchanged", 4, None),
+        ("unchanged", 3, None),
+        ("unchanged", None, {"user": "0"}),
     ]
     assert change_log is not None
     assert change_log.counts == {"applied": 4, "unchanged": 7}

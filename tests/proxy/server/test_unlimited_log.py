@@ -114,9 +114,9 @@ def test_consumer_with_a_rule_for_producers_only_is_logged(caplog: pytest.LogCap
         ),
         (QuotaRule(client_id="reports", producer_byte_rate=1.0), CAME, ""),
         (QuotaRule(client_id="myapp", producer_byte_rate=1.0), Tags("ANONYMOUS", ""), ""),
-        (QuotaRule(client_id="a" * 64, producer_byte_rate=1.0), Tags("ANONYMOUS", "a" * 65), ""),
+        (QuotaRule(client_id="my_apps", producer_byte_rate=1.0), CAME, ""),
     ],
-    ids=["other case", "a user", "another user", "nothing like it", "no client-id", "too long"],
+    ids=["other case", "a user", "another user", "nothing like it", "no client-id", "two edits"],
 )
 def test_rule_with_the_nearest_name_is_suggested(
     rule: QuotaRule, client: Tags, suggested: str, caplog: pytest.LogCaptureFixture
@@ -264,4 +264,4 @@ def test_the_work_is_done_in_small_steps(caplog: pytest.LogCaptureFixture) -> No
     steps = sweep(log_of(*others), *crowd(50))
 
     assert len(caplog.messages) == 50
-    assert steps == 50 + 50 * 25  # each client is looked up, and then compared with four names at a time
+    assert steps == 50 + 50  # each client is looked up, and then compared with all names

@@ -1,7 +1,7 @@
 """Tests the lines of the audit log."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.terms import Terms, TermsChange
 from kafka_quota_proxy.protocol.client_quotas import Op
-from kafka_quota_proxy.proxy.client_quotas.audit.record import MAX_ASKED, MAX_TEXT, audit_lines, summary_lines
-from kafka_quota_proxy.proxy.client_quotas.audit.summary import MOST_KEYS, AttemptSummaries
+from kafka_quota_proxy.proxy.client_quotas.audit.record import MAX_ASKED, MAX_TEXT, audit_lines
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
@@ -28,21 +27,19 @@ REFUSED = Outcome(ALICE, (Op(P, float("inf")),), None, OLD, OLD, 42, "Quota must
 def lines(
     some: Sequence[Outcome],
     origin: Origin = ADMIN,
-    sums: AttemptSummaries | None = None,
     *,
     is_dry_run: bool = False,
     is_refused_whole: bool = False,
-    now_ms: int = 0,
+    may_write: Callable[[], bool] = lambda: True,
 ) -> list[bytes]:
     return list(
         audit_lines(
             some,
             origin,
-            sums or AttemptSummaries(),
+            may_write,
             is_dry_run=is_dry_run,
             is_refused_whole=is_refused_whole,
-            now_ms=now_ms,
-            unix_ms=NOW_MS + now_ms,
+            unix_ms=NOW_MS,
         )
     )
 
@@ -116,50 +113,13 @@ def test_an_entity_that_comes_twice_has_an_error_and_is_changed_as_in_kafka() ->
     assert (line["result"], line["error"]["code"]) == ("applied", 42)
 
 
-def test_flood_without_changes_has_a_line_a_second_and_each_change_its_own() -> None:
-    sums = AttemptSummaries()
-    flood = [REFUSED] * 5_000
-
-    first = lines([*flood, APPLIED], sums=sums)
-    later = [line for turn in range(1, 10) for line in lines(flood, sums=sums, now_ms=turn * 100)]
-    dry_run = lines([APPLIED] * 5_000, sums=sums, is_dry_run=True, now_ms=950)
-    then = lines(flood, sums=sums, now_ms=1_000)
-
-    refused, applied = map(json.loads, first)
-    assert (refused["result"], refused["entity"], applied["result"]) == ("refused", {"user": "alice"}, "applied")
-    assert later == []
-    assert [json.loads(line)["result"] for line in dry_run] == ["validated"]
-    about = {"principal": "admin", "client_id": "adminclient-1", "address": "10.0.0.5", "listener": "clients"}
-    assert [json.loads(line) for line in then] == [
-        {
-            "time": "2026-01-01T12:00:01.023Z",
-            "since": "2026-01-01T12:00:00.123Z",
-            **about,
-            "entities": 49_999,
-            "result": "refused",
-            "error": {"code": 42, "name": "INVALID_REQUEST", "message": "Quota must be finite"},
-        },
-        {
-            "time": "2026-01-01T12:00:01.073Z",
-            "since": "2026-01-01T12:00:01.073Z",
-            **about,
-            "entities": 4_999,
-            "result": "validated",
-        },
-    ]
-
-
-def test_line_for_too_many_principals_names_none() -> None:
-    sums = AttemptSummaries()
-    for number in range(MOST_KEYS + 5):
-        lines([REFUSED], Origin(f"token@10.0.0.{number}"), sums)
-
-    (line,) = summary_lines(sums.take(now_ms=1_000))
-
-    assert (json.loads(line)["principal"], json.loads(line)["entities"]) == (None, 5)
-
-
-def test_unknown_outcomes_are_never_summed_up() -> None:
+def test_attempts_above_the_limit_have_no_lines_and_each_change_has_its_own() -> None:
     unknown = APPLIED._replace(error_code=7, is_unknown=True)
+    unchanged = APPLIED._replace(new=OLD)
+    granted = iter([True, False, True, False])
 
-    assert [line["result"] for line in told(*[unknown] * 3, *[APPLIED] * 3)] == ["unknown"] * 3 + ["applied"] * 3
+    written = lines([REFUSED, REFUSED, APPLIED, unknown, unchanged, REFUSED], may_write=lambda: next(granted))
+
+    assert [json.loads(line)["result"] for line in written] == ["refused", "applied", "unknown", "refused"]
+    assert lines([REFUSED], is_refused_whole=True, may_write=lambda: False) == []
+    assert lines([APPLIED], is_dry_run=True, may_write=lambda: False) == []
