@@ -6,7 +6,6 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from zlib import crc32
 
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -77,26 +76,3 @@ def no_room_above(size_bytes: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-
-
-def old_lines(*contents: object) -> bytes:
-    """Return lines of a journal or snapshot, as earlier versions of the proxy wrote them before it used SQLite."""
-    lines, checksum = b"", 0
-    for content in contents:
-        text = json.dumps(content, separators=(",", ":")).encode()
-        checksum = crc32(text, checksum)
-        lines += b"%08x %s\n" % (checksum, text)
-    return lines
-
-
-def old_journal(path: Path, *changes: object, after: int = 0, version: int = 1) -> Path:
-    """Write a journal in the format that earlier versions of the proxy used.
-
-    Each of ``changes`` has the pairs of entity and rule of one request.
-    """
-    header = {"kafka-quota-store": version, "file": "journal", "after": after}
-    numbered = [{"n": number, "changes": pairs} for number, pairs in enumerate(changes, after + 1)]
-    path.mkdir(parents=True, exist_ok=True)
-    journal = path / f"{after:020}.journal"
-    journal.write_bytes(old_lines(header, *numbered))
-    return journal

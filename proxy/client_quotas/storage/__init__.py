@@ -3,7 +3,6 @@
 store              the interfaces of a store, and of the writer for a store that is a topic
 directory_store    keeps the rules in a directory of this proxy
 rule_database      the SQLite database in that directory
-old_format         reads the files of versions that did not use SQLite yet
 topic_store        keeps the rules in a Kafka topic that several proxies share
 topic_store_state  works out which rules of that topic are in force, without I/O
 topic_writer       writes to that topic

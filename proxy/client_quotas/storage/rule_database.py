@@ -4,7 +4,6 @@
     quotas.db-wal    SQLite's log, with the changes that are not in quotas.db yet
     quotas.db-shm    SQLite's index of that log
     lock             a file that a running proxy keeps locked
-    *.imported       files of an earlier version of the proxy, whose rules are in quotas.db now
     *.damaged        damaged files, which are not used any more
 
 A change is on the disk when ``write`` returns, because SQLite syncs its log before a transaction ends
@@ -30,7 +29,6 @@ from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.old_format import OldFormatError, old_files, read_old_files
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +36,7 @@ VERSION: Final = 1
 FILE: Final = "quotas.db"
 
 _PART: Final = f"{FILE}.part"  # a new database that is being written
-_IMPORT: Final = f"{FILE}.import"  # the complete database, while the files that it replaces are renamed
+_OLD_FILES: Final = (".journal", ".snapshot")  # of builds before 0.1.0
 # The number keeps rules in the order in which their entities were first set.
 _TABLE: Final = "CREATE TABLE rules (number INTEGER PRIMARY KEY, entity TEXT NOT NULL UNIQUE, rule TEXT NOT NULL)"
 _UPSERT: Final = (
@@ -102,15 +100,14 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
         OSError: The files cannot be read.
         UnusableStoreError: The files are damaged, or this version does not understand them, and ``is_copy`` is false.
     """
-    path = next((path for path in (directory / FILE, directory / _IMPORT) if path.exists()), None)
-    if path is None:
-        return _read_old(directory, is_copy=is_copy)
-    if path.name == FILE and old_files(directory) and not is_copy:
-        # These files are not left over from an import, because an import renames them before it creates FILE.
+    if not is_copy and any(path.suffix in _OLD_FILES for path in directory.iterdir()):
         raise UnusableStoreError(
-            f"{directory} has quotas in {FILE}, and others in files of an earlier version, *.journal and *.snapshot; "
-            "move away those that are no longer used"
+            f"{directory} has quotas in files of an early build, *.journal and *.snapshot; save them with that build "
+            "(kafka-quota-proxy quotas export), move the files away, and import what you have saved"
         )
+    path = directory / FILE
+    if not path.exists():
+        return StoredRules({})
     # If there is no log, no process changes the database. As "immutable" SQLite then reads it without creating a log.
     mode = "mode=ro" if path.with_name(f"{path.name}-wal").exists() else "immutable=1"
     try:
@@ -147,7 +144,7 @@ class RuleDatabase:
         self.file_at_s: float | None = None
 
     def open(self) -> StoredRules:
-        """Lock the directory, import quota files of an earlier proxy version, and return all stored rules.
+        """Lock the directory, create the database if there is none, and return all stored rules.
 
         Raises:
             OSError: The directory or its files cannot be used, or another process has locked the directory.
@@ -159,16 +156,9 @@ class RuleDatabase:
         stored = read_store(self._directory, is_copy=self._is_copy)
         if not stored.is_written:
             # An old log must not stay, because SQLite would use it for the new database.
-            self._set_aside(_files_of(self._path), "damaged")
+            self._set_aside(_files_of(self._path))
             with _errors_translated(self._path):
                 self._create(stored.rules)
-        old = old_files(self._directory)
-        if old and stored.damage is None:
-            log.info("%s: importing the quotas of %d entities from an earlier version", self._path, len(stored.rules))
-        self._set_aside(old, "imported" if stored.damage is None else "damaged")
-        if not self._path.exists():
-            (self._directory / _IMPORT).rename(self._path)
-            _sync(self._directory)
         self._measure()
         return stored
 
@@ -202,7 +192,7 @@ class RuleDatabase:
     def _create(self, rules: Mapping[Entity, StoredRule]) -> None:
         """Create a database file with these rules.
 
-        The file is written under another name, and gets the name ``_IMPORT`` once it is complete.
+        The file is written under another name, and gets its own once it is complete.
         """
         part = self._directory / _PART
         for left_by_a_crash in _files_of(part):
@@ -212,7 +202,7 @@ class RuleDatabase:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(_TABLE)
             _write(connection, rules)
-        part.rename(self._directory / _IMPORT)
+        part.rename(self._path)
         _sync(self._directory)
 
     def _take_back(self, error: sqlite3.Error) -> None:
@@ -237,14 +227,14 @@ class RuleDatabase:
             raise UncertainWriteError(failure.errno, failure.strerror) from error
         raise failure from error
 
-    def _set_aside(self, paths: Iterable[Path], suffix: str) -> None:
+    def _set_aside(self, paths: Iterable[Path]) -> None:
         for path in sorted(paths):
-            aside, turn = path.with_name(f"{path.name}.{suffix}"), 0
+            aside, turn = path.with_name(f"{path.name}.damaged"), 0
             while aside.exists():
                 turn += 1
-                aside = path.with_name(f"{path.name}.{suffix}.{turn}")
+                aside = path.with_name(f"{path.name}.damaged.{turn}")
             path.rename(aside)
-            log.log(logging.WARNING if suffix == "damaged" else logging.INFO, "%s is kept as %s", path, aside.name)
+            log.warning("%s is kept as %s", path, aside.name)
             _sync(self._directory)
 
     def _measure(self) -> None:
@@ -335,15 +325,6 @@ def _files_of(database: Path) -> list[Path]:
     """Return the existing files that belong to an SQLite database: the database itself and SQLite's logs."""
     names = (database.with_name(f"{database.name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
     return [path for path in names if path.exists()]
-
-
-def _read_old(directory: Path, *, is_copy: bool) -> StoredRules:
-    try:
-        return StoredRules(read_old_files(directory))
-    except OldFormatError as error:
-        if is_copy:
-            return StoredRules({}, damage=f"{directory}/{error}")
-        raise UnusableStoreError(f"{directory}/{error}; {_THEN}") from None
 
 
 def _make(directory: Path) -> None:

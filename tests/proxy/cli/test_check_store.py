@@ -8,7 +8,7 @@ import pytest
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
 from kafka_quota_proxy.proxy.cli.check import StoreReport, report_on
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
-from tests.support.stores import damage, keep, keep_strange, old_journal, set_version
+from tests.support.stores import damage, keep, keep_strange, set_version
 
 FILE = ProxyConfig(
     listeners=(),
@@ -78,12 +78,14 @@ def test_store_of_another_version_is_an_error_and_such_a_copy_a_warning(tmp_path
     assert of_topic.warnings[0].endswith("the proxy will set it aside when it starts")
 
 
-def test_store_that_an_earlier_version_wrote_is_counted_before_it_is_imported(tmp_path: Path) -> None:
-    journal = old_journal(tmp_path, [[{"user": "bob"}, {"producer_byte_rate": 5.0}]])
-    assert report(tmp_path) == StoreReport(1)
+@pytest.mark.parametrize("name", ["00000000000000000000.journal", "00000000000000000007.snapshot"])
+def test_files_of_an_early_build_are_an_error_and_no_copy(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
 
-    journal.write_bytes(journal.read_bytes().replace(b"bob", b"rob"))
-    assert report(tmp_path).errors[0].startswith(f"{journal}, byte ")
+    (error,) = report(tmp_path).errors
+
+    assert "save them with that build (kafka-quota-proxy quotas export)" in error
+    assert report(tmp_path, topic=QuotasFrom(topic="t")) == StoreReport(0)
 
 
 def test_copy_of_a_topic_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:

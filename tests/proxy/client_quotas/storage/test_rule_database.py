@@ -31,7 +31,6 @@ from tests.support.stores import (
     keep,
     keep_strange,
     no_room_above,
-    old_journal,
     set_version,
     write_rules,
 )
@@ -427,19 +426,6 @@ def play(path: Path) -> int:
     return acknowledged
 
 
-def old_store(path: Path) -> Path:
-    """Make a store in the format before SQLite that has the first two changes."""
-    pairs = [
-        [[{"user": entity.user}, rule and dict(rule.limits)] for entity, rule in changes] for changes in CHANGES[:2]
-    ]
-    old_journal(path, pairs[0])
-    old_journal(path, pairs[1], after=1)
-    return path
-
-
-MAKERS: Final = {"a new store": lambda path: path, "a store of the old format": old_store}
-
-
 def number_of_calls(path: Path) -> int:
     calls = 0
 
@@ -452,12 +438,9 @@ def number_of_calls(path: Path) -> int:
     return calls
 
 
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_acknowledged_changes_are_there_whichever_call_fails_once(
-    memory_path: Path, make: Callable[[Path], Path]
-) -> None:
-    for failed in range(1, number_of_calls(make(memory_path / "first")) + 1):
-        path = make(memory_path / f"{failed}")
+def test_acknowledged_changes_are_there_whichever_call_fails_once(memory_path: Path) -> None:
+    for failed in range(1, number_of_calls(memory_path / "first") + 1):
+        path = memory_path / f"{failed}"
         with failing(lambda count, failed=failed: OSError(5, "made up") if count == failed else None):  # type: ignore[misc]
             acknowledged = play(path)
 
@@ -467,19 +450,16 @@ def test_acknowledged_changes_are_there_whichever_call_fails_once(
 
 
 @pytest.mark.parametrize("fault", [OSError(5, "made up"), CrashError()])
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_acknowledged_changes_are_there_when_the_disk_fails_for_good_or_the_process_ends(
-    memory_path: Path, make: Callable[[Path], Path], fault: BaseException
+    memory_path: Path, fault: BaseException
 ) -> None:
-    begun = rules_after(2) if make is old_store else {}
-    for failed in range(1, number_of_calls(make(memory_path / "first")) + 1):
-        path = make(memory_path / f"{failed}")
+    for failed in range(1, number_of_calls(memory_path / "first") + 1):
+        path = memory_path / f"{failed}"
         with failing(lambda count, failed=failed: fault if count >= failed else None):  # type: ignore[misc]
             acknowledged = play(path)
 
-        expected = rules_after(acknowledged) if acknowledged else begun
         with opened(path) as (_, stored):
-            assert stored.rules == expected, failed
+            assert stored.rules == rules_after(acknowledged), failed
         assert play(path) == ALL, failed
 
 
