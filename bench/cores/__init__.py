@@ -1,1 +1,0 @@
-"""A prototype of several worker processes that share buckets: README.md."""
