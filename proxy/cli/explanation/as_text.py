@@ -123,7 +123,7 @@ def rule_hints(config: ProxyConfig, *, known_last: str | None) -> Iterator[str]:
         others = (
             "the brokers may have quotas for other entities: see kafka-configs.sh --describe"
             if isinstance(config.quotas_from, QuotasFromBroker)
-            else "the topic may have rules for other entities, or shares for this proxy"
+            else "the topic may have rules for other entities"
         )
         yield ""
         yield f"quotas_from {config.quotas_from}: only the file was read; {others}"

@@ -20,7 +20,6 @@ _PRODUCED: Final = re.compile(
 _THROTTLED: Final = re.compile(
     r"^producer-metrics:produce-throttle-time-(avg|max):\{[^}]*\}\s*: ([\d.]+)", re.MULTILINE
 )
-_LATENCY: Final = re.compile(r"Percentiles: 50th = (\d+), 99th = (\d+), 99.9th = (\d+)")
 _MEBIBYTE: Final = 1024 * 1024
 
 
@@ -126,19 +125,6 @@ def consumer_performance(
         raise AssertionError(f"ConsumerPerformance printed no summary:\n{out[-2_000:]}")
     row = rows[-1]
     return Consumed(records=int(row[4]), size_bytes=float(row[2]) * _MEBIBYTE, fetch_s=float(row[7]) / 1_000)
-
-
-def end_to_end_latency(
-    kafka: Kafka, *, bootstrap_servers: str, topic: str, records: int, record_size_bytes: int
-) -> tuple[int, int, int]:
-    """Run ``EndToEndLatency``, and return the 50th, 99th and 99.9th percentiles in milliseconds."""
-    out = kafka.run_java(
-        "org.apache.kafka.tools.EndToEndLatency", bootstrap_servers, topic, str(records), "1", str(record_size_bytes)
-    )
-    found = _LATENCY.search(out)
-    if found is None:
-        raise AssertionError(f"EndToEndLatency printed no percentiles:\n{out[-2_000:]}")
-    return int(found[1]), int(found[2]), int(found[3])
 
 
 def set_broker_quota(kafka: Kafka, name: str, limits: Mapping[str, float], *, entity_type: str = "clients") -> None:

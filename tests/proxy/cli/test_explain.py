@@ -456,7 +456,7 @@ async def test_the_priority_of_an_anonymous_client_needs_an_address(
     [
         (
             "kafka://k1:9092,k2:9092/store",
-            "the topic may have rules for other entities, or shares for this proxy",
+            "the topic may have rules for other entities",
         ),
         (
             "broker",
