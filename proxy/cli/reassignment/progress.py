@@ -15,8 +15,8 @@ from kafka_quota_proxy.proxy.cli.reassignment.model import Load, Move, Report, R
 # Rates are measured over this time. Replication quotas average over eleven windows of a second
 # (replication.quota.window.num), and a follower that has used its share may rest for most of that time.
 WINDOW_MS: Final = 30_000
-# A shorter time gives no rate, because a throttled follower gets a second's worth of data at once.
-LEAST_SPAN_MS: Final = 5_000
+# A shorter time gives no rate. A follower may get the bytes of a whole window of its quota at once.
+LEAST_SPAN_MS: Final = 11_000
 
 
 class Progress:
