@@ -205,7 +205,7 @@ class Bucket(ReservedUsage):
     def silence(self, wait_ms: int, *, now_ms: int) -> int:
         """Forward no request that is charged to this bucket, from any connection, for ``wait_ms`` from now on.
 
-        Call this after a charge. Returns ``wait_ms``, or what only that charge owes if the limit was observed before it.
+        Call this after a charge. Returns ``wait_ms``, or what only that charge owes if the limit was observed before.
         All records of a window stop counting at the same time. So that consumers who share a limit do not use it up at
         once again, they wait until the second token bucket has tokens, too.
         """
