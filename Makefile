@@ -47,7 +47,7 @@ test-compiled: java compiled ## run the unit tests, the simulation and the fuzze
 
 test-artefacts: java .venv/dev.installed ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
 	@tests/artefacts/ensure_buildah.sh
-	$(BIN)/pytest -m artefacts tests/artefacts $(ARGS)
+	$(BIN)/pytest -m artefacts -n 2 --dist loadfile tests/artefacts $(ARGS)
 
 test-pythons: java .venv/dev.installed ## build, install and run the compiled wheel on the Python of each Debian release (as root, with debootstrap)
 	@tests/artefacts/ensure_buildah.sh
