@@ -64,7 +64,8 @@ class Image:
         """Ask buildah about the image that was built last."""
         image = json.loads(buildah("inspect", "--type", "image", name))["Docker"]
         (known,) = _STORAGE.glob("*-layers/layers.json")
-        sizes = {layer["diff-digest"]: layer["diff-size"] for layer in json.loads(known.read_text())}
+        layers = json.loads(known.read_text())  # those of containers have no digest
+        sizes = {layer["diff-digest"]: layer["diff-size"] for layer in layers if "diff-digest" in layer}
         steps = [step["created_by"] for step in image["history"] if not step.get("empty_layer")]
         digests = image["rootfs"]["diff_ids"]
         return cls(image["config"], tuple(Layer(step, sizes[one]) for step, one in zip(steps, digests, strict=False)))
