@@ -151,7 +151,7 @@ def test_rows_come_and_change_without_a_reload(browser: Browser, proxy: Proxy) -
     since = browser.run("return document.querySelector('#throttled td.bad .main').textContent")
 
     with throttled(proxy, "newcomer"):
-        wait_for_rows(browser, len(HOSTILE) + 2)
+        browser.wait_for("document.querySelector('#throttled').innerText.includes('newcomer')", what="the newcomer")
         shown, verdict = names(browser), browser.text("#verdict")
         rows = browser.run(f"return [...document.querySelectorAll('{ROWS}')].map(row => row.innerText)")
         (row,) = (text for text in rows if text.startswith("newcomer"))

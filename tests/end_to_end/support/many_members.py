@@ -47,6 +47,8 @@ _PATIENCE_S: Final = 120
 # These classes of Java's client log closed connections and timeouts at info level.
 _NEWS: Final = ("NetworkClient", "FetchSessionHandler", "producer.internals.Sender")
 _BAD_NEWS: Final = re.compile(r"disconnect|timed out|timeout|cancelled|error|exception|WARN|ERROR", re.IGNORECASE)
+# Java's client of Kafka 4.4 warns of each throttle time.
+_THROTTLED: Final = re.compile(r"WARN \S+NetworkClient .* is throttled for \d+ ms until")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class Members:
         if process.exit_status or not found:
             raise HarnessError(f"{self._library}: exit status {process.exit_status}\n{process.log_tail()}")
         whole = json.loads(found[0])
-        logged = [line for line in lines if line != found[0] and _BAD_NEWS.search(line)]
+        logged = [line for line in lines if line != found[0] and _BAD_NEWS.search(line) and not _THROTTLED.search(line)]
         return Report(
             rebalances=whole["rebalances"],
             flow=[(when, size) for when, size in whole["flow"]],
