@@ -4,7 +4,7 @@
 # Usage: base_image.sh BUILDAH_ARGUMENT...
 set -euo pipefail
 
-name=docker.io/library/python:3.13-slim
+name=localhost/python:3.13-slim
 if buildah "$@" inspect --type image "$name" >/dev/null 2>&1; then exit 0; fi
 
 # The mirror that this machine uses.
@@ -15,7 +15,7 @@ trap 'rm -rf "$directory"; if [ -n "$container" ]; then buildah "$@" rm "$contai
 root=$directory/root
 packages=ca-certificates,python3,python3-dev,python3-pip,python3-venv
 echo "Making a stand-in for $name"
-debootstrap --variant=minbase --include="$packages" trixie "$root" "${mirror:-http://deb.debian.org/debian}" \
+debootstrap --variant=minbase --include="$packages" trixie "$root" "${mirror:?no mirror of Debian is configured for apt-get}" \
   >"$directory/log" || { tail -n 20 "$directory/log" >&2; exit 1; }
 chroot "$root" python3 -m venv --copies /usr/local
 # Behind a proxy that inspects TLS, pip trusts what this machine trusts.

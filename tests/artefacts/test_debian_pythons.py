@@ -16,7 +16,6 @@ from tests.end_to_end.support.proxy import Proxy
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(7_200)]
 
-_MIRROR = "http://deb.debian.org/debian"
 _PACKAGES = "ca-certificates,gcc,libc6-dev,python3,python3-dev,python3-venv"
 _BUILD = """
     set -e
@@ -41,7 +40,9 @@ def test_compiled_wheel_works_with_the_python_of(
     root = tmp_path / "root"
     # All scripts of Debian are links to that of sid, and a release that is newer than debootstrap has none.
     script = "/usr/share/debootstrap/scripts/sid"
-    run(["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", suite, root, _MIRROR, script])
+    sites = run(["apt-get", "indextargets", "--format", "$(SITE)"]).split()  # the mirrors that this machine uses
+    mirror = next(site for site in sites if "debian" in site)
+    run(["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", suite, root, mirror, script])
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs")
     shutil.copy("/etc/resolv.conf", root / "etc")
     shutil.copy(sdist, root / "tmp")

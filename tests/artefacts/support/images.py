@@ -20,7 +20,7 @@ from tests.end_to_end.support.processes import Process, run, scratch_directory
 
 NAME: Final = "localhost/kafka-quota-proxy"
 _STAGE: Final = "localhost/kafka-quota-proxy-build"
-BASE: Final = "docker.io/library/python:3.13-slim"
+BASE: Final = "localhost/python:3.13-slim"
 _STORAGE: Final = cache_directory() / "images"
 _MOUNTS: Final[tuple[tuple[str, str, list[str]], ...]] = (
     ("/proc", "proc", []),
