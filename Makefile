@@ -6,6 +6,8 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
 COMPILED_TESTS ?= tests/protocol tests/proxy tests/oracles tests/simulation tests/fuzz
+# What builds and runs an image. Both need root, with or without a container engine.
+IMAGE_TOOLS := buildah:buildah debootstrap:debootstrap runc:runc
 SECONDS ?=
 
 .DEFAULT_GOAL := help
@@ -46,11 +48,11 @@ test-compiled: java compiled ## run the unit tests, the simulation and the fuzze
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
 test-artefacts: java .venv/dev.installed ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
-	@tests/artefacts/ensure_buildah.sh
+	@tests/ensure_packages.sh $(IMAGE_TOOLS)
 	$(BIN)/pytest -m artefacts -n 2 --dist loadfile tests/artefacts $(ARGS)
 
 test-pythons: java .venv/dev.installed ## build, install and run the compiled wheel on the Python of each Debian release (as root, with debootstrap)
-	@tests/artefacts/ensure_buildah.sh
+	@tests/ensure_packages.sh $(IMAGE_TOOLS)
 	$(BIN)/pytest -m long tests/artefacts $(ARGS)
 
 test-long: java .venv/dev.installed ## run the tests that take minutes each
@@ -117,11 +119,11 @@ promtool:
 
 # For the tests of completion scripts, of deploy/'s unit file and of the status page.
 tools:
-	@tests/ensure_tools.sh
+	@tests/ensure_packages.sh zsh:zsh fish:fish systemd-analyze:systemd chromium:chromium chromedriver:chromium-driver
 
 # For the tests with a Kubernetes cluster.
 kubernetes:
-	@tests/kubernetes/ensure_packages.sh
+	@tests/ensure_packages.sh etcd:etcd-server containerd:containerd runc:runc nft:nftables conntrack:conntrack iptables:iptables buildah:buildah /usr/lib/cni:containernetworking-plugins
 
 $(BIN)/pip:
 	@$(PYTHON) -c 'import sys; (3, 11) <= sys.version_info[:2] < (3, 15) or sys.exit("$(PYTHON) is Python %d.%d; 3.11, 3.12, 3.13 or 3.14 is needed. Name one: make PYTHON=python3.12" % sys.version_info[:2])'

@@ -113,8 +113,8 @@ class FairCallQueue:
 def places(capacity: int, weights: Sequence[int]) -> tuple[int, ...]:
     """Divide ``capacity`` in proportion to ``weights``, and return how many requests may wait in each level.
 
-    Shares are rounded down. The places that remain go to the levels that lose most by this, one to each. With a
-    capacity below the sum of the weights, the result may contain 0.
+    Each share is rounded down. The levels that lose most by this get one more place each, until all places are given.
+    A level may get none if there are fewer places than the weights add up to.
     """
     total = sum(weights)
     sizes = [capacity * weight // total for weight in weights]

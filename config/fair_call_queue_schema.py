@@ -18,7 +18,7 @@ _decay_factor: Final = read.number_between(0, 1, is_open=True)
 _weight: Final = read.whole_number(0, INT32_MAX, ", the weight of this phase's time")
 
 
-# What is told about a key that the section had once.
+# Earlier versions had these keys. The error for each says what to write instead.
 _REMOVED: Final = {
     "mode": "no longer exists: all is as with mode: improved; remove it. Of mode: hadoop, these can still be written: "
     "callqueue.within-level: fifo, decay-scheduler.utilisation-floor: 0 and identities.max: null",

@@ -48,7 +48,7 @@ class LimitUnit:
 
     parse: Callable[[str | float], float]  # raises UnitError
     expected: str  # for error messages, such as "requests per second, such as 100"
-    # Describes a limit, or a rate, in words. The second number is the limit whose kind of unit is used for the first.
+    # Describes a limit or a rate in words. The second number is a limit, and the words use its kind of unit.
     described: Callable[[float, float], str]
     written: Callable[[float], str] = written_number  # writes a limit for the configuration file, without rounding
     most: int = INT32_MAX  # the largest limit in a record of the quota topic

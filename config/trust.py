@@ -79,7 +79,7 @@ class _IssuerChoice:
     ) -> None:
         """Choose the context when the peer's certificates have come, or keep all if it has sent none.
 
-        The chosen context has no such hook. So nothing is called for the records after the handshake.
+        The chosen context has no such callback, so records after the handshake cost nothing.
         """
         if direction != "read" or content_type != _HANDSHAKE:
             return

@@ -146,8 +146,8 @@ def shown(value: object) -> str:
 def described_size(size_bytes: float, *, like: float | None = None) -> str:
     """Describe a size or a rate for a message, in bytes and in a larger unit: ``2048 bytes (2 KiB)``.
 
-    The unit is the one in which it was written. With ``like``, which is a limit, it is of that limit's kind: a power of
-    1,000 or of 1,024.
+    The text has the unit in which an operator wrote the number. If ``like`` is given, the text has a unit of the same
+    kind as that limit: a power of 1,000 or of 1,024.
     """
     whole = f"{int(size_bytes)} bytes"
     written = written_rate(size_bytes if like is None else like)

@@ -273,7 +273,7 @@ class Cluster:
 
     def _start(self, name: str, program: str | Path, *arguments: str | Path) -> None:
         if shutil.which(program) is None:
-            raise HarnessError(f"{program} is not on the PATH: tests/kubernetes/ensure_packages.sh installs it")
+            raise HarnessError(f"{program} is not on the PATH: make kubernetes installs it")
         self._processes[name] = Process([program, *arguments], log=self.directory / f"{name}.log")
 
     def _wait(self, what: str, *arguments: str) -> None:
