@@ -211,7 +211,7 @@ class Bucket(ReservedUsage):
         """
         if self.absorbed_by is not None:
             return self.absorbed_by.silence(wait_ms, now_ms=now_ms)
-        if self.begin_enforcement(now_ms=now_ms):
+        if wait_ms > 0 and self.begin_enforcement(now_ms=now_ms):
             wait_ms = self._record(self._last_over, now_ms)
         silent_ms = wait_ms
         if wait_ms > 0 and self.holders > 1 and self._spread is not None:

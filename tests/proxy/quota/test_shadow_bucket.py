@@ -73,3 +73,11 @@ def test_shadow_restarts_after_a_request_with_room() -> None:
     send(bucket, 500, now_ms=60_000)
 
     assert bucket.throttling.observed_time_ms == 1_000 + 200
+
+
+def test_first_enforced_request_within_the_limit_owes_nothing_of_the_last_observed_one() -> None:
+    bucket = bucket_of()
+    send(bucket, 60_000, now_ms=0)
+
+    assert bucket.silence(bucket.charge(10, now_ms=30_000), now_ms=30_000) == 0
+    assert bucket.debt(now_ms=30_000) == 0
