@@ -39,6 +39,9 @@ class PartialFrame:
     def __len__(self) -> int:
         return sum(map(len, self._pieces))
 
+    def __bool__(self) -> bool:
+        return any(self._pieces)
+
     def add(self, data: bytes) -> bytes:
         """Keep another piece. Return all pieces joined if no bytes are missing any more, otherwise ``b""``."""
         last = self._pieces[-1]

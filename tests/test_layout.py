@@ -1,6 +1,7 @@
 """Tests mirror the packages: ``protocol/fetch.py`` is tested in ``tests/protocol/test_fetch.py``."""
 
 import ast
+import runpy
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
@@ -200,3 +201,20 @@ def test_links_lead_from_the_installed_name_to_the_folders() -> None:
     package = REPOSITORY / "kafka_quota_proxy"
 
     assert {name: (package / name).resolve() for name in PACKAGES} == {name: REPOSITORY / name for name in PACKAGES}
+
+
+def test_a_compiled_class_with_a_length_says_whether_it_is_true() -> None:
+    """For ``X | None``, mypyc looks for ``__bool__`` only: it would take an object of length 0 for true."""
+    build = runpy.run_path(str(REPOSITORY / "hatch_build.py"))
+    compiled = [path for pattern in build["COMPILED"] for path in REPOSITORY.glob(pattern)]
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in compiled if path.name not in build["INTERPRETED"]]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    optional = {ast.unparse(node.left).strip("'\"") for node in nodes if isinstance(node, ast.BinOp)}
+    methods = {
+        node.name: {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+        for node in nodes
+        if isinstance(node, ast.ClassDef)
+    }
+
+    assert "Line" in optional
+    assert [name for name in optional if methods.get(name, set()) & {"__len__", "__bool__"} == {"__len__"}] == []

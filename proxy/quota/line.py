@@ -110,6 +110,9 @@ class Line:
     def __len__(self) -> int:
         return self._waiting + len(self._away)
 
+    def __bool__(self) -> bool:
+        return self._waiting > 0 or bool(self._away)
+
     def first(self) -> Place | None:
         """Return the first place that has a waiting request, or None."""
         heap = self._heap

@@ -37,6 +37,9 @@ class RefusedBatches:
     def __len__(self) -> int:
         return sum(len(sequences) for _, sequences in self._by_partition.values())
 
+    def __bool__(self) -> bool:
+        return bool(self._by_partition)
+
     def has_expired(self, now_ms: int) -> bool:
         """Return whether there is no batch left that another could overtake."""
         return now_ms >= self._until_ms or not self._by_partition

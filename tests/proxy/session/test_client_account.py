@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.config.principals import ANONYMOUS, Principals
+from kafka_quota_proxy.proxy.quota.line import Line
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from tests.support.wire import Wire
 
@@ -85,6 +86,22 @@ def test_enforcement_of_rule_and_listener(
     assert wire.listening.quotas.rules.throttle_times[bucket.kind].by_entity == (
         {(None, DEFAULT): told_ms} if told_ms else {}
     )
+
+
+def test_a_line_that_everybody_has_left_adds_nothing_to_the_throttle_time() -> None:
+    wire = Wire(A_RULE, enforcement=Enforcement.RESPOND)
+    account = wire.session.account
+    bucket = account.produce_bucket(b"etl", wire.now_ms)
+    bucket.line = Line(wire.listening.quotas.lines)
+    place = bucket.line.take(None)
+    bucket.line.wait(place)
+    bucket.silent_until_ms = wire.now_ms + 5_000
+
+    waits_ms = account.throttle(bucket, 2_000, now_ms=wire.now_ms)
+    bucket.line.leave(place)
+
+    assert waits_ms == 5_000
+    assert account.throttle(bucket, 2_000, now_ms=wire.now_ms) == 2_000
 
 
 def test_a_fetch_that_is_put_off_counts_as_throttled_by_the_rule() -> None:

@@ -213,7 +213,8 @@ class HeldBack(Check):
         if limit.enforcement != "respond":
             return owed_until_ms
         others = sum(one != number and self._may_wait_for(key, self._connections[one]) for one in self._connections)
-        others += sum(self._may_wait_for(key, one) and _has_proxy(one) for one in self._gone.values())
+        self._gone = {one: gone for one, gone in self._gone.items() if _has_proxy(gone)}
+        others += sum(self._may_wait_for(key, one) for one in self._gone.values())
         until_ms = owed_until_ms + 1_000 * others * self._largest_produce / limit.rate
         most_ms = self.world.settings.max_throttle_ms
         return until_ms if most_ms is None else max(owed_until_ms, min(until_ms, now_ms + most_ms))
