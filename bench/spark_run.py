@@ -71,12 +71,16 @@ def costs(lines: Iterable[str]) -> dict[str, Any]:
 
 
 class Memory(threading.Thread):
-    """Samples the memory of a process and its descendants. ``jvm`` and ``python`` are the largest sums in bytes."""
+    """Samples the memory of a process and its descendants.
+
+    ``jvm`` and ``python`` are the largest sums in bytes. ``one_python`` is the most that one Python process had.
+    """
 
     def __init__(self, pid: int) -> None:
         super().__init__(daemon=True)
         self.jvm = 0
         self.python = 0
+        self.one_python = 0
         self._pid = pid
         self._ended = threading.Event()
         self.start()
@@ -85,7 +89,9 @@ class Memory(threading.Thread):
         while not self._ended.wait(_LOOK_EVERY_S):
             sizes = dict(_sizes(self._pid))
             self.jvm = max(self.jvm, sum(size for pid, size in sizes.items() if _name(pid) == "java"))
-            self.python = max(self.python, sum(size for pid, size in sizes.items() if _name(pid) != "java"))
+            python = [size for pid, size in sizes.items() if _name(pid) != "java"]
+            self.python = max(self.python, sum(python))
+            self.one_python = max([self.one_python, *python])
 
     def end(self) -> None:
         """Stop sampling."""

@@ -15,6 +15,7 @@ def spent(spark: SparkSession, work: Callable[[], None]) -> Run:
     """Do some work in a local Spark session, and return its cost.
 
     ``seconds`` is the processor time of Spark's tasks, its Python workers and this process, without query planning.
+    ``python_bytes`` is what the largest Python worker has: how many run depends on the partitions and on work before.
     """
     jvm: Any = spark._jvm
     pid = jvm.java.lang.ProcessHandle.current().pid()
@@ -30,7 +31,7 @@ def spent(spark: SparkSession, work: Callable[[], None]) -> Run:
     return Run(
         seconds=seconds() - began_s,
         jvm_bytes=memory.jvm,
-        python_bytes=memory.python,
+        python_bytes=memory.one_python,
         spilled_bytes=counter("diskBytesSpilled").getCount() - spilled_bytes,
     )
 
