@@ -14,6 +14,16 @@ from tests.support.pages import FENCE, PAGES, REPOSITORY, Block, blocks
 
 _HEADING = re.compile(r"^#+ (.+?)\s*$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+# The names of code are looked for here. Metrics begin with kafka_quota_proxy_, and test_deploy.py compares them.
+SOURCES = ("proxy", "protocol", "config", "pipeline", "kafka_quota_proxy", "tests", "bench", "deploy", "examples")
+_OF_CODE = frozenset({".py", ".pyx", ".yaml", ".json", ".html", ".js", ".java", ".go", ".rs", ".tpl"})
+_NAME = re.compile(r"[\w/]*\w\.py|(?=[\w.]*[a-z0-9](?:_[a-z]|[A-Z]))[A-Za-z_][\w.]*(?:\(\))?")
+# Names of Kafka, its clients and other libraries, and of files of the reader.
+FOREIGN = frozenset({
+    "AWS_ENDPOINT_URL", "ClockedTestCase", "NotLeaderForPartitionError", "RequestHandlerAvgIdlePercent",
+    "RequestQueueTimeMs", "TotalTimeMs", "applyInPandas", "config.py", "kafka_server_kafkaserver_brokerstate",
+    "make_dataclass", "offsetsForTimes", "requestTimeout", "test_throttling.py", "tls_malformed_certificate",
+})  # fmt: skip
 _INLINE = re.compile(r"(?<!`)`([^`\n]+)`(?!`)")
 
 
@@ -96,6 +106,24 @@ def test_command_lines_of_the_pipeline_are_valid(line: str) -> None:
 
     if len(words) > 1:  # a command without arguments is only a name
         assert pipeline_parser(words[0]).parse_args(words).command == words[0]
+
+
+def test_names_of_code_on_pages_exist() -> None:
+    """A name of code has an underscore, a capital within it, or the end of a Python file."""
+    sources = [path for folder in SOURCES for path in (REPOSITORY / folder).rglob("*") if path.suffix in _OF_CODE]
+    sources += [REPOSITORY / "pyproject.toml", REPOSITORY / "hatch_build.py"]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in sources)
+    names = set(re.findall(r"\w+", text)) | {path.name for path in sources} | FOREIGN
+    missing = [
+        f"{page.relative_to(REPOSITORY)}: {code}"
+        for page in PAGES
+        for code in _INLINE.findall(FENCE.sub("", page.read_text(encoding="utf-8")))
+        if _NAME.fullmatch(code) and not code.startswith("kafka_quota_proxy_")
+        for name in ([Path(code).name] if code.endswith(".py") else re.findall(r"\w+", code))
+        if name not in names
+    ]
+
+    assert missing == [], "\n".join(missing)
 
 
 def test_the_readme_is_short() -> None:

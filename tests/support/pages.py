@@ -8,7 +8,7 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDERS = ("docs", "bench", "tests")
 PAGES = sorted(
     [
-        REPOSITORY / "README.md",
+        *REPOSITORY.glob("*.md"),
         *REPOSITORY.glob("examples/*/README.md"),
         *(page for folder in FOLDERS for page in (REPOSITORY / folder).rglob("*.md")),
     ]
