@@ -12,7 +12,7 @@ SECONDS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate bites fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
+.PHONY: help demo test test-units test-proofs test-kafka test-kafka-units test-kafka-proofs compiled test-compiled test-artefacts test-pythons test-long test-pipeline test-pipeline-large test-kubernetes test-rebalance simulate mutate fuzz soak bench bench-pipeline apis docs lint format java promtool tools kubernetes clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z][a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-27s%s\n", $$1, $$2 }'
@@ -73,8 +73,8 @@ test-pipeline-large: java .venv/dev.installed ## check the bounds of time, memor
 simulate: .venv/dev.installed ## run the proxy in simulated worlds until Ctrl-C or a finding (for a minute: make simulate SECONDS=60; ARGS=--help)
 	$(BIN)/python -m tests.simulation $(if $(SECONDS),--seconds $(SECONDS)) $(ARGS)
 
-bites: .venv/dev.installed ## break the proxy in many ways, see that the simulation finds each, write tests/simulation/BITES.md
-	$(BIN)/python -m tests.simulation.bites $(ARGS)
+mutate: .venv/mutation.installed ## see whether unit tests notice small faults in the packages that decide, write tests/mutation/RECORD.md
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 fuzz: .venv/dev.installed ## feed ten million valid and damaged frames to sessions and readers, write tests/fuzz/RECORD.md
 	$(BIN)/python -m tests.fuzz $(ARGS)
