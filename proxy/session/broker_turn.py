@@ -21,6 +21,7 @@ from kafka_quota_proxy.proxy.fair_queue.request_kind import RequestKind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME, Service, ServiceTime
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest
 from kafka_quota_proxy.proxy.session.refused_batches import MAX_BATCHES, RefusedBatches
@@ -96,20 +97,24 @@ class BrokerTurn:
         state, queued = self._state, self.queued
         buckets, kind, identity = charge
         is_alone = not state.in_flight
+        blocked_by = BlockedBy.UNREAD_ANSWERS if state.is_client_full else BlockedBy.EARLIER_ANSWERS
         may = not state.is_client_full and (is_alone or self._knows_cost(buckets.time))
         if may and buckets.rate is not None:
+            blocked_by = BlockedBy.QUOTA
             may = state.rate_turn.one_has_come(buckets.rate, now_ms, keeps_membership=kind.keeps_membership)
         if may and queued is not None and identity is not None:
+            blocked_by = BlockedBy.FAIR_CALL_QUEUE
             is_whole = 4 + size_bytes <= self.come_bytes
             if not is_whole and self.come_bytes < ASKS_FROM_BYTES:
-                state.is_blocked = self.is_refused = False
+                state.unblock()
+                self.is_refused = False
                 return False
             is_behind = now_ms < self.refuses_until_ms
             refuses = is_behind or queued.line.dispatcher.is_refusing
             can_refuse = refuses and is_alone and self._can_refuse(kind, size_bytes)
             if is_behind:
                 if can_refuse and not is_whole:
-                    state.is_blocked = False  # the whole request is needed to refuse it, so the client is read on
+                    state.unblock()  # the whole request is needed to refuse it, so the client is read on
                     return False
                 turn = queued.refuse_behind(kind, identity) if can_refuse else Turn.WAITS
             else:
@@ -127,7 +132,10 @@ class BrokerTurn:
             if may and is_alone and not is_whole:
                 queued.passed(kind, is_whole=False, now_us=state.now_ns // 1_000)
         self.is_metered = True
-        state.is_blocked = not may and not self.is_refused
+        if may or self.is_refused:
+            state.unblock()
+        else:
+            state.block(blocked_by)
         return may
 
     def _knows_cost(self, time: Bucket | None) -> bool:
@@ -168,7 +176,7 @@ class BrokerTurn:
         if frame_end > len(data):
             if size_bytes > MAX_REFUSED_BYTES:
                 raise FrameTooLarge(f"a Produce of {size_bytes} bytes behind a refused one is too long to be held")
-            self._state.is_blocked = False
+            self._state.unblock()
             return False
         self._batches = read_producer_batches(data[position:frame_end])
         if not refused.precede(self._batches):

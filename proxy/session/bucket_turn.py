@@ -6,6 +6,7 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.line import Place
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.state import SessionState
 
 # For how long a heartbeat waits for ``request_rate``. With the longest throttle time before it, this is well below the
@@ -49,7 +50,7 @@ class BucketTurn:
             place = None
         own = 1 if state.request_left and state.unanswered is None else 0
         if len(state.in_flight) > own and not bucket.has_room(amount, now_ms=now_ms):
-            state.is_blocked = True
+            state.block(BlockedBy.QUOTA)
             return False
         first = None if line is None else line.first()
         if (first is None or first is place) and bucket.is_free(amount, now_ms=now_ms):
@@ -59,7 +60,8 @@ class BucketTurn:
             place = self.place = line.take(state.owner)
             self.since_ms = now_ms
         line.wait(place)
-        state.is_blocked = self.is_waiting = True
+        state.block(BlockedBy.QUOTA)
+        self.is_waiting = True
         self.look_at_ms = bucket.free_at_ms(now_ms=now_ms) if line.first() is place else 0
         return False
 

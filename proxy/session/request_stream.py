@@ -11,6 +11,7 @@ from kafka_quota_proxy.protocol.errors import HeadTooLong
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead, read_request_head
 from kafka_quota_proxy.protocol.partial_frame import PartialFrame, bytes_to_wait_for
 from kafka_quota_proxy.proxy.session import acks_zero
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
@@ -173,7 +174,7 @@ class RequestStream:
                     or not work
                     or (in_flight and testing is not None and testing.orders)  # one at a time, as at a broker
                 ):
-                    state.is_blocked = True
+                    state.block_all(is_held=is_held, has_work=work > 0, now_ms=now_ms)
                     break
                 if broker_turn.queued is not None:
                     broker_turn.come_bytes = end - position
@@ -218,7 +219,7 @@ class RequestStream:
     def _begin_turn(self) -> bool:
         """Note that no request waits yet. Return whether all have to, for a response that is held back."""
         state = self._state
-        state.is_blocked = state.bucket_turn.is_waiting = state.rate_turn.is_waiting = False
+        state.end_wait()
         begun = state.responses.begun
         return (begun is not None and begun.delay_ms > 0) or state.account.held_mute_ms > 0
 
@@ -321,10 +322,10 @@ class RequestStream:
             return None
         account, api_key = state.account, head.api_key
         if len(account.stale_buckets) >= _MOST_STALE and self.release_stale_buckets(now_ms) >= _MOST_STALE:
-            state.is_blocked = True
+            state.block(BlockedBy.EARLIER_ANSWERS)
             return None
         if not account.is_counted and api_key not in _BEFORE_LOGIN and not account.count_connection(head.client_id):
-            state.is_blocked = True
+            state.block(BlockedBy.END)
             state.take_no_more()
             return None
         edit: Edit | None = NO_EDIT
@@ -368,7 +369,7 @@ class RequestStream:
         if now_ms >= self._state.account.muted_until_ms:
             return False
         self.profile = None
-        self._state.is_blocked = True
+        self._state.block(BlockedBy.THROTTLE_TIME)
         return True
 
     def release_stale_buckets(self, now_ms: int) -> int:

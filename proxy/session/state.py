@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafka_quota_proxy.proxy.quota.line import Line, Place, Waiter
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.client_account import ClientAccount, ConnectionContext
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest
 
@@ -32,7 +33,8 @@ class SessionState:
         unsent: The Produce requests with acks=0 that are charged once the broker is connected. None if it is connected.
         request_left: How many bytes of the partly forwarded request are not forwarded yet.
         is_rest_doubted: Whether these bytes are not reserved, so that each piece of them waits for its bucket's turn.
-        is_blocked: Whether a request waits in the session. Nothing may be read from the client then.
+        blocked_by: What the request at the front waits for, or None if it does not wait. Nothing may be read from the
+            client while it waits.
         is_ending: Whether the session accepts no new requests, because the connection is about to end.
         drops_answered: Whether requests that the broker would answer are dropped, because the connection is drained.
         is_client_full: Whether the client does not read its responses. Nothing is read from the broker then.
@@ -45,10 +47,10 @@ class SessionState:
     """
 
     __slots__ = (
-        "account", "answered", "broker_turn", "bucket_turn", "context", "delayed_until_ms", "drops_answered",
-        "held_until_ms", "in_flight", "in_flight_limit", "is_blocked", "is_client_full", "is_ending", "is_rest_doubted",
-        "now_ns", "owner", "rate_turn", "request_left", "requests", "responses", "to_broker", "to_client", "unanswered",
-        "unsent",
+        "account", "answered", "blocked_by", "broker_turn", "bucket_turn", "context", "delayed_until_ms",
+        "drops_answered", "held_until_ms", "in_flight", "in_flight_limit", "is_client_full", "is_ending",
+        "is_rest_doubted", "now_ns", "owner", "rate_turn", "request_left", "requests", "responses", "to_broker",
+        "to_client", "unanswered", "unsent",
     )  # fmt: skip
 
     account: ClientAccount
@@ -69,7 +71,7 @@ class SessionState:
         self.unsent: list[PendingRequest] | None = None
         self.request_left = 0
         self.is_rest_doubted = False
-        self.is_blocked = False
+        self.blocked_by: BlockedBy | None = None
         self.is_ending = False
         self.drops_answered = False
         self.is_client_full = False
@@ -79,6 +81,39 @@ class SessionState:
         self.answered = -1
         self.account = ClientAccount(context)
 
+    @property
+    def is_blocked(self) -> bool:
+        """Whether a request waits in the session. Nothing may be read from the client then."""
+        return self.blocked_by is not None
+
+    def block(self, by: BlockedBy) -> None:
+        """Note that the request at the front waits, and for what."""
+        self.blocked_by = by
+
+    def block_all(self, *, is_held: bool, has_work: bool, now_ms: int) -> None:
+        """Note that all requests wait. The first of these reasons that holds is the one that is known afterwards.
+
+        ``is_held`` says that they wait for an answer that is held back. ``has_work`` is False if other connections have
+        their turn first.
+        """
+        if self.is_ending:
+            self.blocked_by = BlockedBy.END
+        elif is_held or self.delayed_until_ms:
+            self.blocked_by = BlockedBy.DELAYED_ANSWER
+        elif now_ms < self.account.muted_until_ms:
+            self.blocked_by = BlockedBy.THROTTLE_TIME
+        else:
+            self.blocked_by = BlockedBy.EARLIER_ANSWERS if has_work else BlockedBy.OTHER_CONNECTIONS
+
+    def unblock(self) -> None:
+        """Note that no request waits, or that one waits for more of its bytes, which are read."""
+        self.blocked_by = None
+
+    def end_wait(self) -> None:
+        """Note that no request waits, neither for its turn in a line nor for anything else."""
+        self.blocked_by = None
+        self.bucket_turn.is_waiting = self.rate_turn.is_waiting = False
+
     def is_alone(self) -> bool:
         """Return whether no request is pending and no response is partly forwarded. If not, make the next request wait.
 
@@ -86,7 +121,7 @@ class SessionState:
         responses.
         """
         is_alone = not (self.in_flight or self.responses.is_open)
-        self.is_blocked = not is_alone
+        self.blocked_by = None if is_alone else BlockedBy.EARLIER_ANSWERS
         return is_alone
 
     @property

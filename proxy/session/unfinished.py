@@ -38,7 +38,7 @@ def may_go_on(state: SessionState, size_bytes: int, now_ms: int) -> bool:
     """
     pending = unfinished(state)
     bucket = None if pending is None else pending.profile.bucket
-    state.is_blocked = state.bucket_turn.is_waiting = False
+    state.end_wait()
     if pending is not None and bucket is not None and bucket.is_limited:
         if not state.bucket_turn.has_come(bucket, size_bytes, now_ms):
             return False
@@ -62,7 +62,7 @@ def cut_off(state: SessionState, now_ms: int, *, had_turn: bool) -> None:
     state.is_rest_doubted = False
     if state.bucket_turn.is_waiting:  # what has come of the rest waits for its turn
         state.bucket_turn.leave()
-        state.is_blocked = state.bucket_turn.is_waiting = False
+        state.end_wait()
     if state.unanswered is None:
         state.in_flight.pop()
     state.unanswered = None

@@ -11,6 +11,7 @@ def row(client_id: str | None = "etl", **changed: Any) -> dict[str, Any]:  # noq
         "client_id": client_id,
         "addresses": ["10.0.0.5", "10.0.0.6"],
         "connections": 3,
+        "waits_for": {"throttle_time": 2},
         "listener": "clients",
         "broker": 1,
         "rate": 10_465_092.1,

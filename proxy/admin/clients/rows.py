@@ -1,5 +1,6 @@
 """Describes an active bucket and its clients as a row, which is an object of the JSON of ``/clients``."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic_ns
@@ -21,6 +22,7 @@ from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rule_phrases import as_written
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session.state import SessionState
 
 # A client that uses this part of its limit, or more, is near it.
 NEAR: Final = 0.8
@@ -190,6 +192,7 @@ def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment
         "client_id": bucket.tags.client_id or _only({state.account.client_id for state in states}),
         "addresses": sorted({state.account.peer_host for state in states})[:MAX_ADDRESSES],
         "connections": len(clients),
+        "waits_for": waits(states),
         "listener": ", ".join(sorted({client.listener.name for client in clients})) or None,
         "broker": one.broker,
         "rate": round(one.rate, 3),
@@ -205,6 +208,12 @@ def _row(one: ActiveBucket, clients: Sequence[ClientConnection], moment: _Moment
         "throttled_for_ms": 0 if history is None else moment.now_ms - history.since_ms,
         "throttle_seconds_last_minute": round(one.throttle_ms / 1_000, 3),
     }
+
+
+def waits(states: Iterable[SessionState]) -> dict[str, int]:
+    """Return how many connections have a request that waits, by what it waits for, the most frequent first."""
+    found = Counter(by.value for state in states if (by := state.blocked_by) is not None)
+    return dict(found.most_common())
 
 
 def _details(one: ActiveBucket, row: Row, clients: Sequence[ClientConnection], moment: _Moment) -> Row:

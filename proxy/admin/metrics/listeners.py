@@ -16,6 +16,7 @@ from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.upstream_faults import Fault
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import OTHER as OTHER_API
 
 _BUILD: Final = labels(version=installed_version() or "unknown", implementation=implementation())
@@ -64,6 +65,7 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
     """Yield the metrics of connections, requests and logins."""
     open_connections: list[tuple[str, float]] = []
     muted: list[tuple[str, float]] = []
+    waiting: list[tuple[str, float]] = []
     disconnects: list[tuple[str, float]] = []
     logins: list[tuple[str, float]] = []
     frames: Counter[str] = Counter()
@@ -73,6 +75,8 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
         open_now = tuple(listener.connections)
         open_connections.append((labels(listener=listener.name), len(open_now)))
         muted.append((labels(listener=listener.name), sum(one.session.muted_until_ms > now_ms for one in open_now)))
+        reasons = Counter(one.state.blocked_by for one in open_now)
+        waiting += ((labels(listener=listener.name, waits_for=by.value), reasons[by]) for by in BlockedBy)
         counters = listener.counters
         for cause, count in counters.disconnects.copy().items():
             disconnects.append((labels(listener=listener.name, cause=cause), count))
@@ -87,6 +91,8 @@ def listener_metrics(listeners: Sequence[ListenerState], now_ms: int) -> Iterato
             errors[labels(reason=reason)] += count
     yield PROXY.gauge("connections", "Open client connections.", open_connections)
     yield PROXY.gauge("muted_connections", "Client connections that wait for the end of a throttle time.", muted)
+    help_ = "Client connections whose next request waits, by what it waits for."
+    yield PROXY.gauge("waiting_connections", help_, waiting)
     yield PROXY.counter("frames", "Requests by API.", frames.items())
     yield PROXY.counter("unknown_api", "Forwarded requests whose API or version is unknown here.", unknown.items())
     yield PROXY.counter(

@@ -103,6 +103,7 @@ def details(row: Row) -> list[Line]:
         _line(
             f"  connections  {row['connections']}, at listener {row['listener'] or '-'}, broker {row['broker'] or '-'}"
         ),
+        _line(f"  waits for    {_waits(row)}"),
         _line(f"  addresses    {printable(', '.join(row['addresses'])) or '-'}"),
     ]
     if row["limit"] is not None:
@@ -115,6 +116,13 @@ def details(row: Row) -> list[Line]:
     throttles = row.get("last_throttles", ())
     found += (_line(f"  throttle     {one['time'][11:-1]}, for {one['throttle_time_ms']} ms") for one in throttles)
     return found
+
+
+def _waits(row: Row) -> str:
+    """Return what the next requests of the client's connections wait for, such as ``quota (2 of 3 connections)``."""
+    found = row["waits_for"].items()
+    words = (f"{by.replace('_', ' ')} ({count} of {row['connections']} connections)" for by, count in found)
+    return ", ".join(words) or "nothing"
 
 
 def printable(text: str) -> str:

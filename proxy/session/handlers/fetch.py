@@ -18,6 +18,7 @@ from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.fair_queue.request_kind import request_kind
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.fetch_size import FetchSize
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.broker_turn import MAX_REFUSED_BYTES
 from kafka_quota_proxy.proxy.session.client_account import NO_BUCKETS
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, capped_fetch, without_session
@@ -146,7 +147,7 @@ class FetchHandler(Handler):
         state, turn, charge = self._state, self._state.bucket_turn, profile.charge
         # Only one such fetch is in flight at a time, because its charge is unknown until the response.
         if state.in_flight and any(pending.profile.handler is self for pending in state.in_flight):
-            state.is_blocked = True
+            state.block(BlockedBy.QUOTA)
             return None
         limits = _read_limits(profile, data, position, size_bytes)
         if limits is None:
@@ -213,7 +214,7 @@ class FetchHandler(Handler):
             if charge is None:
                 return None
         self._is_emptied = True
-        state.bucket_turn.is_waiting = state.is_blocked = False
+        state.end_wait()
         state.in_flight.append(PendingRequest(profile, correlation_id, size_bytes, 0, charge))
         return share_fetch.without_records(limits, profile.api_version)
 
@@ -281,7 +282,7 @@ class FetchHandler(Handler):
             return None
         turn = state.bucket_turn
         if frame_end > len(data):
-            state.is_blocked = turn.is_waiting = False  # the rest has to arrive, and other connections go first
+            state.end_wait()  # the rest has to arrive, and other connections go first
             self._awaits_rest = True
             return None
         session = fetch.read_session(data, limits, api_version)
@@ -293,7 +294,7 @@ class FetchHandler(Handler):
         bucket.requests += 1
         bucket.last_record_ms = now_ms
         told_ms = state.account.put_off(bucket, wait_ms, now_ms=now_ms)
-        turn.is_waiting = state.is_blocked = False
+        state.end_wait()
         state.to_client.append(fetch.empty_response(correlation_id, api_version, told_ms, error_code=error_code))
         return position, frame_end, b""
 

@@ -10,6 +10,7 @@ from typing import Final
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.session.address_rewrite import may_name_leaders
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, WholeRequestHandler
@@ -43,7 +44,7 @@ class FollowerFetchHandler(WholeRequestHandler):
         if follower is None and leader is not None and leader.throttle.replication is not None:
             follower = self.follower = Follower(leader)
         if follower is not None and follower.is_waiting:
-            state.is_blocked = True
+            state.block(BlockedBy.REPLICATION_QUOTA)
             return None
         if follower is None or not follower.is_throttled(replica_id, api_version, now_ms=now_ms):
             state.requests.expect_as_is(head, None)

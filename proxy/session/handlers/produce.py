@@ -9,6 +9,7 @@ from __future__ import annotations
 from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.in_flight import MAX_IN_FLIGHT, PendingRequest, RequestProfile
@@ -48,7 +49,7 @@ class ProduceHandler(Handler):
             return None
         turn = state.broker_turn
         if not profile.acks and state.unsent is not None and len(state.unsent) >= MAX_IN_FLIGHT:
-            state.is_blocked = True  # until the broker is connected
+            state.block(BlockedBy.BROKER)
             return None
         if (
             charge is not None

@@ -25,6 +25,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
 from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, Forward, WholeRequestHandler
 from kafka_quota_proxy.proxy.session.profiles import charge_of
@@ -119,7 +120,7 @@ class QuotaRequestHandler(WholeRequestHandler):
             if ticket is not None:
                 self._await(ticket, _Request(head, charge))
             state.held_until_ms = now_ms + LOOKS_AGAIN_MS
-            state.is_blocked = True
+            state.block(BlockedBy.QUOTA_CHANGE)
             return None
         message = unauthorized(principal)
         answer = refusal(read_request(frame, most_elements=MAX_REFUSED_ELEMENTS), message)
@@ -166,7 +167,7 @@ class QuotaRequestHandler(WholeRequestHandler):
             raise ticket.error
         if ticket.answer is None:
             state.held_until_ms = now_ms + LOOKS_AGAIN_MS
-            state.is_blocked = True
+            state.block(BlockedBy.QUOTA_CHANGE)
             return 0
         self._pending = state.requests.waiting = None
         state.held_until_ms = 0
@@ -233,7 +234,7 @@ class QuotaRequestHandler(WholeRequestHandler):
         if ticket is None:
             return frame
         self._await(ticket, None)
-        state.is_blocked = True
+        state.block(BlockedBy.QUOTA_CHANGE)
         return b""
 
     # -- the end --

@@ -26,6 +26,7 @@ from kafka_quota_proxy.protocol.topic_mutations import FIRST_REFUSABLE_VERSION, 
 from kafka_quota_proxy.proxy.quota import mutation
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.mutation import MutationDecision
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit
 from kafka_quota_proxy.proxy.session.handlers.follower_fetch import MAX_REPLICA_FETCH_BYTES
 from kafka_quota_proxy.proxy.session.handlers.whole_request import (
@@ -113,7 +114,9 @@ class TopicMutationHandler(WholeRequestHandler):
         else:
             is_throttled = False
         if is_throttled and (debt_ms := bucket.debt_ms(now_ms=now_ms)):
-            return self.execute(Hold(now_ms + min(debt_ms, _LOOK_AGAIN_MS)), self, position, head, None)
+            return self.execute(
+                Hold(now_ms + min(debt_ms, _LOOK_AGAIN_MS), BlockedBy.QUOTA), self, position, head, None
+            )
         if not state.broker_turn.has_come(charge, size_bytes, now_ms):
             return None
         frame = data[position : position + 4 + size_bytes]

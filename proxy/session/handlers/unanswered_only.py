@@ -6,6 +6,7 @@ from kafka_quota_proxy.protocol import produce
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead, read_request_head
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit
 from kafka_quota_proxy.proxy.session.handlers.handler import Handler
 from kafka_quota_proxy.proxy.session.handlers.produce import ProduceHandler
@@ -32,7 +33,7 @@ class UnansweredOnlyHandler(Handler):
             return position, frame_end, b""
         if frame_end - position > self.max_kept_bytes:
             self._state.take_no_more()  # it is too long to be collected, so what follows is dropped, too
-            self._state.is_blocked = True
+            self._state.block(BlockedBy.END)
         return None
 
 

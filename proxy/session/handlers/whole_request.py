@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from kafka_quota_proxy.protocol.errors import FrameTooLarge
 from kafka_quota_proxy.protocol.header import RequestHead
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse, Handler
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
@@ -24,6 +25,7 @@ class Hold(NamedTuple):
     """The decision that the request waits, and is decided on again at ``until_ms`` at the latest."""
 
     until_ms: int
+    blocked_by: BlockedBy
 
 
 class Answered(NamedTuple):
@@ -96,7 +98,7 @@ class WholeRequestHandler(Handler):
         frame_end = position + 4 + head.size_bytes
         if isinstance(decision, Hold):
             state.held_until_ms = decision.until_ms
-            state.is_blocked = True
+            state.block(decision.blocked_by)
             return None
         if isinstance(decision, Answered):
             state.to_client.append(decision.frame)
@@ -106,7 +108,7 @@ class WholeRequestHandler(Handler):
         if isinstance(decision, Ask):
             state.requests.question = decision.frame
             self._expect(exchange.api_key, head, 0, None)
-            state.is_blocked = True
+            state.block(BlockedBy.EARLIER_ANSWERS)
             return None
         if decision.is_answer_read:
             self._expect(exchange.api_key, head, head.size_bytes, charge)

@@ -35,6 +35,7 @@ from kafka_quota_proxy.protocol.replica_fetch.response import (
 from kafka_quota_proxy.protocol.replica_fetch.topics import Entry
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication.throttle import Charge, Leader, Limits
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Answered, Decision, Forward, Hold
 from kafka_quota_proxy.proxy.session.replica.fetch_session import FetchSession
 from kafka_quota_proxy.proxy.session.replica.fetched_partitions import FetchedPartitions
@@ -152,7 +153,7 @@ class Follower:
             until_ms = since_ms + min(max(fetch.max_wait_ms, _MIN_HELD_MS), _MAX_HELD_MS)
             if now_ms < until_ms:
                 self._held_since_ms = since_ms
-                return Hold(min(until_ms, max(room_at_ms, now_ms + 1)))
+                return Hold(min(until_ms, max(room_at_ms, now_ms + 1)), BlockedBy.REPLICATION_QUOTA)
             self._held_since_ms = 0
             left_out = () if fetched.next_epoch else fetched.partitions
             entries = [empty_entry(key, self.seen[key], api_version) for key in left_out]

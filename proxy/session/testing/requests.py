@@ -46,7 +46,7 @@ def refuse_on_demand(
     if head.api_key not in REFUSED_APIS or head.size_bytes > MAX_REFUSED_BYTES:
         return NO_EDIT
     if frame_end > len(data):
-        state.is_blocked = False
+        state.unblock()
         return None
     frame = data[position:frame_end]
     client_id = head.client_id.decode("utf-8", "backslashreplace")

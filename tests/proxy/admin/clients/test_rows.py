@@ -9,6 +9,7 @@ from kafka_quota_proxy.config.units import parse_rate
 from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
 from kafka_quota_proxy.proxy.admin.clients.rows import ClientTable
 from kafka_quota_proxy.proxy.server.server import Server
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from tests.support.throttled_clients import LISTENER, connect, server_with
 
 ETL = QuotaRule(client_id="etl", producer_byte_rate=1_000.0, shaping=Shaping.PACED, source="proxy.yaml:7")
@@ -32,6 +33,9 @@ async def test_a_row_says_who_is_throttled_by_which_rule_and_since_when() -> Non
     now_ms = now() - 10_000
     for address in ("10.0.0.6", "10.0.0.5", "10.0.0.5"):
         bucket = connect(server, "etl", now_ms=now_ms, address=address)
+    reasons = (BlockedBy.QUOTA, BlockedBy.THROTTLE_TIME, BlockedBy.QUOTA)
+    for connection, reason in zip(server.listeners[0].connections, reasons, strict=True):
+        connection.state.block(reason)
     for after_ms in range(0, 10_000, 500):
         wait_ms = bucket.charge(1_000, now_ms=now_ms + after_ms)
         bucket.throttled(min(wait_ms, 400), now_ms=now_ms + after_ms)
@@ -50,6 +54,7 @@ async def test_a_row_says_who_is_throttled_by_which_rule_and_since_when() -> Non
         "client_id": "etl",
         "addresses": ["10.0.0.5", "10.0.0.6"],
         "connections": 3,
+        "waits_for": {"quota": 2, "throttle_time": 1},
         "listener": "clients",
         "broker": 1,
         "limit": 1_000.0,

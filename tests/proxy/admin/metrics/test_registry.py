@@ -24,6 +24,7 @@ from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.server.latency import BOUNDS_NS
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.upstream_faults import Fault
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import OTHER
 from tests.support.certificates import Authority
 from tests.support.reloads import Reloads
@@ -397,12 +398,16 @@ def test_open_and_muted_connections_are_counted_by_listener() -> None:
     first.connections |= dict.fromkeys((free, muted, was_muted))
     muted.session.account.muted_until_ms = NOW_MS + 60_000
     was_muted.session.account.muted_until_ms = NOW_MS - 1
+    muted.state.block(BlockedBy.THROTTLE_TIME)
+    was_muted.state.block(BlockedBy.QUOTA)
     second.counters.disconnect("upstream_refused")
 
     samples = scrape_of(server)
 
     assert value(samples, "kafka_quota_proxy_connections", listener="listener-0") == 3
     assert value(samples, "kafka_quota_proxy_muted_connections", listener="listener-0") == 1
+    waiting = {labels["waits_for"]: n for labels, n in samples["kafka_quota_proxy_waiting_connections"] if n}
+    assert waiting == {"throttle_time": 1, "quota": 1}
     assert value(samples, "kafka_quota_proxy_connections", listener="listener-1") == 0
     assert value(samples, "kafka_quota_proxy_muted_connections", listener="listener-1") == 0
     assert samples["kafka_quota_proxy_disconnects_total"] == [

@@ -162,6 +162,7 @@ def test_details_say_which_rules_lost_and_why() -> None:
         "  throttled    81 s",
         "  last minute  51.2 s throttled",
         "  connections  3, at listener clients, broker 1",
+        "  waits for    throttle time (2 of 3 connections)",
         "  addresses    10.0.0.5, 10.0.0.6",
         "  manner       respond, paced",
         "  rule         client-id etl, 10485760 bytes (10 MiB) per second (/etc/kafka-quota-proxy/proxy.yaml:7)",

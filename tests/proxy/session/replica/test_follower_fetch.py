@@ -12,6 +12,7 @@ from kafka_quota_proxy.protocol.header import read_request_head
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
 from kafka_quota_proxy.proxy.replication import throttle
 from kafka_quota_proxy.proxy.replication.throttle import Throttle
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Answered, Decision, Forward, Hold
 from kafka_quota_proxy.proxy.session.replica.follower_fetch import Follower
 from tests.support.move import view
@@ -352,7 +353,7 @@ def test_a_hold_ends_when_there_is_room() -> None:
     hands = Hands(limited(1_000))
     hands.see({P0: 1})
     hands.use_up(1_100)
-    assert hands.ask({P0: 1}) == Hold(START_MS + 500)
+    assert hands.ask({P0: 1}) == Hold(START_MS + 500, BlockedBy.REPLICATION_QUOTA)
     hands.now_ms += 500
     hands.told({P0: 1})
     decision = hands.ask({P0: 1})
