@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
@@ -147,6 +148,16 @@ class Proxy:
             check.proxy_ended(self.number, is_crash=True)
         if self.is_wanted:
             self.world.call_later(RESTART_MS, self._restart)
+
+    def waits(self) -> list[str]:
+        """Return what the next requests of each client wait for, and on how many connections."""
+        found = Counter(
+            f"{one.state.account.client_id or 'nobody'} from {one.state.account.peer_host} waits for {by.value}"
+            for listener in (() if self.server is None else self.server.listeners)
+            for one in listener.connections
+            if (by := one.state.blocked_by) is not None
+        )
+        return [f"{line}, on {count} connections" for line, count in found.items()]
 
     def write(self, settings: Mapping[str, Any]) -> None:
         """Replace the configuration file. The process finds that by itself."""

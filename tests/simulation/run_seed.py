@@ -49,6 +49,8 @@ def _run(plan: Plan) -> Outcome:
     except Violation as found:
         violation = found
         scenario.tell(f"VIOLATION of {found}")
+        for line in scenario.proxy.waits():
+            scenario.tell(line)
     except Exception:  # noqa: BLE001 - an error of the simulation itself is a finding, too
         violation = Violation("no unexpected error", traceback.format_exc())
         scenario.tell(f"VIOLATION of {violation}")

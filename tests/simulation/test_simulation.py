@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
+from itertools import count
 from typing import Final
 
 import pytest
@@ -14,7 +16,9 @@ from tests.simulation.findings import finding_lines
 from tests.simulation.guarded import run_guarded
 from tests.simulation.progress import Totals
 from tests.simulation.run_seed import run_seed
+from tests.simulation.scenario import Scenario
 from tests.simulation.simulation import FAULT_KINDS
+from tests.simulation.violation import Violation
 from tests.support.pages import REPOSITORY
 
 FIRST_SEED: Final = 1_000
@@ -63,3 +67,19 @@ def test_seed_has_one_digest_in_any_process_and_in_both_builds() -> None:
 def test_replay_of_a_drawn_plan_is_the_same_run() -> None:
     drawn = run_seed(TWICE[0])
     assert run_seed(TWICE[0], drawn.plan).digest == drawn.digest
+
+
+def test_a_story_ends_with_what_clients_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    after_step, steps = Scenario._after_step, count()
+
+    def break_a_promise(scenario: Scenario) -> None:
+        if next(steps) == 3_500:
+            raise Violation("made up", "after 3,500 steps")
+        after_step(scenario)
+
+    monkeypatch.setattr(Scenario, "_after_step", break_a_promise)
+
+    story = run_seed(TWICE[-1]).story
+
+    at = next(number for number, line in enumerate(story) if "VIOLATION" in line)
+    assert any(re.search(r"audit from 10.0.2.1 waits for quota, on \d+ connections", line) for line in story[at:])
