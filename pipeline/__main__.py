@@ -17,7 +17,9 @@ from kafka_quota_proxy.pipeline.import_arguments import add_import_arguments
 _PROGRAM: Final = "kafka-quota-pipeline"
 # The status that a shell reports for SIGPIPE: 128 + 13.
 _READER_GONE: Final = 141
-_HOW_TO_INSTALL: Final = "it comes with the extra pipeline: in a checkout, make .venv/pipeline.installed"
+_HOW_TO_INSTALL: Final = (
+    "it comes with the extra pipeline: pip install '.[pipeline]' in a checkout of kafka-quota-proxy"
+)
 _COMMON: Final = (
     "\n\nSpark runs on this machine (local[*]) unless --master or spark-submit says otherwise. The log (--usage) is a\n"
     "file, a directory or kafka://HOST:PORT/TOPIC. A bad line never stops the job: it is counted and kept with its\n"

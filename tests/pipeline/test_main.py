@@ -58,6 +58,20 @@ def test_an_import_does_not_load_spark(tmp_path: Path) -> None:
     assert subprocess.run([sys.executable, "-c", program], stderr=subprocess.DEVNULL, check=False).returncode == 2
 
 
+def test_without_the_extra_a_command_says_how_to_install_it() -> None:
+    program = (
+        "import sys; sys.modules['pyarrow'] = None;"
+        "from kafka_quota_proxy.pipeline.__main__ import main;"
+        "sys.exit(main(['import', 'prometheus', '--file', '/nowhere', '--out', 'usage']))"
+    )
+
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+    needs = "kafka-quota-pipeline: pyarrow is not installed; it comes with the extra pipeline"
+    assert ended.stderr == f"{needs}: pip install '.[pipeline]' in a checkout of kafka-quota-proxy\n"
+    assert ended.returncode == 1
+
+
 @pytest.mark.parametrize(
     "line",
     [
