@@ -30,7 +30,7 @@ _EXAMPLES: Final = {
     "alter": (
         "examples: kafka-quota-proxy quotas alter --user alice --default-client-id --set producer_byte_rate=10MiB\n"
         "          kafka-quota-proxy quotas alter --client-id etl --unset consumer_byte_rate --dry-run\n"
-        "          kafka-quota-proxy quotas alter --client-id etl --set expires=2026-12-01T00:00:00Z"
+        "          kafka-quota-proxy quotas alter --client-id etl --set expires=2030-01-01T00:00:00Z"
     ),
     "delete": "example: kafka-quota-proxy quotas delete --ip 10.0.0.7 --token-file quotas.token",
     "export": "example: kafka-quota-proxy quotas export > quotas.yaml",
