@@ -126,6 +126,13 @@ def test_names_of_code_on_pages_exist() -> None:
     assert missing == [], "\n".join(missing)
 
 
+def test_the_readme_leads_to_each_page_that_says_how_to_do_something() -> None:
+    text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+
+    names = [page.name for page in (REPOSITORY / "docs/how-to").glob("*.md")]
+    assert [name for name in names if f"(docs/how-to/{name}" not in text] == []
+
+
 def test_the_readme_is_short() -> None:
     assert len((REPOSITORY / "README.md").read_text(encoding="utf-8").split()) < 900
 
