@@ -31,7 +31,7 @@ _MAX_STEPS: Final = 1_000
 _INSTANT: Final = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d(?::\d\d(?:\.\d{1,3})?)?) ?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
-_INSTANT_HELP: Final = "an instant with its zone, such as 2026-12-01T00:00:00Z or 2026-12-01T01:00:00+01:00"
+_INSTANT_HELP: Final = "an instant with its zone, such as 2030-01-31T00:00:00Z or 2030-01-31T01:00:00+01:00"
 _EPOCH: Final = datetime.fromtimestamp(0, tz=UTC)
 _MS: Final = timedelta(milliseconds=1)
 # The first and the last valid year. A day before or after these years is still an instant that Python can represent in

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at",
         metavar="TIME",
-        help="the time, such as 2026-12-01T00:00:00Z: rules may expire, have a schedule or a ramp (default: now)",
+        help="the time, such as 2030-01-31T00:00:00Z: rules may expire, have a schedule or a ramp (default: now)",
     )
     parser.add_argument("--json", action="store_true", help="print the same as JSON")
 

@@ -215,7 +215,7 @@ def test_a_rule_of_the_file_has_terms() -> None:
         (
             "expires: 2026-12-01",
             "expires",
-            "'2026-12-01' is not an instant with its zone, such as 2026-12-01T00:00:00Z",
+            "'2026-12-01' is not an instant with its zone, such as 2030-01-31T00:00:00Z",
         ),
         ("expires: 2026-13-01T00:00:00Z", "expires", "is not an instant"),
         ("expires: 2026-12-01T00:00:00", "expires", "is not an instant"),

@@ -753,6 +753,6 @@ def test_an_invalid_instant_is_wrong_usage(path: Path, capsys: pytest.CaptureFix
     assert main(["explain", str(path), "--at", "tomorrow"]) == 2
 
     assert capsys.readouterr().err == (
-        "kafka-quota-proxy explain: --at: 'tomorrow' is not an instant with its zone, such as 2026-12-01T00:00:00Z or "
-        "2026-12-01T01:00:00+01:00\n"
+        "kafka-quota-proxy explain: --at: 'tomorrow' is not an instant with its zone, such as 2030-01-31T00:00:00Z or "
+        "2030-01-31T01:00:00+01:00\n"
     )

@@ -150,6 +150,14 @@ async def test_terms_are_set_one_by_one(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 @on_uvloop
+async def test_a_quota_that_has_expired_gives_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    async with shell(tmp_path, capsys) as run:
+        await run("alter --client-id etl --set producer_byte_rate=1MiB --set expires=2020-01-01T00:00:00Z")
+
+        assert "client-id etl: the quota has no effect: it has expired, at 2020-01-01T00:00:00Z\n" in run.errors
+
+
+@on_uvloop
 async def test_an_export_imports_without_a_change(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "q"
     async with shell(tmp_path, capsys) as run:
