@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from kafka_quota_proxy.pipeline.errors import UsageError
 
-_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0"
+# Spark releases it with each of its own versions.
+_CONNECTOR: Final = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 # The most that one batch of a stream takes from a backlog. It is small enough to be repeated quickly after a crash.
 _RECORDS_AT_ONCE: Final = "1000000"
 # Spark asks three times for the end of a topic. With Kafka's defaults each takes a silent minute.
@@ -58,7 +59,8 @@ def topic(
             raise
         raise UsageError(
             "Spark needs its Kafka connector, which is not among its own jars: add "
-            f"--conf spark.jars.packages={_CONNECTOR}, or without a network --conf spark.jars=FILE,FILE…"
+            f"--conf spark.jars.packages={_CONNECTOR}:{spark.version}, "
+            "or without a network --conf spark.jars=FILE,FILE…"
         ) from error
     return rows.select(
         F.col("value").cast("string").alias("value"),
