@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.artefacts.support.distributions import run
+from tests.artefacts.support.distributions import REPOSITORY, run
 from tests.end_to_end.support.clients import Librdkafka, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -25,6 +25,7 @@ _BUILD = """
     /venv/bin/pip install --quiet "$(ls /tmp/wheels/*.whl)[demo]"
     ls /tmp/wheels
 """
+_PINNED_WITHIN = {"PIP_CONSTRAINT": "/tmp/constraints.txt", "PIP_BUILD_CONSTRAINT": "/tmp/constraints.txt"}  # noqa: S108
 # In a namespace of its own, so that no mount outlives the program.
 _WITHIN = 'mount -t proc proc "$0/proc" && mount --bind "$1" "$0/mnt" && shift && exec chroot "$0" "$@"'
 
@@ -45,8 +46,9 @@ def test_compiled_wheel_works_with_the_python_of(
     run(["debootstrap", "--variant=minbase", f"--include={_PACKAGES}", suite, root, mirror, script])
     shutil.copy("/etc/ssl/certs/ca-certificates.crt", root / "etc/ssl/certs")
     shutil.copy("/etc/resolv.conf", root / "etc")
-    shutil.copy(sdist, root / "tmp")
-    built = run(_within(root, tmp_path, "sh", "-c", _BUILD.format(sdist=sdist.name)))
+    for file in (sdist, REPOSITORY / "constraints.txt"):
+        shutil.copy(file, root / "tmp")
+    built = run(_within(root, tmp_path, "sh", "-c", _BUILD.format(sdist=sdist.name)), pins=_PINNED_WITHIN)
     program = "/venv/bin/kafka-quota-proxy"
     demo = run(_within(root, tmp_path, program, "demo", "--seconds", "4"), statuses=(0, 1))
     topic, batch = create_topic(kafka), batch_of(64 * KIB)

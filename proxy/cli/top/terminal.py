@@ -10,6 +10,8 @@ from shutil import get_terminal_size
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+# The columns and lines of a file or a pipe, in which names are whole.
+_IN_A_FILE: Final = (200, 24)
 _COLORS: Final = {"red": "31", "green": "32", "yellow": "33"}
 _STYLES: Final = {"bold": "1", "dim": "2", "reverse": "7"}
 _OPEN: Final = "\x1b[?1049h\x1b[?25l"  # another screen, without a cursor
@@ -98,7 +100,7 @@ def drawn(line: Line, *, width: int, codes: Mapping[str, str]) -> str:
 
 def write_lines(lines: Callable[[int], Iterable[Line]]) -> None:
     """Write lines to standard output. ``lines`` returns those for a width."""
-    width, of_style = get_terminal_size().columns, codes(is_terminal=sys.stdout.isatty())
+    width, of_style = get_terminal_size(_IN_A_FILE).columns, codes(is_terminal=sys.stdout.isatty())
     sys.stdout.writelines(f"{drawn(line, width=width, codes=of_style).rstrip()}\n" for line in lines(width))
 
 

@@ -56,6 +56,16 @@ async def test_without_a_terminal_a_table_is_printed_once(
     assert not any("\x1b" in line for line in lines)
 
 
+@on_uvloop
+async def test_names_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert await top("--once") == 0
+
+    first = capsys.readouterr().out.splitlines()[2]
+    assert "proxy.yaml:7 client-id etl " in first
+    assert first.split()[-2:] == ["10.0.0.5", "clients"]
+
+
 def test_a_proxy_that_is_away_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--once"], ["--once", "--json"]):
         assert main(["top", "--url", NOWHERE, *arguments]) == 1
