@@ -19,7 +19,6 @@ from typing import Final
 
 from kafka_quota_proxy.config.java_regex import JavaRegexError, compile_java
 from kafka_quota_proxy.config.linear_regex import Pattern
-from kafka_quota_proxy.config.units import INT32_MAX
 
 _FORM: Final = "write DEFAULT or RULE:pattern/replacement/, with L or U behind the last slash for lower or upper case"
 
@@ -30,8 +29,6 @@ _ONE: Final = re.compile(rf"(?P<default>DEFAULT)|{_RULE}", re.ASCII)
 _ANY: Final = r"[^\n\r\x85\u2028\u2029]*?"
 # A rule together with any text up to the next comma, so that an error message can show this text.
 _NEXT: Final = re.compile(rf"\s*(?P<rule>DEFAULT|{_RULE}{_ANY}|{_ANY})\s*(?:,\s*|\Z)", re.ASCII)
-_BACK_REFERENCE: Final = re.compile(r"\$([0-9]+)")
-_NAMED_GROUP: Final = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 
 
 class LetterCase(Enum):
@@ -100,7 +97,6 @@ def _rule(source: str) -> MappingRule:
 
 def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
     """Split a replacement into literal texts and numbers of groups, as ``Matcher.appendReplacement`` of Java does."""
-    text = _with_literal_back_references(text, pattern.groups)
     parts: list[str | int] = []
     literal = ""
     at = 0
@@ -123,14 +119,9 @@ def _replacement(text: str, pattern: Pattern) -> tuple[str | int, ...]:
 
 def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
     """Read the group that follows a ``$``. Return the number of the group, and the position after it."""
-    named = _NAMED_GROUP.match(text, at)
-    if named:
-        if named[1] not in pattern.groupindex:
-            raise MappingRuleError(f"no group of the pattern is named {named[1]}; name it (?<{named[1]}>…)")
-        return pattern.groupindex[named[1]], named.end()
     digits = text[at : at + 1]
     if digits not in tuple("0123456789"):
-        raise MappingRuleError(r"$ must be followed by a group's number or {NAME}; write \$ for the character")
+        raise MappingRuleError(r"$ must be followed by a group's number; write \$ for the character")
     at += 1
     # As in Java, another digit belongs to the number only if a group with the longer number exists.
     while text[at : at + 1] in tuple("0123456789") and int(digits + text[at]) <= pattern.groups:
@@ -139,26 +130,3 @@ def _group(text: str, at: int, pattern: Pattern) -> tuple[int, int]:
     if int(digits) > pattern.groups:
         raise MappingRuleError(f"${digits} is a group that the pattern does not have; put round brackets around it")
     return int(digits), at
-
-
-def _with_literal_back_references(text: str, groups: int) -> str:
-    """Put a backslash in front of each ``$`` that refers to a group that does not exist, as Kafka does.
-
-    Two oddities of Kafka are kept. The text stays as it is if the pattern has no groups at all. The backslashes are
-    inserted at positions in the original text, so the second backslash lands one character too far to the left.
-    """
-    if groups == 0:
-        return text
-    escaped = text
-    for found in _BACK_REFERENCE.finditer(text):
-        if found[1].startswith("0"):
-            continue
-        # A longer number exceeds an int32, and would be slow to parse.
-        if len(found[1]) > 10 or int(found[1]) > INT32_MAX:
-            raise MappingRuleError(f"${found[1][:20]} is not a group's number")
-        number = int(found[1])
-        while number > groups and number >= 10:
-            number //= 10
-        if number > groups:
-            escaped = f"{escaped[: found.start()]}\\{escaped[found.start() :]}"
-    return escaped
