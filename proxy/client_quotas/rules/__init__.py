@@ -4,7 +4,6 @@ entity           defines the types for entities and stored rules
 alter            decides which changes a request makes, and what is answered
 describe         finds the rules that a filter matches
 errors           defines Kafka's error codes and messages
-hash_order       computes the order in which Kafka checks the parts of an entity
 outcome          defines the outcome of a change, for the audit log and the admin port
 effective_rules  determines which rules are in force, from the configuration file and the store
 ip_rules         determines which rules of IP addresses are in force

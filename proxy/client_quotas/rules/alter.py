@@ -19,7 +19,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     StoredRule,
     entity_of,
     keys_of,
-    names_in_order,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     INVALID_REQUEST,
@@ -27,7 +26,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     POLICY_VIOLATION,
     POLICY_VIOLATION_MESSAGE,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
 from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
 # QuorumController.MAX_RECORDS_PER_USER_OP. Kafka writes one record for each key of an entity.
@@ -123,7 +121,7 @@ def decide(
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
     changes: list[Change] = []
     for alteration in request.alterations:
-        names = names_in_order(alteration.entity)
+        names = dict(alteration.entity)
         same, parts = frozenset(names.items()), tuple(names.items())
         if same in results:
             results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
@@ -186,7 +184,7 @@ def _duplicate(names: Mapping[str, str | None]) -> str:
 
 
 def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
-    """Check the names of an entity, in the order in which Kafka checks them, and return the entity."""
+    """Check the names of an entity, and return the entity."""
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
     for entity_type, name in names.items():
@@ -236,8 +234,7 @@ def _altered(entity: Entity, limits: Mapping[str, float], ops: Mapping[str, floa
     """Return the limits after the changes ``ops``. Removing a key that is unknown or has no limit changes nothing."""
     keys = keys_of(entity)
     after = dict(limits)
-    for key in hash_order(ops, len(ops)):
-        value = ops[key]
+    for key, value in ops.items():
         if value is None:
             after.pop(key, None)
         else:

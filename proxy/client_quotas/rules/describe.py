@@ -4,7 +4,7 @@ Source: ``ClientQuotasImage.describe`` and ``KafkaApis.handleDescribeClientQuota
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from heapq import merge
 from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT
@@ -27,10 +27,11 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     names_of,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import INVALID_REQUEST, NONE, UNSUPPORTED_VERSION
-from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
 
 _ANY: Final = object()
 _NOT_NAMED: Final = object()
+# The number of entities to sort in one call. It takes some milliseconds, in which no other thread runs.
+_AT_ONCE: Final = 2_000
 
 
 class _FilterError(Exception):
@@ -44,8 +45,8 @@ def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> De
 
     Each component of the filter is about one entity type, such as user. A strict filter does not match entities that
     have other types as well. Without components, a strict filter matches nothing, and any other filter matches all
-    entities. The parts and limits of an entity are in the order in which a newly started broker returns them. Kafka
-    defines no order of entities.
+    entities. The entities are sorted by user, client-id and address, and the limits of each by key. Kafka defines no
+    order.
     """
     try:
         wanted = _wanted(request.components)
@@ -53,7 +54,7 @@ def describe(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> De
         return DescribeResponse(0, error.error_code, str(error), None)
     found = _found(rules, wanted, request.is_strict)
     # Kafka's error message is "" if there is no error.
-    return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in found))
+    return DescribeResponse(0, NONE, "", tuple(_described(entity, rules[entity]) for entity in _sorted(found)))
 
 
 def refuse_describe(error_code: int, message: str) -> DescribeResponse:
@@ -101,7 +102,7 @@ def _match(match_type: int, match: str | None) -> object:
     return what
 
 
-def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Iterable[Entity]:
+def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_strict: bool) -> Sequence[Entity]:
     """Return the entities that match the filter. A filter that can match only one entity takes a single lookup."""
     parts = tuple(wanted.get(entity_type, None if is_strict else _NOT_NAMED) for entity_type in ENTITY_TYPES)
     if _ANY not in parts and _NOT_NAMED not in parts:
@@ -118,18 +119,15 @@ def _found(rules: Mapping[Entity, StoredRule], wanted: Mapping[str, object], is_
     ]
 
 
+def _sorted(entities: Sequence[Entity]) -> Iterable[Entity]:
+    parts = (sorted(entities[at : at + _AT_ONCE], key=_rank) for at in range(0, len(entities), _AT_ONCE))
+    return merge(*parts, key=_rank)
+
+
+def _rank(entity: Entity) -> tuple[tuple[bool, str], ...]:
+    """Return what an entity is sorted by. Where it has no name it comes first, and then that of the default entity."""
+    return tuple([(name is not None, name if isinstance(name, str) else "") for name in entity])
+
+
 def _described(entity: Entity, rule: StoredRule) -> Described:
-    limits = rule.limits
-    # The client-id comes before the user, as in a Java HashMap of these two keys.
-    parts = tuple(reversed(names_of(entity).items()))
-    return Described(parts, tuple([(key, limits[key]) for key in _in_order(tuple(limits))]))
-
-
-@lru_cache(maxsize=256)
-def _in_order(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the keys of limits in the order in which a newly started broker returns them.
-
-    In the broker, ``ClientQuotaDelta.apply`` copies the keys from a Java HashMap of 16 buckets into another HashMap,
-    which starts with one bucket and grows.
-    """
-    return tuple(hash_order(hash_order(keys, 16), 1))
+    return Described(tuple(names_of(entity).items()), tuple(sorted(rule.limits.items())))

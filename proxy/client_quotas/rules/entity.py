@@ -7,8 +7,6 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.quota_kinds import KafkaType, QuotaKind
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
-from kafka_quota_proxy.protocol.client_quotas import EntityParts
-from kafka_quota_proxy.proxy.client_quotas.rules.hash_order import hash_order
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -50,12 +48,6 @@ IP_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and ki
 def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
     """Return the keys of limits that Kafka's API can set for this entity, and the type of each key's value."""
     return CLIENT_KEYS if entity.ip is None else IP_KEYS
-
-
-def names_in_order(parts: EntityParts) -> dict[str, str | None]:
-    """Return the names of an entity by type, in Kafka's order. If a type appears twice, its last name counts."""
-    names = dict(parts)
-    return {entity_type: names[entity_type] for entity_type in hash_order(names, len(parts))}
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:

@@ -17,8 +17,8 @@ import java.util.stream.Collectors;
  *                                                    --bootstrap-server goes to that address
  *
  * A broker describes a change some milliseconds after its acknowledgement. So commands that only show are repeated until
- * their output is as expected, for two seconds at most. EXPECTED is "-", or a file with the sorted lines of each
- * command, and U+001E between commands.
+ * their output is as expected, for two seconds at most. EXPECTED is "-", or a file with the lines of each
+ * command, sorted like their limits, and U+001E between commands.
  *
  * Writes for each command a line with its exit status, its standard output and error, and an empty line.
  */
@@ -83,7 +83,16 @@ public class Configs {
     }
 
     private static String lines(ByteArrayOutputStream said) {
-        return said.toString().lines().filter(line -> !line.isEmpty()).sorted().collect(Collectors.joining("\n"));
+        return said.toString().lines().filter(line -> !line.isEmpty()).map(Configs::sorted).sorted()
+                .collect(Collectors.joining("\n"));
+    }
+
+    private static String sorted(String line) {
+        int at = line.lastIndexOf(" are ") + 5;
+        if (!line.startsWith("Quota configs for ") || at < 5) {
+            return line;
+        }
+        return line.substring(0, at) + Arrays.stream(line.substring(at).split(", ")).sorted().collect(Collectors.joining(", "));
     }
 
     private static class Exited extends RuntimeException {

@@ -17,7 +17,7 @@ _CONFIGS: Final = Path(__file__).parents[1] / "java" / "Configs.java"
 def run_configs(
     kafka: Kafka, version: str, bootstrap_servers: str, *commands: str, expected: Sequence[Sequence[str]] = ()
 ) -> list[list[str]]:
-    """Run commands, and return the exit status and the sorted output lines of each.
+    """Run commands, and return the exit status and the output lines of each, sorted like the limits in a line.
 
     ``|`` separates the words of a command. A command may name its own ``--bootstrap-server``. Stack traces and empty
     lines are left out.
@@ -41,5 +41,10 @@ def run_configs(
     assert len(blocks) == len(commands), text
     outputs = []
     for status, *lines in map(str.splitlines, blocks):
-        outputs.append([status, *sorted(line for line in lines if line and not line.startswith("\tat "))])
+        outputs.append([status, *sorted(_sorted(line) for line in lines if line and not line.startswith("\tat "))])
     return outputs
+
+
+def _sorted(line: str) -> str:
+    before, are, limits = line.rpartition(" are ")
+    return f"{before}{are}{', '.join(sorted(limits.split(', ')))}" if line.startswith("Quota configs for ") else line

@@ -1,7 +1,6 @@
 """Tests which rules match a filter, against Kafka's own cases and a simple oracle, and Kafka's errors."""
 
 from collections.abc import Mapping
-from itertools import permutations
 from random import Random
 
 import pytest
@@ -19,7 +18,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     DescribeResponse,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe, refuse_describe
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
 from tests.support.quota_requests import some_describe
 
 # The user, client-id and request_percentage of the rules in ClientQuotasRequestTest.
@@ -82,7 +81,7 @@ def test_v51_each_entity_is_found_by_its_own_filter(user: EntityName, client_id:
     assert limits(response) == [limit]
     assert response.entries
     assert [name for _, name in response.entries[0].entity] == [
-        None if name is DEFAULT else name for name in (client_id, user) if name is not None
+        None if name is DEFAULT else name for name in (user, client_id) if name is not None
     ]
 
 
@@ -126,30 +125,30 @@ def test_v50_filters_match_in_part(components: list[Component], strict: bool, fo
     assert limits(ask(*components, strict=strict)) == sorted(found)
 
 
-@pytest.mark.parametrize(
-    ("keys", "told"),
-    [
-        ("producer_byte_rate,consumer_byte_rate", "consumer_byte_rate,producer_byte_rate"),
-        ("producer_byte_rate,request_percentage", "request_percentage,producer_byte_rate"),
-        (
-            "request_percentage,producer_byte_rate,controller_mutation_rate",
-            "controller_mutation_rate,request_percentage,producer_byte_rate",
-        ),
-        (
-            "request_percentage,controller_mutation_rate,consumer_byte_rate,producer_byte_rate",
-            "producer_byte_rate,consumer_byte_rate,controller_mutation_rate,request_percentage",
-        ),
-    ],
-)
-def test_parts_and_limits_are_in_the_order_of_a_broker(keys: str, told: str) -> None:
-    """The order is that of ClientQuotasDelta and ClientQuotasImage in Kafka 4.3."""
-    for in_any_order in permutations(keys.split(",")):
-        rules = {Entity("alice", DEFAULT): StoredRule(limits=dict.fromkeys(in_any_order, 1.0))}
+@pytest.mark.parametrize("at_once", [1, 2, 2_000])
+def test_answers_are_sorted_by_entity_and_key(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.rules.describe._AT_ONCE", at_once)
+    entities = [
+        Entity(ip=DEFAULT),
+        Entity(ip="10.0.0.7"),
+        Entity(client_id="a"),
+        Entity(DEFAULT),
+        Entity("alice"),
+        Entity("alice", DEFAULT),
+        Entity("alice", "etl"),
+        Entity("bob"),
+    ]
+    keys = ["consumer_byte_rate", "producer_byte_rate"]
+    for turned in (entities, entities[::-1], entities[3:] + entities[:3]):
+        rules = {entity: StoredRule(limits=dict.fromkeys(reversed(keys), 1.0)) for entity in turned}
 
-        response = ask(any_of("user"), strict=False, rules=rules)
+        response = ask(strict=False, rules=rules)
 
-        entity = (("client-id", None), ("user", "alice"))
-        assert response.entries == (Described(entity, tuple((key, 1.0) for key in told.split(","))),)
+        assert response.entries
+        assert [entity_of(dict(entry.entity)) for entry in response.entries] == entities
+        assert response.entries[6] == Described(
+            (("user", "alice"), ("client-id", "etl")), tuple((key, 1.0) for key in keys)
+        )
 
 
 def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
@@ -157,7 +156,7 @@ def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
     response = ask(any_of("ip"), strict=True, rules=IP_RULES)
 
     values = (("connection_creation_rate", 100.0),)
-    assert response.entries == (Described((("ip", "1.2.3.4"),), values), Described((("ip", None),), values))
+    assert response.entries == (Described((("ip", None),), values), Described((("ip", "1.2.3.4"),), values))
     assert limits(ask(any_of("ip"), strict=True)) == []
 
 

@@ -11,7 +11,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     Entity,
     entity_of,
     keys_of,
-    names_in_order,
     names_of,
 )
 
@@ -44,12 +43,6 @@ def test_user_with_the_name_of_the_default_is_not_the_default() -> None:
     assert literal != default
     assert {literal: 1, default: 2}[literal] == 1
     assert (names_of(literal), names_of(default)) == ({"user": "<default>"}, {"user": None})
-
-
-def test_last_name_of_a_repeated_type_counts() -> None:
-    parts = (("user", "a"), ("client-id", "c"), ("user", "b"))
-
-    assert list(names_in_order(parts).items()) == [("client-id", "c"), ("user", "b")]
 
 
 @pytest.mark.parametrize(
