@@ -95,11 +95,24 @@ def parse_ip(value: str) -> str:
     """
     if "/" in value:
         raise UnitError(f"{shown(value)} is a network; write one address, or <default> for each address without a rule")
+    found = usual_ip(value)
+    if found is None:
+        raise UnitError(f"{not_an_ip(value)}, or <default>")
+    return found
+
+
+def usual_ip(value: str) -> str | None:
+    """Return an IP address in its normal form as ``parse_ip`` does, or None if ``value`` is not an IP address."""
     try:
         address = ip_address(value)
-    except ValueError as error:
-        raise UnitError(f"{shown(value)} is not an IP address; write one such as 10.0.0.7, or <default>") from error
+    except ValueError:
+        return None
     return str(getattr(address, "ipv4_mapped", None) or address)
+
+
+def not_an_ip(value: str) -> str:
+    """Return the message for a value, such as a host name, that is not an IP address."""
+    return f"{shown(value)} is not an IP address; write one such as 10.0.0.7"
 
 
 def parse_addresses(value: str) -> tuple[Address, ...]:

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final, TypeGuard
 
+from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, EntityName
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.strict_json import parse_json
@@ -138,6 +139,9 @@ def _decode_key(key: bytes | None) -> QuotaRecord:
     if "ip" in names and not names.keys() <= {"ip", "key"}:
         raise ValueError("ip is an entity of its own, without user or client-id")
     user, client_id, ip = (_entity_name(names[each]) if each in names else None for each in _ENTITY_KEYS)
+    if isinstance(ip, str) and usual_ip(ip) != ip:
+        # Two forms of one address would be two keys.
+        raise ValueError(f"{not_an_ip(ip)}" if usual_ip(ip) is None else f"{shown(ip)} must be written {usual_ip(ip)}")
     record: QuotaRecord
     if "key" in names:
         record = Setting(user=user, client_id=client_id, ip=ip, key=_quota_key(names["key"], is_ip=ip is not None))

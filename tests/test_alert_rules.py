@@ -199,8 +199,6 @@ _FAULTS: Final = (
     Fault("KafkaQuotaProxyCannotAskTheCluster", "kafka_quota_proxy_cluster_poll_successful", _FAILS, 14, 16),
     Fault("KafkaQuotaStoreNotWritable", "kafka_quota_proxy_quota_store_writable", _FAILS, 10, 12),
     Fault("KafkaQuotaStoreDamaged", "kafka_quota_proxy_quota_store_damaged_files", _APPEARS, 9, 11),
-    Fault("KafkaQuotaStoreHostsUnknown", "kafka_quota_proxy_quota_store_unknown_hosts", _APPEARS, 24, 26),
-    Fault("KafkaQuotaBrokerHostsUnknown", "kafka_quota_proxy_broker_quotas_unknown_hosts", _APPEARS, 24, 26),
     Fault("KafkaQuotasChangeTooFast", 'kafka_quota_proxy_quota_changes_total{result="throttled"}', _GROWS, 9, 12),
     Fault("KafkaQuotaChangeMayHold", 'kafka_quota_proxy_quota_changes_total{result="unknown"}', _GROWS, 9, 12),
     Fault("KafkaQuotaAuditLinesLost", "kafka_quota_proxy_quota_audit_lost_lines_total", _GROWS, 9, 12),

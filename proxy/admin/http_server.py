@@ -128,7 +128,7 @@ class Health:
         if rules is not None:
             body["quotas_from"] = rules.detail()
         if manager.store is not None:
-            body["store"] = {**manager.store.detail(), "unknown_hosts": len(manager.rules.unknown_hosts)}
+            body["store"] = manager.store.detail()
         return body
 
 

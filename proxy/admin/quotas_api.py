@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 from wsgiref.types import WSGIEnvironment
 
+from kafka_quota_proxy.config.addresses import usual_ip
 from kafka_quota_proxy.config.errors import TokenFileError
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.terms import terms_of
@@ -34,7 +35,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, status_as_json, written_as_of
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import ADMIN, Origin
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 from kafka_quota_proxy.proxy.server.server import Server
@@ -224,7 +225,7 @@ def _entity_query(query: str) -> Mapping[str, EntityName]:
         if kind not in ENTITY_TYPES or kind in found:
             message = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
             raise bad_request(message)
-        found[kind] = name
+        found[kind] = (usual_ip(name) or name) if kind == IP and isinstance(name, str) else name
     return found
 
 

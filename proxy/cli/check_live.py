@@ -12,9 +12,9 @@ from kafka_quota_proxy.config.document import Document, fault_at
 from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
 from kafka_quota_proxy.proxy.server.bypass import bypassed
 from kafka_quota_proxy.proxy.server.cluster_query import ClusterDescription, describe_cluster
+from kafka_quota_proxy.proxy.server.host_lookups import Lookups
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.upstream_probe import try_broker
 

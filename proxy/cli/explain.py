@@ -26,7 +26,6 @@ from kafka_quota_proxy.proxy.cli.explanation.model import Rules
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError, read_store
 
 _PROGRAM: Final = "kafka-quota-proxy explain"
@@ -113,24 +112,8 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
         for warning in filter(None, (stored.damage, stored.left_out)):
             sys.stderr.write(f"{_PROGRAM}: {warning}\n")
         effective.change((Change(entity, rule) for entity, rule in stored.rules.items()), now_ms=now_ms)
-        if effective.unknown_hosts:
-            _look_up_hosts(effective)
-        for host in sorted(effective.unknown_hosts):
-            sys.stderr.write(f"{_PROGRAM}: {host} has quotas in the store, but no address is known for it\n")
     config = replace(loaded.config, quotas=effective.quotas, ip_quotas=effective.ip_quotas)
     return Rules(config=config, kafka_sources=loaded.kafka_sources, timed=effective.schedule.rules(), now_ms=now_ms)
-
-
-def _look_up_hosts(effective: EffectiveRules) -> None:
-    # Imported here, because these modules load asyncio, which the command needs for nothing else.
-    import asyncio
-
-    from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
-
-    async def find() -> Addresses:
-        return await Lookups().find(effective.unknown_hosts)
-
-    effective.update_addresses(asyncio.run(find()))
 
 
 def _has_store_files(store: Store) -> bool:

@@ -6,9 +6,8 @@ as an expiry or a schedule (``config.terms``). A rule is in force while the prox
 manager         answers administrators' requests
 api             defines the interface between ``manager`` and a client's session
 alter_handler   makes the changes of a request: decides on them, stores them, applies them, and audits them
-rule_applier    applies rules when the store, the configuration file, the time or the address of a host changes
+rule_applier    applies rules when the store, the configuration file or the time changes
 rule_timer      waits for the times at which rules begin or end
-host_resolver   finds the addresses of hosts that have limits
 rules           determines which rules are in force, and what a request changes, without I/O
 formats         reads and writes rules as JSON and as text, without I/O
 storage         stores the rules that administrators set

@@ -18,7 +18,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.alter import (
     Decision,
     HiddenRule,
     decide,
-    hosts_of,
     refuse_alter,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -27,7 +26,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     UNKNOWN_SERVER_ERROR,
     UNKNOWN_SERVER_ERROR_MESSAGE,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, QuotaStore
 
@@ -87,20 +85,15 @@ class AlterHandler:
             return refused._replace(throttle_time_ms=wait_ms), True
         self._change_log.charge(1)
         applier = self._applier
-        hosts = hosts_of(task.request)
-        addresses = await applier.lookups.find(hosts) if hosts else {}
         try:
             await self._store.catch_up()
             async with applier.using_rules:
-                decision, altered = await self._thread.run_large(
-                    task.is_small, self._decide, task, addresses, self._store.sources
-                )
+                decision, altered = await self._thread.run_large(task.is_small, self._decide, task, self._store.sources)
                 stored = applier.rules.stored
                 before = {entity: stored[entity] for entity, _ in decision.changes if entity in stored}
             if not decision.changes or task.request.validate_only:
                 return altered, False
             self._change_log.charge(len(decision.changes) - 1)
-            applier.addresses = addresses
             error = await self._keep(decision.changes, before)
         except NotKeptError as error:
             return await self._refuse(task, error.error_code, str(error)), True
@@ -109,9 +102,7 @@ class AlterHandler:
         _log_changes(task.origin.principal, decision.changes)
         return altered, False
 
-    def _decide(
-        self, task: AlterTask, addresses: Addresses, sources: Mapping[Entity, str]
-    ) -> tuple[Decision, QuotasAltered]:
+    def _decide(self, task: AlterTask, sources: Mapping[Entity, str]) -> tuple[Decision, QuotasAltered]:
         """Return the changes to make, and the results that the request has if these changes succeed."""
         rules = self._applier.rules
 
@@ -121,7 +112,6 @@ class AlterHandler:
         decision = decide(
             rules.stored,
             task.request._replace(validate_only=False),
-            is_host=addresses.__contains__,
             sources=ChainMap(rules.sources, cast("dict[Entity, str]", sources)),
             now_ms=self._wall_ms(),
             terms=task.terms,

@@ -199,12 +199,12 @@ class QuotaManager:
         except OSError as error:
             message = directory_fault(self._path) or f"{self._path} cannot be used: {error.strerror or error}"
             raise StartError(_DIRECTORY, message) from error
-        await self._applier.begin()
+        self._applier.begin()
 
     async def run(self) -> None:
         """Answer requests, and keep the rules in force up to date, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._applier.resolver, self._applier.timer, self.store):
+            for part in (self._applier.timer, self.store):
                 if part is not None:
                     tasks.create_task(kept_up(part.run))
             while True:

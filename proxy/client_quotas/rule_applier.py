@@ -1,6 +1,6 @@
 """Changes the rules in force, on the event loop.
 
-The rules in force depend on the store or the brokers, the configuration file, the time, and the addresses of hosts.
+The rules in force depend on the store or the brokers, the configuration file, and the time.
 """
 
 import asyncio
@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from kafka_quota_proxy.config.model import ProxyConfig
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges, RuleTimer
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
 
 # The number of rules to apply before other tasks get a turn. This takes some milliseconds.
@@ -28,27 +26,19 @@ class RuleApplier:
     Attributes:
         using_rules: A lock for the rules. A task holds it while the task changes the rules, or while a thread reads
             them or makes them follow the file.
-        addresses: The addresses of the hosts in the changes that the next ``apply`` makes.
     """
 
     def __init__(self, config: ProxyConfig, *, name: str, on_changes: OnChanges, wall_ms: Callable[[], int]) -> None:
         self.rules = EffectiveRules(config, name=name, now_ms=wall_ms())
         self.using_rules = asyncio.Lock()
-        self.addresses: Addresses = {}
-        self.lookups = Lookups()
         self._on_changes = on_changes
         self._wall_ms = wall_ms
         self.timer = RuleTimer(self.rules, self.using_rules, on_changes=self._apply_timed, wall_ms=wall_ms)
-        self.resolver = HostResolver(self.lookups, on_found=self._apply_found)
         self._unreported: list[QuotaChanges] = []
         self._has_begun = False
 
-    async def begin(self) -> None:
-        """Look up the hosts that have limits, and report all later changes."""
-        addresses = await self.lookups.find(self.rules.unknown_hosts)
-        async with self.using_rules:
-            self._unreported.append(self.rules.update_addresses(addresses))
-        self.resolver.follow(self.rules.unknown_hosts)
+    def begin(self) -> None:
+        """Report all later changes."""
         self._has_begun = True
 
     @property
@@ -80,23 +70,14 @@ class RuleApplier:
 
     async def _apply_some(self, changes: Sequence[Change]) -> None:
         async with self.using_rules:
-            changed = self.rules.change(changes, self.addresses, now_ms=self._wall_ms())
+            changed = self.rules.change(changes, now_ms=self._wall_ms())
         self._unreported.append(changed)
         if self._has_begun:
             self.report()
-            if any(entity.ip is not None for entity, _ in changes):
-                self.resolver.follow(self.rules.unknown_hosts)
 
     def _apply_timed(self, rules: RuleChanges, ips: IpChanges) -> None:
         self._unreported.append(QuotaChanges(rules, ips))
         self.report()
-        self.resolver.follow(self.rules.unknown_hosts)
-
-    async def _apply_found(self, addresses: Addresses) -> None:
-        async with self.using_rules:
-            self._unreported.append(self.rules.update_addresses(addresses))
-            self.report()
-        self.resolver.follow(self.rules.unknown_hosts)
 
     def report(self) -> None:
         """Report the changes that are not yet reported. If this fails, the next call reports them again."""

@@ -25,13 +25,13 @@ from kafka_quota_proxy.protocol import metadata
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import alone
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
 from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.bypass import bypassed
 from kafka_quota_proxy.proxy.server.cluster_query import describe_cluster
+from kafka_quota_proxy.proxy.server.host_lookups import Lookups
 from kafka_quota_proxy.proxy.server.route import Route
 
 log = logging.getLogger(__name__)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
 from kafka_quota_proxy.config.quota_record import (
@@ -23,13 +24,14 @@ from tests.support.cases import each_case
 
 RATE = "connection_creation_rate"
 NAMES = st.none() | st.just(DEFAULT) | st.text(min_size=1, max_size=20).filter(lambda name: name.isprintable())
+IPS = st.just(DEFAULT) | st.ip_addresses().map(str).map(parse_ip)
 ENTITIES = st.tuples(NAMES, NAMES).filter(any)
 RATES = st.floats(min_value=0.001, max_value=2**31 - 1)
 RATE_KEYS = st.sampled_from([key for key in CLIENT_LIMIT_KEYS if key != "connections"])
 LIMITS = st.dictionaries(RATE_KEYS, RATES)
 RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
     st.builds(lambda entity, limits: Rule(user=entity[0], client_id=entity[1], limits=limits), ENTITIES, LIMITS),
-    st.builds(lambda ip, limits: Rule(ip=ip, limits=limits), NAMES.filter(bool), st.dictionaries(st.just(RATE), RATES)),
+    st.builds(lambda ip, limits: Rule(ip=ip, limits=limits), IPS, st.dictionaries(st.just(RATE), RATES)),
     st.builds(
         lambda entity, key, value: Setting(user=entity[0], client_id=entity[1], key=key, value=value),
         ENTITIES, RATE_KEYS, st.none() | st.floats(5e-324, 1.7e308),
@@ -38,7 +40,7 @@ RECORDS: st.SearchStrategy[QuotaRecord] = st.one_of(
         lambda entity, value: Setting(user=entity[0], client_id=entity[1], key="connections", value=value),
         ENTITIES, st.none() | st.integers(1, 2**31 - 1),
     ),
-    st.builds(lambda ip, value: Setting(ip=ip, key=RATE, value=value), NAMES.filter(bool), st.none() | RATES),
+    st.builds(lambda ip, value: Setting(ip=ip, key=RATE, value=value), IPS, st.none() | RATES),
     st.builds(
         lambda terms: Setting(user=DEFAULT, key=TERMS, value=terms or None),
         st.dictionaries(st.text(max_size=5), st.text(max_size=5) | st.none(), max_size=3),
@@ -108,6 +110,7 @@ def test_an_empty_value_deletes(value: bytes | None) -> None:
         None, b"", b"\xff\xfe", b"alice", b"null", b"[]", b'"user"', b"{}", b'{"news":"balance"}', b'{"ip":""}',
         b'{"user":""}', b'{"user":7}', b'{"user":true}', b'{"user":["a"]}', b'{"user":NaN}',
         b'{"ip":"a","user":"b"}', b'{"proxy":"p1","ip":"a"}',
+        b'{"ip":"host.example"}', b'{"ip":"10.0.0.0/8"}', b'{"ip":"::FFFF:10.0.0.7"}', b'{"ip":"::0","key":"terms"}',
         b'{"user":"a","key":"bad"}', b'{"user":"a","key":null}', b'{"user":"a","key":["terms"]}', b'{"key":"terms"}',
         b'{"ip":"a","key":"producer_byte_rate"}', b'{"user":"a","key":"connection_creation_rate"}',
         b'{"user":"a","key":"' + b"k" * 50_000 + b'"}',

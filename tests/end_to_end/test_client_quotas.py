@@ -90,6 +90,8 @@ _INCOMPLETE: Final = (
     f"--alter|--add-config|{_P}=1000|--entity-type|users|--entity-type|clients|--entity-name|A",
     f"--alter|--add-config|{_P}=1000|--ip|192.0.2.8",
 )
+# Refused with a message of the proxy's own.
+_NO_ADDRESS: Final = f"--alter|--add-config|{_RATE}=7|--entity-type|ips|--entity-name|not an address"
 # A broker may refuse these. All other commands succeed.
 _ODD: Final = (
     f"--alter|--add-config|{_P}=0|{_ENTITIES['user']}",
@@ -97,7 +99,7 @@ _ODD: Final = (
     f"--alter|--add-config|{_P}=1e19|{_ENTITIES['user']}",
     f"--alter|--add-config|{_RATE}=7|{_ENTITIES['client']}",
     f"--alter|--add-config|bad=7|{_ENTITIES['user, client']}",
-    f"--alter|--add-config|{_RATE}=7|--entity-type|ips|--entity-name|not an address",
+    _NO_ADDRESS,
     f"--alter|--delete-config|{_M}|--entity-type|users|--entity-name|stranger",
 )
 # Set last, and only through the proxy, so the broker must not show it.
@@ -170,7 +172,7 @@ def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp
         sys.stdout.write(f"kafka-configs.sh of {version}, at the proxy and at a broker:\n")
         sys.stdout.write(_table(commands, proxy_output, broker_output))
         for command, own, kafkas in zip(commands, proxy_output, broker_output, strict=True):
-            assert own == kafkas, command
+            assert own == kafkas or command == _NO_ADDRESS, command
             assert (own[0] == "0") == (command not in (*_ODD, *_INCOMPLETE)), command
 
 

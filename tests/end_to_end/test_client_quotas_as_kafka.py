@@ -1,5 +1,6 @@
 """The proxy answers both client quota APIs like the classes of Kafka's controller (``java/ClientQuotas.java``)."""
 
+import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -92,7 +93,7 @@ class Ours:
         self.rules: dict[Entity, StoredRule] = {}
 
     def alter(self, request: AlterRequest) -> AlterResponse:
-        decision = decide(self.rules, request, is_host=lambda name: name == "localhost", sources={}, now_ms=0)
+        decision = decide(self.rules, request, sources={}, now_ms=0)
         for entity, rule in decision.changes:
             if rule is None:
                 del self.rules[entity]
@@ -107,18 +108,23 @@ class Ours:
 def without_order(response: AlterResponse | DescribeResponse, request: AlterRequest | DescribeRequest) -> object:
     """Return the response without what follows from Kafka's order of parts and keys, which is that of a HashMap.
 
-    That is also which fault of an entity is named, if there are several.
+    That is also which fault of an entity is named, if there are several. The message for a host name is our own.
     """
     if isinstance(response, AlterResponse) and isinstance(request, AlterRequest):
         found = ((dict(entity), ops) for entity, ops in request.alterations)
         several = {frozenset(names.items()) for names, ops in found if len(names) > 1 or len(ops) > 1}
         return Counter(
-            (frozenset(entity), error_code, None if frozenset(entity) in several else message)
+            (frozenset(entity), error_code, None if frozenset(entity) in several else _of_kafka(message))
             for error_code, message, entity in response.results
         )
     assert isinstance(response, DescribeResponse)
     entries = Counter((frozenset(one.entity), frozenset(one.values)) for one in response.entries or ())
     return response.error_code, response.error_message, response.entries is None, entries
+
+
+def _of_kafka(message: str | None) -> str | None:
+    found = message and re.fullmatch("'(.*)' is not an IP address; write one such as 10.0.0.7", message)
+    return f"{found[1]} is not a valid IP or resolvable host." if found else message
 
 
 def test_every_answer_equals_that_of_kafkas_classes(kafka_classes: KafkaClasses) -> None:

@@ -435,7 +435,7 @@ async def asks_a_cluster(bed: Bed) -> None:
 
 @part("whole", "store")
 async def changes_quotas(bed: Bed) -> None:
-    entities = ((("client-id", bed.new_name()),), (("ip", "made-up.example"),))
+    entities = ((("client-id", bed.new_name()),), (("ip", "192.0.2.7"),))
     keys = ("producer_byte_rate", "connection_creation_rate")
     async with bed.client("plain") as client:
         for entity, key in zip(entities, keys, strict=True):
@@ -813,7 +813,7 @@ async def seen_at(kind: str, path: Path, patched: pytest.MonkeyPatch) -> Seen:
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in HURRIED.items():
         monkeypatch.setattr(name, value)
-    monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.host_resolver._addresses_of", lambda _: ("7.7.7.7",))
+    monkeypatch.setattr("kafka_quota_proxy.proxy.server.host_lookups._addresses_of", lambda _: ("7.7.7.7",))
     internal_errors.clear()
     isolation._logged.clear()
 

@@ -17,7 +17,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 
 TYPES: Final = ("user", "client-id", "ip", "", "other", "User", "Ünknown")
 NAMES: Final = ("alice", "bob", "<default>", "", None, None, "user with spaces", "é\U0001f980")
-IPS: Final = ("10.0.0.7", "::1", None, None, "not an ip", "", "localhost")
+IPS: Final = ("10.0.0.7", "::1", None, None, "not an ip", "", "192.0.2.1")
 CLIENT_KEYS: Final = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
 KEYS: Final = (*CLIENT_KEYS, *CLIENT_KEYS, "connection_creation_rate", "bad", "", "request_rate", "Ünknown")
 VALUES: Final = (

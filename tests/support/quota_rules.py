@@ -7,6 +7,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
@@ -22,7 +23,7 @@ _ODD_NAMES: Final = (
 names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12) | st.sampled_from(_ODD_NAMES)
 _parts = st.none() | st.just(DEFAULT) | names
 clients = st.tuples(_parts, _parts).filter(lambda two: two != (None, None)).map(lambda two: Entity(*two))
-addresses = (st.just(DEFAULT) | st.ip_addresses().map(str) | names).map(lambda ip: Entity(ip=ip))
+addresses = (st.just(DEFAULT) | st.ip_addresses().map(str).map(parse_ip)).map(lambda ip: Entity(ip=ip))
 _usual_longs = st.integers(1, 2**53).map(float) | st.sampled_from([10.0 * 2**20, 1e6])
 _longs = _usual_longs | st.just(float(2**63 - 1))
 _doubles = st.floats(min_value=1e-9, max_value=2**31 - 1)

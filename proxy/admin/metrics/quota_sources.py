@@ -64,16 +64,12 @@ _OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (
     ("entities", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
     ("overruled_entities", "Entities that have quotas at the brokers, but a rule in the file takes precedence.",
      lambda broker: broker.overruled),
-    ("unknown_hosts", "Host names with quotas that do not apply, because no address is known.",
-     lambda broker: len(broker.rules.unknown_hosts)),
     ("unconfirmed_changes_total",
      "Changes through the proxy that were acknowledged before the broker showed them.",
      lambda broker: broker.unconfirmed),
 )  # fmt: skip
 _OF_ALL: Final[tuple[Metric[QuotaManager], ...]] = (
     ("entities", "Entities whose quotas were set through a proxy.", lambda manager: len(manager.rules.stored)),
-    ("unknown_hosts", "Host names with quotas that do not apply, because no address is known.",
-     lambda manager: len(manager.rules.unknown_hosts)),
 )  # fmt: skip
 _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
     ("writable", "Whether the last change could be written.", lambda store: store.is_writable),

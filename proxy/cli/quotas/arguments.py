@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.document import Odd, parse
 from kafka_quota_proxy.config.errors import InvalidConfigError, TermsError, TokenFileError, UnitError
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
@@ -130,7 +131,7 @@ def client_of(args: argparse.Namespace) -> AdminClient:
 def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
     """Return the names that the user gave, keyed by entity type (user, client-id, ip).
 
-    Raises UsageError if a name is empty, or if an IP address is given together with a user or client-id.
+    Raises UsageError if a name is empty, if an IP address is none, or if it is given together with a user or client-id.
     """
     given = ((kind, getattr(args, kind.replace("-", "_"))) for kind in ENTITY_TYPES)
     names = {kind: name for kind, name in given if name is not None}
@@ -139,6 +140,9 @@ def names_in(args: argparse.Namespace) -> Mapping[str, EntityName]:
             raise UsageError(f"--{kind}: must not be empty; write a name, or --default-{kind}")
     if IP in names and len(names) > 1:
         raise UsageError("--ip: the quotas of an address have no user or client-id")
+    ip = names.get(IP)
+    if isinstance(ip, str) and usual_ip(ip) is None:
+        raise UsageError(f"--ip: {not_an_ip(ip)}")
     return names
 
 

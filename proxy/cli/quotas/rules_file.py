@@ -1,15 +1,14 @@
 """Reads and writes files of quota rules.
 
 A file is either YAML with a list ``quotas:``, as in a configuration file, or JSON, as the admin port returns it. JSON
-can express every rule that a proxy stores. YAML cannot express an entity named ``<default>``, a host name, an IP
-address that is not in its usual form, or a limit above 2147483647 that is not a byte rate.
+can express every rule that a proxy stores. YAML cannot express an entity named ``<default>``, or a limit above
+2147483647 that is not a byte rate.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, UnitError
 from kafka_quota_proxy.config.load import load_bytes
@@ -18,7 +17,7 @@ from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
 from kafka_quota_proxy.config.terms import terms_of, written_terms
 from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import in_order, shown_limit
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError, read_rules, written_rule
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
 
 Rules = Mapping[Entity, StoredRule]
 
@@ -62,8 +61,6 @@ def _not_a_name(entity: Entity) -> str | None:
             return f"the name of a {kind} is {DEFAULT.value}, which means the default in YAML; export as JSON"
         if len(name.encode()) > MAX_NAME_BYTES:
             return f"the name of a {kind} has more than {MAX_NAME_BYTES} bytes"
-        if kind == IP and _usual(name) != name:
-            return "in YAML an address must be an IP address in its usual form; JSON also allows host names"
     return None
 
 
@@ -88,13 +85,6 @@ def as_json(rules: Iterable[tuple[Entity, StoredRule]]) -> Iterator[str]:
     yield from (f"{line}," for line in lines[:-1])
     yield from lines[-1:]
     yield "]}"
-
-
-def _usual(ip: str) -> str | None:
-    try:
-        return parse_ip(ip)
-    except UnitError:
-        return None
 
 
 def _mapping(entity: Entity, rule: StoredRule) -> str:

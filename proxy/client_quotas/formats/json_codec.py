@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
+from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.model import MAX_NAME_BYTES
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
@@ -38,6 +39,7 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration, EntityParts, Op
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     ENTITY_TYPES,
+    IP,
     Entity,
     StoredRule,
     entity_of,
@@ -231,6 +233,8 @@ def _entity(given: object, at: str) -> EntityParts:
         # A longer name does not fit into Kafka's responses.
         if name is not None and len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES:
             raise JsonFormError(f"{at}.{kind}: names have at most {MAX_NAME_BYTES} bytes in Kafka's protocol")
+        if kind == IP and name and usual_ip(name) is None:
+            raise JsonFormError(f"{at}.{kind}: {not_an_ip(name)}")
     return tuple(names.items())
 
 

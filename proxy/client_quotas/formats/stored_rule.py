@@ -11,6 +11,7 @@ import json
 import math
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.terms import read_terms
@@ -58,6 +59,9 @@ def read_entity(names: object) -> Entity:
         raise JsonFormError("the name of an entity is neither text nor null")
     if IP in names and len(names) > 1:
         raise JsonFormError("an entity is an address and more")
+    ip = names.get(IP)
+    if ip is not None and usual_ip(ip) != ip:
+        raise JsonFormError(not_an_ip(ip) if usual_ip(ip) is None else f"the usual form of {ip} is {usual_ip(ip)}")
     return entity_of(names)
 
 

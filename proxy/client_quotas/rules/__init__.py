@@ -6,6 +6,4 @@ describe         finds the rules that a filter matches
 errors           defines Kafka's error codes and messages
 outcome          defines the outcome of a change, for the audit log and the admin port
 effective_rules  determines which rules are in force, from the configuration file and the store
-ip_rules         determines which rules of IP addresses are in force
-host_retry       decides when to look up a host without an address again
 """

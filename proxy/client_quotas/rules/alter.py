@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.quota_kinds import KafkaType
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_kept, check_terms
@@ -19,6 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     StoredRule,
     entity_of,
     keys_of,
+    usual_names,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     INVALID_REQUEST,
@@ -26,7 +28,6 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     POLICY_VIOLATION,
     POLICY_VIOLATION_MESSAGE,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
 # QuorumController.MAX_RECORDS_PER_USER_OP. Kafka writes one record for each key of an entity.
 MAX_CHANGED_KEYS: Final = 10_000
@@ -82,21 +83,10 @@ class _RefusalError(Exception):
         self.error_code = error_code
 
 
-def hosts_of(request: AlterRequest) -> frozenset[str]:
-    """Return the host names in a request. The caller must look them up before it calls ``decide``."""
-    return frozenset(
-        name
-        for alteration in request.alterations
-        for entity_type, name in alteration.entity
-        if entity_type == IP and name and literal(name) is None
-    )
-
-
 def decide(
     rules: Mapping[Entity, StoredRule],
     request: AlterRequest,
     *,
-    is_host: Callable[[str], bool],
     sources: Mapping[Entity, str],
     now_ms: int,
     terms: Mapping[Entity, TermsChange] | None = None,
@@ -110,19 +100,18 @@ def decide(
     Args:
         rules: The stored rules.
         request: The request. If it has ``validate_only``, the decision contains results but no changes.
-        is_host: Returns whether an address was found for a host name of ``hosts_of``.
         sources: The entities with rules from another source, and the place of each rule (FILE:LINE). The stored rules
             of these entities cannot be changed, except that a ``hidden`` rule can be removed.
         now_ms: The Unix time.
         terms: The requested changes of terms, by entity. Kafka's API has no terms.
         hidden: Returns the stored rule of an entity in ``sources``, or None if there is none that may be removed.
     """
-    entities = _Entities(rules, is_host, sources, now_ms, terms or {}, hidden)
+    entities = _Entities(rules, sources, now_ms, terms or {}, hidden)
     results: dict[frozenset[tuple[str, str | None]], Altered] = {}
     changes: list[Change] = []
     for alteration in request.alterations:
-        names = dict(alteration.entity)
-        same, parts = frozenset(names.items()), tuple(names.items())
+        names, parts = usual_names(alteration.entity), tuple(dict(alteration.entity).items())
+        same = frozenset(names.items())
         if same in results:
             results[same] = Altered(INVALID_REQUEST, _duplicate(names), parts)
             continue
@@ -149,7 +138,6 @@ class _Entities(NamedTuple):
     """Holds the arguments of ``decide``, and decides on one entity at a time."""
 
     rules: Mapping[Entity, StoredRule]
-    is_host: Callable[[str], bool]
     sources: Mapping[Entity, str]
     now_ms: int
     terms: Mapping[Entity, TermsChange]
@@ -160,12 +148,12 @@ class _Entities(NamedTuple):
         values = dict(ops)
         if len(values) < len(ops):
             raise _RefusalError(_duplicate(names))
-        entity = _checked(names, self.is_host)
+        entity = _checked(names)
         rule = self.rules.get(entity)
         limits = _altered(entity, {} if rule is None else rule.limits, values)
         if not ops and entity not in self.terms:
             return ()
-        source = self.sources.get(in_usual_form(entity))
+        source = self.sources.get(entity)
         if source is not None:
             _check_removal(entity, source, values, self.hidden(entity), entity in self.terms)
         terms_change = self.terms.get(entity, _NO_CHANGE)
@@ -183,7 +171,7 @@ def _duplicate(names: Mapping[str, str | None]) -> str:
     return f"Ignoring duplicate entity ClientQuotaEntity(entries={{{entries}}})"
 
 
-def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Entity:
+def _checked(names: Mapping[str, str | None]) -> Entity:
     """Check the names of an entity, and return the entity."""
     if not names:
         raise _RefusalError("Invalid empty client quota entity")
@@ -196,8 +184,8 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
         # The missing space in "shouldnot" is from Kafka's message.
         raise _RefusalError("Invalid quota entity combination, IP entity shouldnot be combined with User or ClientId")
     ip = names.get(IP)
-    if ip is not None and literal(ip) is None and not is_host(ip):
-        raise _RefusalError(f"{ip} is not a valid IP or resolvable host.")
+    if ip is not None and usual_ip(ip) is None:
+        raise _RefusalError(not_an_ip(ip))
     for entity_type, name in names.items():
         # Kafka accepts such a name, but stores a different one.
         try:
@@ -205,11 +193,6 @@ def _checked(names: Mapping[str, str | None], is_host: Callable[[str], bool]) ->
         except UnicodeEncodeError:
             raise _RefusalError(f"The name of {entity_type} is not UTF-8") from None
     return entity_of(names)
-
-
-def in_usual_form(entity: Entity) -> Entity:
-    """Return the entity with its IP address in canonical form. Entities without an IP address stay the same."""
-    return Entity(ip=literal(entity.ip) or entity.ip) if isinstance(entity.ip, str) else entity
 
 
 def _check_removal(

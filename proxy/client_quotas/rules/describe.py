@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import usual_ip
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.protocol.client_quotas import (
     MATCH_DEFAULT,
@@ -83,6 +84,9 @@ def _wanted(components: Sequence[Component]) -> dict[str, object]:
             "Invalid entity filter component combination. IP filter component should not be used with user or "
             "clientId filter component.",
         )
+    ip = wanted.get(IP)
+    if isinstance(ip, str):
+        wanted[IP] = usual_ip(ip) or ip
     return wanted
 
 

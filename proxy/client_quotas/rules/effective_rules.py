@@ -4,18 +4,17 @@ A rule of the file hides the rule of the store for the same entity, even while t
 """
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.terms import Terms, terms_of
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, HiddenRule, apply, in_usual_form
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, HiddenRule, apply
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses, EffectiveIpRules
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import bounded
-from kafka_quota_proxy.proxy.quota.rule_changes import Ip, IpChanges, QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_changes import Ip, QuotaChanges
 from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 
@@ -53,7 +52,6 @@ class EffectiveRules:
     Attributes:
         schedule: The rules that change with time.
         sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
-        unknown_hosts: The hosts with a limit that is not in force, because no address of the host is known.
         rules: All rules as they were set, in force or not, except for the rules of the store that are hidden.
     """
 
@@ -61,16 +59,9 @@ class EffectiveRules:
         self.stored: dict[Entity, StoredRule] = {}
         self.name = name
         self.sources: dict[Entity, str] = {}
-        # The entities of the store with an address that is not in canonical form, by the entity in canonical form.
-        self._spellings: dict[Entity, dict[Entity, None]] = {}
         self._file: dict[Entity, Rule] = {}
         self._stored_form: dict[Entity, StoredRule] = {}
-        # The rules that are in force.
-        self._of_file: dict[Entity, QuotaRule] = {}
-        self._ips_of_file: dict[Ip, IpRule] = {}
-        self._of_store: dict[Entity, QuotaRule] = {}
-        self._addresses = EffectiveIpRules(name=name)
-        self.unknown_hosts: Set[str] = self._addresses.unknown_hosts
+        self._in_force: dict[Entity, Rule] = {}
         self.schedule = RuleSchedule[Entity](now_ms=now_ms)
         self.follow_file(config, now_ms=now_ms)
 
@@ -87,24 +78,16 @@ class EffectiveRules:
             for entity, rule in rules.items()
         }
         self.rules: Mapping[Entity, StoredRule] = ChainMap(self._stored_form, self.stored)
-        ips: dict[Ip, IpRule | None] = {}
-        self._addresses.follow_file({rule.ip for rule in config.ip_quotas})
         for entity in changed:
-            ips |= self._forget(entity)
-            if entity in rules:
-                self._keep_of_file(entity, self.schedule.put(entity, rules[entity], now_ms=now_ms))
-            else:
-                ips |= self._take(entity, self.stored.get(entity), {}, now_ms)
-        ips |= {entity.ip: self._ip_rule(entity.ip) for entity in changed if entity.ip is not None}
-        return QuotaChanges({_key(entity): self._rule(entity) for entity in changed if entity.ip is None}, ips)
+            self._take(entity, rules.get(entity) or self._of_store(entity), now_ms)
+        return self._changes(changed)
 
     @property
     def doubles(self) -> tuple[str, ...]:
         """A log message for each entity that has a rule in the configuration file and another one in the store."""
         return tuple(
             f"{source}: {entity} has quotas in {self.name}, too; those of the file apply"
-            for usual, source in self.sources.items()
-            for entity in (usual, *self._spellings.get(usual, ()))
+            for entity, source in self.sources.items()
             if entity in self.stored
         )
 
@@ -115,7 +98,7 @@ class EffectiveRules:
         for entity, rule in of_file.items():
             yield ListedRule(entity, rule, sources.get(entity, ""), can_change=False)
         for entity, rule in stored.items():
-            shadowed_by = sources.get(in_usual_form(entity))
+            shadowed_by = sources.get(entity)
             yield ListedRule(entity, rule, self.name, shadowed_by is None, shadowed_by)
 
     def hidden(self, entity: Entity, *, sees_both: bool) -> HiddenRule | None:
@@ -125,113 +108,73 @@ class EffectiveRules:
         Kafka's API, which can see only the rule of the file.
         """
         rule = self.stored.get(entity)
-        if rule is None or in_usual_form(entity) not in self.sources:
+        if rule is None or entity not in self.sources:
             return None
         shown = self._stored_form.get(entity)
         return HiddenRule(rule.limits.keys(), () if sees_both or shown is None else shown.limits.keys())
 
-    def update_addresses(self, addresses: Addresses) -> QuotaChanges:
-        """Set the IP addresses of the given hosts. Return the changes of the limits that apply to IP addresses."""
-        return QuotaChanges({}, self._addresses.update_addresses(addresses))
-
     @property
     def quotas(self) -> tuple[QuotaRule, ...]:
         """The rules of users and client-ids that are in force. Those of the file come first, in their order there."""
-        of_file = (self._of_file.get(entity) for entity in self._file)
-        return (*(rule for rule in of_file if rule is not None), *self._of_store.values())
+        return tuple(rule for rule in self._all() if isinstance(rule, QuotaRule))
 
     @property
     def ip_quotas(self) -> tuple[IpRule, ...]:
         """The rules of IP addresses that are in force, that is, whose limits apply now. Each address appears once."""
-        return (*self._ips_of_file.values(), *self._addresses.rules.values())
+        return tuple(rule for rule in self._all() if isinstance(rule, IpRule))
 
-    def change(self, changes: Iterable[Change], addresses: Addresses | None = None, *, now_ms: int) -> QuotaChanges:
-        """Change the rules of the store. Return the rules that are now in force for the changed entities.
-
-        ``addresses`` contains the addresses of the hosts in ``changes``.
-        """
+    def change(self, changes: Iterable[Change], *, now_ms: int) -> QuotaChanges:
+        """Change the rules of the store. Return the rules that are now in force for the changed entities."""
         changes = tuple(changes)
         apply(self.stored, changes)
-        ips: dict[Ip, IpRule | None] = {}
-        for entity, stored in changes:
-            self._note_spelling(entity)
-            if entity not in self.sources:
-                ips |= self._take(entity, stored, addresses or {}, now_ms)
-        rules = {
-            _key(entity): self._of_store.get(entity)
-            for entity, _ in changes
-            if entity.ip is None and entity not in self.sources
-        }
-        return QuotaChanges(rules, ips)
+        taken = [entity for entity, _ in changes if entity not in self.sources]
+        for entity in taken:
+            self._take(entity, self._of_store(entity), now_ms)
+        return self._changes(taken)
 
     def advance(self, most: int, *, now_ms: int) -> QuotaChanges | None:
         """Apply up to ``most`` rules that are due to begin, end or change. Return how the rules in force change.
 
-        Returns None if no rule was due. The call may also change ``unknown_hosts``.
+        Returns None if no rule was due.
         """
         due = self.schedule.due(most, now_ms=now_ms)
-        ips: dict[Ip, IpRule | None] = {}
         for entity, rule in due.items():
-            if entity not in self.sources:
-                ips |= self._keep_of_store(entity, rule, {})
-            else:
-                self._keep_of_file(entity, rule)
-                if entity.ip is not None:
-                    ips[entity.ip] = self._ip_rule(entity.ip)
-        rules = {_key(entity): self._rule(entity) for entity in due if entity.ip is None}
-        return QuotaChanges(rules, ips) if due else None
+            self._keep(entity, rule)
+        return self._changes(due) if due else None
 
     # -- internal --
 
-    def _note_spelling(self, entity: Entity) -> None:
-        usual = in_usual_form(entity)
-        if usual == entity:
-            return
-        spellings = self._spellings.setdefault(usual, {})
-        if entity in self.stored:
-            spellings[entity] = None
-        else:
-            spellings.pop(entity, None)
-        if not spellings:
-            del self._spellings[usual]
+    def _of_store(self, entity: Entity) -> Rule | None:
+        stored = self.stored.get(entity)
+        return None if stored is None else as_rule(entity, stored, source=self.name)
 
-    def _rule(self, entity: Entity) -> QuotaRule | None:
-        return (self._of_file if entity in self.sources else self._of_store).get(entity)
+    def _take(self, entity: Entity, rule: Rule | None, now_ms: int) -> None:
+        """Put a rule in force with the limits that its terms allow now, which may be none.
 
-    def _ip_rule(self, ip: Ip) -> IpRule | None:
-        return self._ips_of_file.get(ip) or self._addresses.rules.get(ip)
-
-    def _take(self, entity: Entity, stored: StoredRule | None, addresses: Addresses, now_ms: int) -> IpChanges:
-        """Put a stored rule in force with the limits that its terms allow now, which may be none.
-
-        If ``stored`` is None, the entity no longer has a stored rule in force.
+        If ``rule`` is None, the entity no longer has a rule.
         """
-        rule = None if stored is None else as_rule(entity, stored, source=self.name)
-        return self._keep_of_store(entity, self.schedule.put(entity, rule, now_ms=now_ms), addresses)
+        self._keep(entity, self.schedule.put(entity, rule, now_ms=now_ms))
 
-    def _keep_of_store(self, entity: Entity, rule: Rule | None, addresses: Addresses) -> IpChanges:
-        if entity.ip is not None:
-            rate = None if rule is None else cast(IpRule, rule).connection_creation_rate
-            return self._addresses.change(entity.ip, rate, addresses)
+    def _keep(self, entity: Entity, rule: Rule | None) -> None:
         if rule is None:
-            self._of_store.pop(entity, None)
+            self._in_force.pop(entity, None)
         else:
-            self._of_store[entity] = cast(QuotaRule, rule)
-        return {}
+            self._in_force[entity] = rule
 
-    def _keep_of_file(self, entity: Entity, rule: Rule | None) -> None:
-        if rule is None:
-            self._of_file.pop(entity, None)
-            self._ips_of_file.pop(entity.ip or "", None)
-        elif isinstance(rule, IpRule):
-            self._ips_of_file[rule.ip] = rule
-        else:
-            self._of_file[entity] = rule
+    def _all(self) -> Iterator[Rule]:
+        yield from (self._in_force[entity] for entity in self._file if entity in self._in_force)
+        yield from (rule for entity, rule in self._in_force.items() if entity not in self._file)
 
-    def _forget(self, entity: Entity) -> IpChanges:
-        """Take the rules of an entity out of force, whether they are from the file or the store."""
-        self._keep_of_file(entity, None)
-        return self._keep_of_store(entity, self.schedule.put(entity, None, now_ms=0), {})
+    def _changes(self, entities: Iterable[Entity]) -> QuotaChanges:
+        rules: dict[RuleEntity, QuotaRule | None] = {}
+        ips: dict[Ip, IpRule | None] = {}
+        for entity in entities:
+            rule = self._in_force.get(entity)
+            if entity.ip is None:
+                rules[_key(entity)] = cast("QuotaRule | None", rule)
+            else:
+                ips[entity.ip] = cast("IpRule | None", rule)
+        return QuotaChanges(rules, ips)
 
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:

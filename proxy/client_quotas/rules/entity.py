@@ -4,9 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.addresses import usual_ip
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.quota_kinds import KafkaType, QuotaKind
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
+from kafka_quota_proxy.protocol.client_quotas import EntityParts
 
 USER: Final = "user"
 CLIENT_ID: Final = "client-id"
@@ -17,7 +19,8 @@ ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
 class Entity(NamedTuple):
     """A user, a client-id, both of them, or an IP address. Fields that are not part of the entity are None.
 
-    A field of ``DEFAULT`` stands for a default entity, such as the default user. ``ip`` may also be a host name.
+    A field of ``DEFAULT`` stands for a default entity, such as the default user. ``ip`` is in its usual form
+    (``config.addresses``).
     """
 
     user: EntityName = None
@@ -51,12 +54,36 @@ def keys_of(entity: Entity) -> Mapping[str, KafkaType]:
 
 
 def entity_of(names: Mapping[str, str | None]) -> Entity:
-    """Return the entity with these names, which are by entity type. A name of None stands for the default entity."""
+    """Return the entity with these names, which are by entity type. A name of None stands for the default entity.
+
+    An IP address may have any form. If it is no address, such as a host name, the caller must refuse the entity.
+    """
     user, client_id, ip = (
         (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
         for entity_type in ENTITY_TYPES
     )
-    return Entity(user, client_id, ip)
+    return Entity(user, client_id, (usual_ip(ip) or ip) if isinstance(ip, str) else ip)
+
+
+def usual_names(parts: EntityParts) -> dict[str, str | None]:
+    """Return the names of an entity by type, an address in its usual form. If a type comes twice, the last counts."""
+    names = dict(parts)
+    ip = names.get(IP)
+    return names if ip is None else names | {IP: usual_ip(ip) or ip}
+
+
+def is_known(names: Mapping[str, str | None]) -> bool:
+    """Return whether names, which are by entity type, make an entity that may have a rule here.
+
+    Host names, for example, do not.
+    """
+    ip = names.get(IP)
+    return (
+        bool(names)
+        and names.keys() <= set(ENTITY_TYPES)
+        and not (IP in names and len(names) > 1)
+        and (ip is None or usual_ip(ip) is not None)
+    )
 
 
 def names_of(entity: Entity) -> dict[str, str | None]:

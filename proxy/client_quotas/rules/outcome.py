@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.terms import TermsChange
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Altered, EntityParts, Op
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of, usual_names
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 
 # ``Origin.listener`` of a change that came through the admin port.
@@ -105,4 +105,4 @@ def outcomes(
 
 
 def _same(parts: EntityParts) -> frozenset[tuple[str, str | None]]:
-    return frozenset(dict(parts).items())
+    return frozenset(usual_names(parts).items())

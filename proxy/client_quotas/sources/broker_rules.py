@@ -4,12 +4,12 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from kafka_quota_proxy.config.addresses import not_an_ip
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol.client_quotas import Described, DescribeResponse
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule, entity_of, keys_of
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import IP, Entity, StoredRule, entity_of, is_known, keys_of
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import CLUSTER_AUTHORIZATION_FAILED, NONE
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import literal
 
 # The highest number of entities. Each takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
@@ -49,10 +49,11 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
     rules: dict[Entity, StoredRule] = {}
     passed_over: dict[str, None] = {}
     for described in response.entries or ():
-        entity = _entity(described)
-        if entity is None:
-            passed_over[f"an entity of {_types(described)}, which is not supported"] = None
+        names = dict(described.entity)
+        if not is_known(names):
+            passed_over[_not_supported(described, names)] = None
             continue
+        entity = entity_of(names)
         if len(rules) >= most and entity not in rules:
             passed_over[f"there are more than {most} entities: the others have no rule at this proxy"] = None
             break
@@ -67,15 +68,6 @@ def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, Stor
     gone = (Change(entity, None) for entity in before.keys() - after.keys())
     come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
     return (*gone, *come)
-
-
-def hosts_in(changes: Iterable[Change]) -> frozenset[str]:
-    """Return the host names, but not the IP addresses, for which ``changes`` set a rule."""
-    return frozenset(
-        change.entity.ip
-        for change in changes
-        if change.rule is not None and isinstance(change.entity.ip, str) and literal(change.entity.ip) is None
-    )
 
 
 def in_force(value: float) -> float:
@@ -98,15 +90,12 @@ def _refusal(response: DescribeResponse) -> RefusedError:
     return RefusedError(f"the broker answers with {error}")
 
 
-def _entity(described: Described) -> Entity | None:
-    names = dict(described.entity)
-    if not names or not names.keys() <= set(ENTITY_TYPES) or (IP in names and len(names) > 1):
-        return None
-    return entity_of(names)
-
-
-def _types(described: Described) -> str:
-    return " and ".join(repr(entity_type) for entity_type, _ in described.entity) or "no type"
+def _not_supported(described: Described, names: Mapping[str, str | None]) -> str:
+    ip = names.get(IP)
+    if ip is not None and len(names) == 1:
+        return f"the quotas of ip {ip}, as {not_an_ip(ip)}"
+    types = " and ".join(repr(entity_type) for entity_type, _ in described.entity) or "no type"
+    return f"an entity of {types}, which is not supported"
 
 
 def _limits(

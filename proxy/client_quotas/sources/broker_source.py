@@ -7,7 +7,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from math import nan
 from typing import Final, NamedTuple, Protocol, cast
@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, differences, hosts_in
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, differences
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import has_changes
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
@@ -160,7 +160,6 @@ class BrokerSource:
             "connected": self.is_connected,
             "read": self.has_read.is_set(),
             "entities": self.entities,
-            "unknown_hosts": len(self.rules.unknown_hosts),
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
 
@@ -202,11 +201,10 @@ class BrokerSource:
         """Read the brokers' quotas at once and then every few seconds, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kept_up(self._applier.timer.run))
-            tasks.create_task(kept_up(self._applier.resolver.run))
             await kept_up(self._follow)
 
     async def _follow(self) -> None:
-        await self._applier.begin()
+        self._applier.begin()
         try:
             while True:
                 self._must_read.clear()
@@ -262,25 +260,14 @@ class BrokerSource:
 
     async def _apply(self, changes: Sequence[Change]) -> None:
         """Apply changed rules of the brokers. If ``on_changes`` fails, it is called again after the next reading."""
-        hosts = hosts_in(changes)
-        named = [change for change in changes if change.entity.ip in hosts]
-        try:
-            await self._applier.apply([change for change in changes if change.entity.ip not in hosts])
-        finally:
-            if named:
-                # Rules for host names come last, so that an unreachable name server does not delay the other rules.
-                self._answer(but_for=hosts)
-                self._applier.addresses = await self._applier.lookups.find(hosts)
-                await self._applier.apply(named)
+        await self._applier.apply(changes)
         self._applier.report()
 
-    def _answer(self, *, but_for: Set[str] = frozenset()) -> None:
-        """Send each held answer to a change that the proxy applies now. Skip changes for the hosts in ``but_for``."""
+    def _answer(self) -> None:
+        """Send each held answer to a change that the proxy applies now."""
         if not (self._applier.is_reported and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
-            if any(name in but_for for change in one.changed for _, name in change.entity):
-                continue
             if ticket.is_dropped or has_changes(self._rules, one.changed):
                 self._release(ticket)
 

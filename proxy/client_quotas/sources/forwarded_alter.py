@@ -18,7 +18,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.proxy.client_quotas.api import MAX_REFUSED_BYTES, MAX_REFUSED_ELEMENTS, Ticket
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule, entity_of
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, entity_of, is_known
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import in_force
 
@@ -86,11 +86,12 @@ def has_changes(rules: Mapping[Entity, StoredRule], changed: Iterable[Alteration
     """Return whether ``rules``, which were read from a broker, include all changes in ``changed``.
 
     They do if each quota key that a change sets has the new value, and each quota key that a change removes is missing.
+    Entities that cannot have a rule at this proxy, such as host names, are left out.
     """
     expected: dict[Entity, dict[str, float | None]] = {}
     for entity, ops in changed:
         names = dict(entity)
-        if names and names.keys() <= set(ENTITY_TYPES):
+        if is_known(names):
             expected.setdefault(entity_of(names), {}).update(ops)
     return all(
         (rule.limits if (rule := rules.get(entity)) else {}).get(key) == (value and in_force(value))

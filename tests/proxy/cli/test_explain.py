@@ -557,21 +557,6 @@ def test_a_damaged_or_foreign_store_is_reported(tmp_path: Path, capsys: pytest.C
     assert "is damaged" in capsys.readouterr().err
 
 
-def test_hosts_of_the_store_are_looked_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rule = StoredRule(limits={"connection_creation_rate": 5.0})
-    write_rules(tmp_path / "quotas.d", [Change(StoredEntity(ip=host), rule) for host in ("localhost", "no such host")])
-    file = tmp_path / "hosts.yaml"
-    file.write_text(f"{CONFIG}store: {{directory: {tmp_path / 'quotas.d'}}}\n")
-
-    assert main(["explain", str(file), "--ip", "127.0.0.1", "--json"]) == 0
-
-    said = capsys.readouterr()
-    assert json.loads(said.out)["connection_creation_rate"]["limit"] == 5
-    assert (
-        said.err == "kafka-quota-proxy explain: no such host has quotas in the store, but no address is known for it\n"
-    )
-
-
 OF_A_TOPIC = """\
 listeners: [{name: a, bind: '127.0.0.1:9092', upstream: '127.0.0.1:19092'}]
 principals: {admins: [admin]}

@@ -31,13 +31,10 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.client_quotas.api import QuotaRequest
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
 from kafka_quota_proxy.proxy.client_quotas.formats import json_codec as json_form
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
 from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.client_quotas.storage import directory_store
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
@@ -146,11 +143,9 @@ async def test_other_tasks_run_while_stored_rules_are_applied(tmp_path: Path, mo
 
     change = EffectiveRules.change
 
-    def counted(
-        in_force: EffectiveRules, changes: Sequence[Change], addresses: Addresses, *, now_ms: int
-    ) -> QuotaChanges:
+    def counted(in_force: EffectiveRules, changes: Sequence[Change], *, now_ms: int) -> QuotaChanges:
         put.append(turns)
-        return change(in_force, changes, addresses, now_ms=now_ms)
+        return change(in_force, changes, now_ms=now_ms)
 
     monkeypatch.setattr(EffectiveRules, "change", counted)
     ticking = asyncio.ensure_future(tick())
@@ -212,43 +207,17 @@ async def test_rules_of_the_file_are_described_and_cannot_be_changed(tmp_path: P
 
 
 @on_uvloop
-async def test_addresses_may_be_hosts_that_have_one(tmp_path: Path) -> None:
-    here: EntityParts = (("ip", "localhost"),)
-    nowhere: EntityParts = (("ip", "no such host"),)
+async def test_addresses_have_limits_and_host_names_have_none(tmp_path: Path) -> None:
+    here: EntityParts = (("ip", "::FFFF:127.0.0.1"),)
+    rule = IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
     async with bed(tmp_path) as one:
         assert await one.set(here, {RATE: 5.0}) == [Altered(0, None, here)]
-        (ips,) = [ips for _, ips in one.changes]
-        assert ips["127.0.0.1"] == IpRule(ip="127.0.0.1", connection_creation_rate=5.0, source=str(tmp_path))
-        assert "127.0.0.1" in [rule.ip for rule in one.manager.rules.ip_quotas]
-        assert (await one.set(nowhere, {RATE: 5.0}))[0][:2] == (
-            42, "no such host is not a valid IP or resolvable host.",
+        assert one.changes == [({}, {"127.0.0.1": rule})]
+        assert (await one.set((("ip", "localhost"),), {RATE: 5.0}))[0][:2] == (
+            42, "'localhost' is not an IP address; write one such as 10.0.0.7",
         )  # fmt: skip
     async with bed(tmp_path) as again:
-        assert "127.0.0.1" in [rule.ip for rule in again.manager.rules.ip_quotas]
-
-
-@on_uvloop
-async def test_host_missing_at_the_start_is_limited_once_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
-
-    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
-        return {host: known[host] for host in hosts if host in known}
-
-    monkeypatch.setattr(Lookups, "find", look)
-    monkeypatch.setattr(hosts, "FIRST_DELAY_MS", 1)
-    async with bed(tmp_path) as one:
-        many = tuple(Alteration((("ip", host),), (Op(RATE, 5.0),)) for host in known)
-        await one.ask(AlterRequest(1, 7, many, False))
-        assert len(one.manager.rules.ip_quotas) == 150
-    away = known.pop("host-7")
-    async with bed(tmp_path) as again:
-        assert len(again.manager.rules.ip_quotas) == 149
-        known["host-7"] = away
-        await eventually(lambda: bool(again.changes))
-
-        rule = IpRule(ip=away[0], connection_creation_rate=5.0, source=str(tmp_path))
-        assert again.changes == [({}, {away[0]: rule})]
-        assert rule in again.manager.rules.ip_quotas
+        assert again.manager.rules.ip_quotas == (rule,)
 
 
 @on_uvloop

@@ -206,13 +206,20 @@ async def test_rate_limit_applies_before_the_topic_is_asked(log: TopicLog, monke
 
 
 @on_uvloop
-async def test_a_host_that_another_proxy_has_set_is_looked_up(log: TopicLog) -> None:
+async def test_a_host_name_in_the_topic_is_ignored_and_named(log: TopicLog, caplog: pytest.LogCaptureFixture) -> None:
     async with bed() as one:
-        log.write(Setting(ip="localhost", key=RATE, value=5.0), Setting(ip="no.such.host.invalid", key=RATE, value=6.0))
+        topic = one.manager.topic
+        assert topic is not None
+        for name in ("host.example", "::FFFF:10.0.0.7"):
+            key = json.dumps({"ip": name, "key": RATE}, separators=(",", ":")).encode()
+            log.records.append((key, b'{"value":5}'))
+        log.write(Setting(ip="10.0.0.7", key=RATE, value=6.0))
         await eventually(lambda: one.manager.rules.ip_quotas)
 
-        assert {str(rule.ip) for rule in one.manager.rules.ip_quotas} <= {"127.0.0.1", "::1"}
-        assert len(one.manager.rules.unknown_hosts) == 1
+        (rule,) = one.manager.rules.ip_quotas
+        assert (rule.ip, rule.connection_creation_rate) == ("10.0.0.7", 6.0)
+    assert "'host.example' is not an IP address; write one such as 10.0.0.7" in caplog.text
+    assert "'::FFFF:10.0.0.7' must be written 10.0.0.7" in caplog.text
 
 
 @on_uvloop

@@ -3,8 +3,8 @@
 import pytest
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import Lookups
 from kafka_quota_proxy.proxy.server.bypass import bypassed
+from kafka_quota_proxy.proxy.server.host_lookups import Lookups
 from tests.support.stub_broker import on_uvloop
 
 PROXY = Address(host="0.0.0.0", port=9092)  # noqa: S104 - nothing is bound

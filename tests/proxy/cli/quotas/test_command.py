@@ -328,6 +328,7 @@ async def test_rules_that_yaml_cannot_express_are_reported(tmp_path: Path, capsy
         ),
         ("alter --user a --set producer_byte_rate=1 --unset producer_byte_rate", "producer_byte_rate is given twice"),
         ("alter --user '' --unset producer_byte_rate", "--user: must not be empty"),
+        ("delete --ip host.example", "--ip: 'host.example' is not an IP address; write one such as 10.0.0.7"),
         ("alter --user a --ip 10.0.0.7 --unset producer_byte_rate", "--ip: the quotas of an address have no user"),
         ("delete", "no entity"),
     ],

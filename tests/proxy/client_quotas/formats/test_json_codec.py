@@ -29,6 +29,14 @@ P = "producer_byte_rate"
         (b'{"changes":[7]}', "changes[0]: must be an object"),
         (b'{"changes":[{"entity":{"user":"a"}}]}', "changes[0].limits: is missing"),
         (b'{"changes":[{"entity":{},"limits":{}}]}', "changes[0].entity: names no user, client-id or ip"),
+        (
+            b'{"changes":[{"entity":{"ip":"host.example"},"limits":{}}]}',
+            "changes[0].entity.ip: 'host.example' is not an IP address; write one such as 10.0.0.7",
+        ),
+        (
+            b'{"changes":[{"entity":{"ip":"::1"},"limits":{}},{"entity":{"ip":"::0001"},"limits":{}}]}',
+            "changes[1].entity: is given twice",
+        ),
         (b'{"changes":[{"entity":{"group":"a"},"limits":{}}]}', "changes[0].entity: 'group' is not an entity type"),
         (
             b'{"changes":[{"entity":{"user":"' + b"a" * 32_768 + b'"},"limits":{}}]}',

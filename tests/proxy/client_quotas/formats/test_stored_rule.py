@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
@@ -23,7 +24,7 @@ NAMES = st.one_of(st.just(DEFAULT), st.text(min_size=1, max_size=8))
 ENTITIES = st.one_of(
     st.builds(Entity, NAMES, st.one_of(st.none(), NAMES), st.none()),
     st.builds(Entity, st.none(), NAMES, st.none()),
-    st.builds(Entity, st.none(), st.none(), NAMES),
+    st.builds(Entity, st.none(), st.none(), st.just(DEFAULT) | st.ip_addresses().map(str).map(parse_ip)),
 )
 LIMITS = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 TERMS = st.sampled_from(
@@ -67,7 +68,19 @@ def test_published_rule_may_limit_what_a_file_may() -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [None, 7, [], {}, {"topic": "t"}, {"user": ""}, {"user": 7}, {"ip": "::1", "user": "a"}]
+    "names",
+    [
+        None,
+        7,
+        [],
+        {},
+        {"topic": "t"},
+        {"user": ""},
+        {"user": 7},
+        {"ip": "::1", "user": "a"},
+        {"ip": "host.example"},
+        {"ip": "::0001"},
+    ],
 )
 def test_other_json_is_not_an_entity(names: object) -> None:
     with pytest.raises(JsonFormError):

@@ -158,6 +158,7 @@ def test_v54_any_address_is_each_that_has_a_rule_and_the_default() -> None:
     values = (("connection_creation_rate", 100.0),)
     assert response.entries == (Described((("ip", None),), values), Described((("ip", "1.2.3.4"),), values))
     assert limits(ask(any_of("ip"), strict=True)) == []
+    assert limits(ask(exact("ip", "::ffff:1.2.3.4"), strict=True, rules=IP_RULES)) == [100.0]
 
 
 def test_v66_client_with_the_name_of_the_default_is_not_the_default() -> None:

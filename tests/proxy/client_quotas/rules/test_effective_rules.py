@@ -78,8 +78,8 @@ def test_rule_of_the_file_hides_a_stored_one_and_is_reported() -> None:
 
 def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
-    spelled, other = Entity(ip="0:0:0:0:0:0:0:1"), Entity(ip="::2")
-    stored = {Entity("filed"): rule(2.0), spelled: ip_rule(5.0), other: ip_rule(6.0)}
+    same, other = Entity(ip="::1"), Entity(ip="::2")
+    stored = {Entity("filed"): rule(2.0), same: ip_rule(5.0), other: ip_rule(6.0)}
     in_force.change(map(Change._make, stored.items()), now_ms=NOW_MS)
     assert [one.can_change for one in in_force.listed()] == [True] * 3
     assert in_force.hidden(Entity("filed"), sees_both=True) is None
@@ -94,51 +94,19 @@ def test_hidden_rules_are_listed_behind_effective_ones() -> None:
     ]
     assert behind == [
         ListedRule(Entity("filed"), rule(2.0), "quotas.d", False, "f.yaml:3"),
-        ListedRule(spelled, ip_rule(5.0), "quotas.d", False, "f.yaml:4"),
+        ListedRule(same, ip_rule(5.0), "quotas.d", False, "f.yaml:4"),
         ListedRule(other, ip_rule(6.0), "quotas.d", True),
     ]
     hidden = [in_force.hidden(entity, sees_both=False) for entity in (*stored, Entity("nobody"))]
     assert [one and (set(one.keys), set(one.shown)) for one in hidden] == [
         ({"producer_byte_rate"}, {"producer_byte_rate", "connections"}),
-        ({"connection_creation_rate"}, set()),  # Kafka's API lists this rule under another spelling of the address
+        ({"connection_creation_rate"}, {"connection_creation_rate"}),
         None,
         None,
     ]
     both = in_force.hidden(Entity("filed"), sees_both=True)
     assert both is not None
     assert not both.shown
-
-
-def test_other_spellings_of_an_address_of_the_file_are_hidden() -> None:
-    ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
-    in_force = EffectiveRules(config(FILED, ips=(ip,)), name="quotas.d", now_ms=NOW_MS)
-    spelled = [
-        Entity(ip=name) for name in ("2001:DB8::1", "2001:db8::1", "2001:db8:0::1", "2001:DB8::2", "host", DEFAULT)
-    ]
-    in_force.change([Change(entity, ip_rule(5.0)) for entity in spelled], now_ms=NOW_MS)
-
-    told = "has quotas in quotas.d, too; those of the file apply"
-    said = tuple(f"f.yaml:4: ip {name} {told}" for name in ("2001:db8::1", "2001:DB8::1", "2001:db8:0::1"))
-    assert in_force.doubles == said
-    # A rule that is set again is still reported only once, and a removed rule is not reported.
-    in_force.change([Change(spelled[0], ip_rule(6.0)), Change(spelled[2], None)], now_ms=NOW_MS)
-    assert in_force.doubles == said[:2]
-    in_force.follow_file(config(FILED), now_ms=NOW_MS)
-    assert in_force.doubles == ()
-    in_force.follow_file(config(FILED, ips=(ip,)), now_ms=NOW_MS)
-    in_force.change([Change(entity, None) for entity in spelled], now_ms=NOW_MS)
-    assert in_force.doubles == ()
-    assert in_force._spellings == {}, "what is gone is remembered"
-
-
-def test_hidden_rules_are_found_without_looking_at_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    ip = IpRule(ip="2001:db8::1", connection_creation_rate=9.0, source="f.yaml:4")
-    in_force = EffectiveRules(config(), name="quotas.d", now_ms=NOW_MS)
-    in_force.change([Change(Entity(ip=f"2001:DB8::{n}"), ip_rule(5.0)) for n in range(9)], now_ms=NOW_MS)
-    in_force.follow_file(config(ips=(ip,)), now_ms=NOW_MS)
-    monkeypatch.setattr(module, "in_usual_form", None)
-
-    assert len(in_force.doubles) == 1
 
 
 def test_long_name_is_found_in_its_bounded_form() -> None:

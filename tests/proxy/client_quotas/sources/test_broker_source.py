@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from threading import Event
@@ -10,7 +10,6 @@ from threading import Event
 import pytest
 
 from kafka_quota_proxy.config.model import (
-    DEFAULT,
     Address,
     AdminClient,
     Cluster,
@@ -22,10 +21,7 @@ from kafka_quota_proxy.config.model import (
     QuotasFromBroker,
 )
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
-from kafka_quota_proxy.proxy.client_quotas.host_resolver import HostResolver, Lookups
-from kafka_quota_proxy.proxy.client_quotas.rules import host_retry as hosts_module
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
 from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as module
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource, broker_source
@@ -206,7 +202,7 @@ async def test_an_unreachable_broker_changes_nothing_and_is_logged_once(caplog: 
         await eventually(lambda: follower.failures > 2)
         assert not follower.is_connected
         assert follower.detail() == {
-            "broker": "k1:1", "connected": False, "read": True, "entities": 1, "unknown_hosts": 0,
+            "broker": "k1:1", "connected": False, "read": True, "entities": 1,
             "failure": "OSError: away",
         }  # fmt: skip
         assert len(follower.rules.quotas) == 2
@@ -218,7 +214,6 @@ async def test_an_unreachable_broker_changes_nothing_and_is_logged_once(caplog: 
             "connected": True,
             "read": True,
             "entities": 0,
-            "unknown_hosts": 0,
         }
 
     await eventually(lambda: followed.script.closes == followed.script.connects)
@@ -325,29 +320,19 @@ async def test_an_alter_answer_does_not_wait_longer_for_a_silent_broker() -> Non
     assert followed.follower.unconfirmed == 1
 
 
-async def test_an_alter_answer_does_not_wait_longer_for_a_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def waits(_: Lookups, hosts: Iterable[str]) -> Addresses:
-        if hosts:
-            await asyncio.Event().wait()
-        return {}
-
-    monkeypatch.setattr(Lookups, "find", waits)
-    followed, owner = Followed(every_ms=60_000), Owner()
+async def test_no_answer_waits_for_the_limit_of_a_host_name() -> None:
+    followed, owner = Followed(), Owner()
+    changed = tuple(
+        Alteration((("ip", name),), (Op("connection_creation_rate", 3.0),)) for name in ("localhost", "::ffff:10.0.0.7")
+    )
+    followed.script.rules = {Entity(ip="10.0.0.7"): rule(connection_creation_rate=3.0)}
 
     async with followed.running():
         await followed.follower.has_read.wait()
-        followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
-        followed.script.rules |= {Entity(user="alice"): rule(producer_byte_rate=5.0)}
-        change = Alteration((("ip", "away"),), (Op("connection_creation_rate", 3.0),))
-        followed.follower.await_change((change,), b"answer", owner)
-        other = Owner(lambda: ("alice", None) in followed.changes)
-        followed.follower.await_change((alice(5.0),), b"answer", other)
-        await eventually(lambda: other.turns)
-        # A change without hosts does not wait for the lookup.
-        assert (other.seen, owner.turns) == ([True], 0)
+        followed.follower.await_change(changed, b"answer", owner)
         await eventually(lambda: owner.turns)
 
-    assert followed.follower.unconfirmed == 1
+    assert followed.follower.unconfirmed == 0
 
 
 async def test_a_closed_client_is_not_woken_and_one_above_the_bound_does_not_wait(
@@ -382,122 +367,6 @@ async def test_a_fault_is_reported_and_the_rules_take_effect_with_the_next_readi
 
     assert len(followed.changes) == 300
     assert caplog.text.count("rules could not be applied; trying again") == 2
-
-
-async def test_hosts_among_addresses_are_looked_up() -> None:
-    followed = Followed()
-    followed.script.rules = {
-        Entity(ip="localhost"): rule(connection_creation_rate=3.0),
-        Entity(ip="nobody.invalid\0"): rule(connection_creation_rate=3.0),
-        Entity(ip=DEFAULT): rule(connection_creation_rate=4.0),
-    }
-
-    async with followed.running():
-        await followed.follower.has_read.wait()
-
-    assert {one.ip for one in followed.follower.rules.ip_quotas} - {"::1"} == {"127.0.0.1", DEFAULT}
-
-
-@pytest.fixture
-def known(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str, ...]]:
-    """Return a mapping to fill with the hosts that can be resolved. Missing hosts are looked up again at once."""
-    known: dict[str, tuple[str, ...]] = {}
-
-    async def look(_: Lookups, hosts: Iterable[str]) -> Addresses:
-        return {host: known[host] for host in hosts if host in known}
-
-    monkeypatch.setattr(Lookups, "find", look)
-    monkeypatch.setattr(hosts_module, "FIRST_DELAY_MS", 1)
-    return known
-
-
-async def test_all_hosts_are_looked_up_before_clients_are_served(known: dict[str, tuple[str, ...]]) -> None:
-    followed = Followed(every_ms=60_000)
-    known |= {f"host-{number}": (f"192.0.2.{number}",) for number in range(150)}
-    followed.script.rules = {Entity(ip=host): rule(connection_creation_rate=3.0) for host in known}
-
-    async with followed.running():
-        await followed.follower.may_serve.wait()
-        assert {one.ip for one in followed.follower.rules.ip_quotas} == {address for (address,) in known.values()}
-
-
-@pytest.mark.usefixtures("has_faults")
-async def test_an_unknown_host_is_looked_up_until_it_is_found(
-    known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    followed = Followed(every_ms=60_000)
-    followed.script.rules = {
-        Entity(ip=host): rule(connection_creation_rate=3.0) for host in ("here", "away", "another")
-    }
-    known["here"] = ("192.0.2.1",)
-
-    async with followed.running():
-        await followed.follower.has_read.wait()
-        assert [one.ip for one in followed.follower.rules.ip_quotas] == ["192.0.2.1"]
-        assert followed.follower.detail()["unknown_hosts"] == 2
-        await eventually(lambda: "no address is known for another, away" in caplog.text)
-        known["away"] = ("192.0.2.2",)
-        await eventually(lambda: "192.0.2.2" in followed.ips)
-        assert "found the address of away; its quotas apply now" in caplog.text
-
-        # A host that was found takes effect even if applying its rule fails at first.
-        followed.fails, known["another"] = 1, ("192.0.2.3",)
-        await eventually(lambda: "192.0.2.3" in followed.ips)
-
-    assert followed.ips["192.0.2.3"] == IpRule(ip="192.0.2.3", connection_creation_rate=3.0, source="broker")
-    assert followed.fails == 0
-
-
-@pytest.mark.usefixtures("has_faults")
-async def test_a_found_host_that_failed_to_apply_takes_effect_with_the_next_reading(
-    known: dict[str, tuple[str, ...]], caplog: pytest.LogCaptureFixture
-) -> None:
-    followed = Followed()
-    followed.script.rules = {Entity(ip="here"): rule(connection_creation_rate=3.0)}
-    followed.fails, known["here"] = 1, ("192.0.2.1",)
-
-    async with followed.running():
-        await followed.follower.has_read.wait()
-
-    assert "192.0.2.1" in followed.ips
-    assert caplog.text.count("rules could not be applied; trying again") == 1
-
-
-async def test_an_answer_waits_until_the_hosts_limit_holds(
-    known: dict[str, tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def finds_none(_: HostResolver, hosts: Sequence[str]) -> None:
-        """Find no host."""
-
-    monkeypatch.setattr(HostResolver, "_look_for", finds_none)
-    followed = Followed(every_ms=60_000)
-    owner = Owner(lambda: "192.0.2.1" in followed.ips)
-    known["here"] = ("192.0.2.1",)
-
-    async with followed.running():
-        await followed.follower.has_read.wait()
-        followed.script.rules = {Entity(ip="here"): rule(connection_creation_rate=3.0)}
-        change = Alteration((("ip", "here"),), (Op("connection_creation_rate", 3.0),))
-        followed.follower.await_change((change,), b"answer", owner)
-        await eventually(lambda: owner.turns)
-
-    assert owner.seen == [True]
-
-
-async def test_a_host_without_a_quota_is_no_longer_looked_up(known: dict[str, tuple[str, ...]]) -> None:
-    followed = Followed()
-    followed.script.rules = {Entity(ip="away"): rule(connection_creation_rate=3.0)}
-
-    async with followed.running():
-        await followed.follower.has_read.wait()
-        followed.script.rules = {}
-        await eventually(lambda: not followed.follower.entities)
-        known["away"] = ("192.0.2.2",)
-        await followed.read_again()
-
-    assert "192.0.2.2" not in followed.ips
-    assert followed.follower.rules.ip_quotas == ()
 
 
 def test_without_bootstrap_servers_the_brokers_of_all_listeners_are_asked() -> None:

@@ -1,30 +1,22 @@
-"""Looks up the addresses of hosts that have limits. The lookups of a host are repeated until an address is found."""
+"""Looks up the IP addresses of brokers' host names, in threads."""
 
 import asyncio
-import logging
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from functools import partial
 from random import shuffle
-from time import monotonic_ns
-from typing import Final
+from typing import Final, TypeAlias
 
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
-from kafka_quota_proxy.proxy.background.isolation import alone, repeated, report
-from kafka_quota_proxy.proxy.client_quotas.rules.host_retry import MissingHosts
-from kafka_quota_proxy.proxy.client_quotas.rules.ip_rules import Addresses
+from kafka_quota_proxy.proxy.background.isolation import alone, repeated
 
-log = logging.getLogger(__name__)
+# The IP addresses of hosts, by host name.
+Addresses: TypeAlias = Mapping[str, tuple[str, ...]]
 
-# How many hosts without an address are looked up together.
-_AT_ONCE: Final = 100
 _THREADS: Final = 16
 # The longest time to wait for the answers.
 _LOOKUP_S: Final = 5.0
-# The most hosts in a line of the log.
-_NAMED: Final = 10
 
 
 class Lookups:
@@ -92,58 +84,3 @@ class Lookups:
 def _addresses_of(host: str) -> tuple[str, ...]:
     infos = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return tuple(dict.fromkeys(str(info[4][0]) for info in infos))
-
-
-class HostResolver:
-    """Repeatedly looks up missing hosts, which are hosts that have limits but no known address.
-
-    ``on_found`` is awaited with the addresses that a lookup has found. This function must then call the method
-    ``follow`` with the hosts that are still missing.
-    """
-
-    def __init__(self, lookups: Lookups, *, on_found: Callable[[Addresses], Awaitable[None]]) -> None:
-        self._lookups = lookups
-        self._on_found = on_found
-        self._missing = MissingHosts()
-        self._warned: set[str] = set()
-        self._has_changed = asyncio.Event()
-
-    def follow(self, missing: Set[str]) -> None:
-        """Look up the hosts in ``missing`` from now on, and no others."""
-        self._missing.follow(missing, now_ms=_now_ms())
-        self._warned &= missing
-        self._has_changed.set()
-
-    async def run(self) -> None:
-        """Look up each missing host again and again, with growing delays, until this task is cancelled."""
-        while True:
-            self._has_changed.clear()
-            next_ms = self._missing.next_ms
-            with suppress(TimeoutError):
-                async with asyncio.timeout(None if next_ms is None else max(0, next_ms - _now_ms()) / 1_000):
-                    await self._has_changed.wait()
-            hosts = self._missing.take(_AT_ONCE, now_ms=_now_ms())
-            if hosts:
-                await self._look_for(hosts)
-
-    async def _look_for(self, hosts: Sequence[str]) -> None:
-        found = await self._lookups.find(hosts)
-        unknown = [host for host in hosts if host not in found and host not in self._warned]
-        if unknown:
-            self._warned.update(unknown)
-            more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
-            log.warning(
-                "no address is known for %s%s: the quotas of these hosts do not apply; the proxy looks them up again",
-                ", ".join(unknown[:_NAMED]), more,
-            )  # fmt: skip
-        if found:
-            try:
-                await self._on_found(found)
-            except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
-                report(error, "the limits of %s could not be applied", ", ".join(found))
-            else:
-                log.info("found the address of %s; its quotas apply now", ", ".join(found))
-
-
-def _now_ms() -> int:
-    return monotonic_ns() // 1_000_000
