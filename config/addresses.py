@@ -110,6 +110,11 @@ def usual_ip(value: str) -> str | None:
     return str(getattr(address, "ipv4_mapped", None) or address)
 
 
+def canonical(host: str) -> str:
+    """Return an IP address in its normal form. A host name is returned unchanged."""
+    return usual_ip(host) or host
+
+
 def not_an_ip(value: str) -> str:
     """Return the message for a value, such as a host name, that is not an IP address."""
     return f"{shown(value)} is not an IP address; write one such as 10.0.0.7"

@@ -17,7 +17,7 @@ from typing import Final
 from urllib.parse import parse_qsl
 from wsgiref.types import WSGIEnvironment
 
-from kafka_quota_proxy.config.addresses import usual_ip
+from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.errors import TokenFileError
 from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
 from kafka_quota_proxy.config.terms import terms_of
@@ -225,7 +225,7 @@ def _entity_query(query: str) -> Mapping[str, EntityName]:
         if kind not in ENTITY_TYPES or kind in found:
             message = "ask for user=NAME, client-id=NAME or ip=NAME, or for default=user and so on, each type once"
             raise bad_request(message)
-        found[kind] = (usual_ip(name) or name) if kind == IP and isinstance(name, str) else name
+        found[kind] = canonical(name) if kind == IP and isinstance(name, str) else name
     return found
 
 

@@ -1,9 +1,9 @@
 """Holds the limits on how many connections per second each IP address may create."""
 
 from collections.abc import Iterable, Iterator
-from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import DEFAULT, IpRule
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges
 
@@ -11,25 +11,10 @@ from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges
 UNLIMITED_RATE: Final = float(2**31 - 1)
 
 
-def canonical(host: str) -> str:
-    """Return an IP address in its standard spelling. A host name is returned unchanged.
-
-    An IPv4 address that is mapped to IPv6 becomes an IPv4 address. So two spellings of the same address are not taken
-    for different addresses.
-    """
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(address)
-
-
 class AddressLimits:
     """The limits on how many connections per second each IP address may create.
 
-    Callers must pass each ``host`` through ``canonical``, which returns the standard spelling of an address.
+    Callers must pass each ``host`` through ``canonical``, which returns the usual form of an address.
     """
 
     def __init__(self, rules: Iterable[IpRule]) -> None:

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import Enforcement, Listener, ProxyConfig
-from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
+from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits
 from kafka_quota_proxy.proxy.quota.bucket_table import BucketTable
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.entity_usage import NO_USAGE, UsageTotals

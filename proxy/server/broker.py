@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
+from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import Address, Shaping
-from kafka_quota_proxy.proxy.quota.address_limits import canonical
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader

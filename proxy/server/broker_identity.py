@@ -11,9 +11,8 @@ This module does no I/O and reads no clock.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.addresses import same_spelling
+from kafka_quota_proxy.config.addresses import canonical, same_spelling
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.quota.address_limits import canonical
 
 # The numeric addresses of an upstream that no connection has reached yet.
 NOWHERE: Final[frozenset[Address]] = frozenset()

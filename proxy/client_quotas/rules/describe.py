@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import merge
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import usual_ip
+from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.protocol.client_quotas import (
     MATCH_DEFAULT,
@@ -86,7 +86,7 @@ def _wanted(components: Sequence[Component]) -> dict[str, object]:
         )
     ip = wanted.get(IP)
     if isinstance(ip, str):
-        wanted[IP] = usual_ip(ip) or ip
+        wanted[IP] = canonical(ip)
     return wanted
 
 

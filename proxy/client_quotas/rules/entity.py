@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.addresses import usual_ip
+from kafka_quota_proxy.config.addresses import canonical, usual_ip
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.quota_kinds import KafkaType, QuotaKind
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
@@ -62,14 +62,14 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
         (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
         for entity_type in ENTITY_TYPES
     )
-    return Entity(user, client_id, (usual_ip(ip) or ip) if isinstance(ip, str) else ip)
+    return Entity(user, client_id, canonical(ip) if isinstance(ip, str) else ip)
 
 
 def usual_names(parts: EntityParts) -> dict[str, str | None]:
     """Return the names of an entity by type, an address in its usual form. If a type comes twice, the last counts."""
     names = dict(parts)
     ip = names.get(IP)
-    return names if ip is None else names | {IP: usual_ip(ip) or ip}
+    return names if ip is None else names | {IP: canonical(ip)}
 
 
 def is_known(names: Mapping[str, str | None]) -> bool:

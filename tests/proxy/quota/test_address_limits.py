@@ -1,7 +1,8 @@
 """Tests the limits of IP addresses: their canonical names, and changes of single rules."""
 
+from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.model import DEFAULT, IpRule
-from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits, canonical
+from kafka_quota_proxy.proxy.quota.address_limits import UNLIMITED_RATE, AddressLimits
 
 
 def test_each_spelling_of_an_address_is_canonical() -> None:
