@@ -13,6 +13,7 @@ _HOST_PORT: Final = re.compile(
     r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,*?<>(){}$\"'`\\|;&#=%]+)):([0-9]+)", re.ASCII
 )
 _SHORT_IP: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10}){0,3}", re.ASCII)
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _BROADCAST: Final = IPv4Address("255.255.255.255")
 _PORT_RANGE: Final = re.compile(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", re.ASCII)
 _PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with node id n gets port FIRST + n"
@@ -86,6 +87,24 @@ def is_group(host: str) -> bool:
     """Whether a host is a multicast or broadcast address, which TCP has no connections to."""
     found = ip_of(host)
     return found is not None and (found.is_multicast or found == _BROADCAST)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is an address that only this machine can reach."""
+    found = ip_of(host)
+    return host == "localhost" if found is None else found.is_loopback
+
+
+def leads_to(address: Address, bind: Address) -> bool:
+    """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
+    hosts = {without_final_dot(address.host), without_final_dot(bind.host)}
+    own = len(hosts) == 1 or all(host in LOOPBACK or is_any(host) for host in hosts)
+    return own and address.port == bind.port
+
+
+def share_host(one: str, other: str) -> bool:
+    """Whether listeners on these two hosts would overlap: the hosts are equal, or one of them means all addresses."""
+    return one == other or is_any(one) or is_any(other)
 
 
 def parse_ip(value: str) -> str:

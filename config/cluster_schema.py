@@ -36,8 +36,8 @@ _INTERVAL: Final = read.quantity(
 _segment_size: Final = partial(
     read.quantity, parse_size, least=1_024, otherwise="must be 1KiB or more, some lines; write a size such as 64MiB"
 )
-_RETENTION: Final = read.or_null(_segment_size("a size such as 10GiB, or null for no bound"))
-_LEASE: Final = read.or_null(read.positive_duration("a duration such as 10m, or null for ever"))
+_RETENTION: Final = "a size such as 10GiB, or null for no bound"
+_LEASE: Final = "a duration such as 10m, or null for ever"
 
 
 def _proxy_name(value: object) -> str:
@@ -147,7 +147,7 @@ REPLICATION: Final = Section(
         "paths": Key(ListOf(_PATH)),
         "from_cluster": Key(read.boolean),
         "poll_interval": Key(read.poll_interval_ms, "poll_interval_ms"),
-        "lease": Key(_LEASE, "lease_ms"),
+        "lease": Key(read.or_null(read.positive_duration(_LEASE)), "lease_ms", null=_LEASE),
         "admin_client": Key(Section(model.AdminClient, _CLIENT)),
     },
 )
@@ -159,7 +159,7 @@ USAGE_LOG: Final = Section(
         "directory": read.DIRECTORY,
         "rotate_size": Key(_segment_size("a size, such as 64MiB"), "rotate_size_bytes"),
         "rotate_interval": Key(read.duration_ms, "rotate_interval_ms"),
-        "retention_size": Key(_RETENTION, "retention_size_bytes"),
+        "retention_size": Key(read.or_null(_segment_size(_RETENTION)), "retention_size_bytes", null=_RETENTION),
         "kafka": Key(Section(_around_client(model.UsageTopic, "topic"), _TOPIC)),
     },
 )
@@ -175,7 +175,7 @@ STORE: Final = Section(
     {
         "directory": read.DIRECTORY,
         "kafka": Key(_QUOTA_TOPIC, "topic"),
-        "changes_per_second": Key(read.or_null(_CHANGE_RATE)),
+        "changes_per_second": Key(read.or_null(_CHANGE_RATE), null="a number such as 100, or null for no limit"),
         "audit_log": read.FILE_PATH,
     },
 )

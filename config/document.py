@@ -7,10 +7,10 @@ of nodes, and walks the tree itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import yaml
 
@@ -23,7 +23,7 @@ except ImportError:  # a PyYAML that was built without libyaml
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 # The path to a value, as names of keys and indexes of lists from the top of the file.
-Location = Sequence[str | int]
+Location = tuple[str | int, ...]
 
 _TAG: Final = "tag:yaml.org,2002:"
 _STR: Final = f"{_TAG}str"
@@ -79,15 +79,17 @@ class Document:
             return f"a number of {sum(map(str.isdigit, node.value))} digits"
         return _KINDS.get(node.tag, "something else") if node is not None else "nothing"
 
-    def release(self) -> None:
-        """Free the nodes of the elements of each list, one after the other. Call this when no line is needed any more.
+    def release(self, read: Mapping[str, object]) -> None:
+        """Free the elements of each list, one after the other: its nodes, its data, and what was read from them.
 
-        Freed at once, the nodes of 100,000 rules would stop all other threads for 0.1 s, and so the event loop.
+        Call this when no line is needed any more. Freed at once, the nodes of 100,000 rules would stop all other
+        threads for 0.1 s, and so the event loop.
         """
-        sections = self.root.value if isinstance(self.root, yaml.MappingNode) else ()
-        for _, section in sections:
-            while isinstance(section, yaml.SequenceNode) and section.value:
-                section.value.pop()
+        nodes = self.root.value if isinstance(self.root, yaml.MappingNode) else ()
+        data = self.data if isinstance(self.data, dict) else {}
+        for section in (*(node.value for _, node in nodes), *data.values(), *read.values()):
+            while isinstance(section, list) and section:
+                section.pop()
 
     def _find(self, location: Location) -> tuple[int, yaml.Node | None]:
         node = self.root
@@ -136,6 +138,24 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
     return fault_at(document, location, message, severity)
 
 
+class Finding(NamedTuple):
+    """A fault that a check of several keys finds. The line of its key is found by ``fault_at``."""
+
+    at: Location
+    message: str
+    severity: Severity
+
+
+def error(at: Location, message: str) -> Finding:
+    """Return the finding that the proxy cannot use the value at a key, together with those of other keys."""
+    return Finding(at, message, Severity.ERROR)
+
+
+def warning(at: Location, message: str) -> Finding:
+    """Return the finding that the value at a key is most likely a mistake, though it can be used."""
+    return Finding(at, message, Severity.WARNING)
+
+
 def fault_at(document: Document, location: Location, message: str, severity: Severity = Severity.ERROR) -> Fault:
     """Create a fault, which is an error or a warning, about a key of a YAML document, with the line of the key."""
     line = document.line(location)
@@ -159,7 +179,7 @@ class _Walk:
         self._scalars = yaml.constructor.SafeConstructor()
         self._open: set[int] = set()  # the nodes around the current one: an alias to one of them would never end
 
-    def value(self, node: yaml.Node, location: tuple[str | int, ...]) -> object:
+    def value(self, node: yaml.Node, location: Location) -> object:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, location)
         if id(node) in self._open:
@@ -173,7 +193,7 @@ class _Walk:
         finally:
             self._open.discard(id(node))
 
-    def _mapping(self, node: yaml.MappingNode, location: tuple[str | int, ...]) -> dict[str, object]:
+    def _mapping(self, node: yaml.MappingNode, location: Location) -> dict[str, object]:
         values: dict[str, object] = {}
         lines: dict[str, int] = {}
         for key, value in node.value:
@@ -191,7 +211,7 @@ class _Walk:
                 lines[name] = key.start_mark.line + 1
         return values
 
-    def _scalar(self, node: yaml.ScalarNode, location: tuple[str | int, ...]) -> object:
+    def _scalar(self, node: yaml.ScalarNode, location: Location) -> object:
         if node.tag == _STR:
             return node.value
         if node.tag == f"{_TAG}int" and (len(node.value) > _MANY_DIGITS or not _DECIMAL.fullmatch(node.value)):

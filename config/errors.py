@@ -7,7 +7,7 @@ faults with a file, a line and a key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -79,7 +79,7 @@ class InvalidConfigError(ConfigError):
 class StartError(OSError):
     """The proxy cannot start as configured. ``location`` is the path to the configuration key to change."""
 
-    def __init__(self, location: Sequence[str | int], message: str) -> None:
+    def __init__(self, location: tuple[str | int, ...], message: str) -> None:
         self.location = location
         super().__init__(message)
 

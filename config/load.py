@@ -5,23 +5,18 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kafka_quota_proxy.config.addresses import default_broker_ports
-from kafka_quota_proxy.config.document import Document, parse
+from kafka_quota_proxy.config.checks import CHECKS, CHECKS_OF_FILES, CHECKS_OF_NOW, Check
+from kafka_quota_proxy.config.document import fault_at, parse
 from kafka_quota_proxy.config.errors import Fault, InvalidConfigError, Severity, UnreadableFileError
-from kafka_quota_proxy.config.fair_call_queue_checks import check_identity_functions
 from kafka_quota_proxy.config.fair_call_queue_options import settings
-from kafka_quota_proxy.config.file_checks import check
 from kafka_quota_proxy.config.model import Address, Cluster, IpRule, Listener, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.config.sections import SectionReader
-from kafka_quota_proxy.config.tls_files import check_files
-from kafka_quota_proxy.config.token_file import check_token_file
-from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +53,7 @@ def read(path: str | Path) -> bytes:
 def load_read(data: bytes, *, file: str, reads_files: bool = True) -> Loaded:
     """Check the bytes of a configuration file as ``load`` does. Relative paths start from the directory of ``file``."""
     with _without_cyclic_gc():
-        return _load(data, file=file, reads_files=reads_files, now=datetime.now(UTC))
+        return _load(data, file=file, checks=CHECKS + CHECKS_OF_NOW + (CHECKS_OF_FILES if reads_files else ()))
 
 
 def load_bytes(data: bytes, *, file: str) -> Loaded:
@@ -66,41 +61,30 @@ def load_bytes(data: bytes, *, file: str) -> Loaded:
 
     Rules that have expired are not reported, and the files that the configuration names are not checked.
     """
-    return _load(data, file=file, reads_files=False, now=None)
+    return _load(data, file=file, checks=CHECKS)
 
 
-def _load(data: bytes, *, file: str, reads_files: bool, now: datetime | None) -> Loaded:
+def _load(data: bytes, *, file: str, checks: tuple[Check, ...]) -> Loaded:
     document = parse(_decoded(data, file), file=file)
-    try:
-        return _read(document, digest=hashlib.sha256(data).hexdigest()[:16], reads_files=reads_files, now=now)
-    finally:
-        document.release()
-
-
-def _read(document: Document, *, digest: str, reads_files: bool, now: datetime | None) -> Loaded:
-    file = document.file
     if not isinstance(document.data, dict):
         what = "is empty" if document.data is None else f"is {document.kind(())}"
         message = f"{what}; a configuration is a mapping with at least the key listeners"
         raise InvalidConfigError([*document.faults, Fault(file=file, line=1, key="(file)", message=message)])
-    unchecked = UncheckedFile(document)
-    check(unchecked, now_ms=None if now is None else int(now.timestamp() * 1_000))
-    if reads_files and now is not None:
-        directory = Path(file).parent
-        check_files(unchecked, directory, now=now)
-        check_token_file(unchecked, directory)
-        check_identity_functions(unchecked)
     reader = SectionReader(document, FILE)
-    given = reader.read()
-    faults = [*document.faults, *unchecked.faults, *reader.faults]
-    if any(fault.severity is Severity.ERROR for fault in faults):
-        raise InvalidConfigError(faults)
-    return Loaded(
-        config=_config(given),
-        warnings=tuple(sorted(faults, key=lambda fault: fault.line)),
-        hash=digest,
-        kafka_sources=_kafka_sources(document),
-    )
+    top = reader.read()
+    try:
+        found = [fault_at(document, *finding) for check in checks for finding in check(top, document)]
+        faults = [*document.faults, *found, *reader.faults]
+        if any(fault.severity is Severity.ERROR for fault in faults):
+            raise InvalidConfigError(faults)
+        return Loaded(
+            config=_config(top.made),
+            warnings=tuple(sorted(faults, key=lambda fault: fault.line)),
+            hash=hashlib.sha256(data).hexdigest()[:16],
+            kafka_sources={key: f"{file}:{document.line(('kafka', key))}" for key in top.find("kafka") or ()},
+        )
+    finally:
+        document.release(top)
 
 
 @contextmanager
@@ -146,8 +130,3 @@ def _listener(given: dict[str, Any], for_all: dict[str, Any] | None, fold: tuple
     if servers:
         given["cluster"] = Cluster(bootstrap_servers=servers, advertised_host=host, first_port=first, last_port=last)
     return Listener(**given, fair_call_queue=None if queue is None else settings({**queue, "fold": fold}))
-
-
-def _kafka_sources(document: Document) -> dict[str, str]:
-    kafka = document.data.get("kafka") if isinstance(document.data, dict) else None
-    return {key: f"{document.file}:{document.line(('kafka', key))}" for key in kafka or ()}

@@ -4,60 +4,61 @@ Clients of such listeners share the quotas at that broker, which the operator ma
 from the brokers whether two addresses belong to one broker, but this check warns before the start.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafka_quota_proxy.config.addresses import without_final_dot
+from kafka_quota_proxy.config.addresses import LOOPBACK, without_final_dot
+from kafka_quota_proxy.config.document import Document, Finding, Location, warning
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.config.unvalidated import UncheckedFile, addresses_of
+from kafka_quota_proxy.config.sections import Part
 
-_LOOPBACK: Final = "this machine"
-_OWN: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_THIS_MACHINE: Final = "this machine"
 
 
 class _Upstream(NamedTuple):
     """The servers to which a listener leads: the addresses under its key ``upstream`` or ``bootstrap_servers``."""
 
-    at: tuple[str | int, ...]  # the location of the listener
+    at: Location  # of the listener
     key: str  # upstream or bootstrap_servers
     servers: tuple[Address, ...]
 
 
-def check_one_broker(file: UncheckedFile, *, hosts: Mapping[str, Collection[str]] | None = None) -> None:
+def check_one_broker(
+    top: Part, document: Document, *, hosts: Mapping[str, Collection[str]] | None = None
+) -> Iterator[Finding]:
     """Warn of each listener that may lead to the same broker as an earlier listener in the file.
 
     ``hosts`` maps host names to their IP addresses. If it is None, listeners with the same host name and port are
     warned of. Otherwise, listeners with different host names but a common IP address and port are warned of.
     """
     before: list[_Upstream] = []
-    for upstream in _upstreams(file):
+    for upstream in _upstreams(top):
         for other in before:
             found = _shared(upstream, other, hosts)
             if found is not None:
-                _warn(file, upstream, other, *found)
+                yield _shares(upstream, other, document.line(other.at), *found)
                 break
         before.append(upstream)
 
 
-def hosts_to_find(file: UncheckedFile) -> frozenset[str]:
+def hosts_to_find(top: Part) -> frozenset[str]:
     """Return the host names whose IP addresses ``check_one_broker`` needs.
 
     A host name is needed if the same port also appears with another host name.
     """
     by_port: dict[int, set[str]] = {}
-    for upstream in _upstreams(file):
+    for upstream in _upstreams(top):
         for server in upstream.servers:
             by_port.setdefault(server.port, set()).add(server.host)
     return frozenset(host for spellings in by_port.values() if len(spellings) > 1 for host in spellings)
 
 
-def _upstreams(file: UncheckedFile) -> list[_Upstream]:
-    return [
-        _Upstream(at, key, servers)
-        for at, listener in file.elements("listeners")
-        for key in ("upstream", "bootstrap_servers")
-        if (servers := addresses_of(listener.get(key)))
-    ]
+def _upstreams(top: Part) -> Iterator[_Upstream]:
+    for listener in top.parts("listeners"):
+        if upstream := listener.get("upstream"):
+            yield _Upstream(listener.at, "upstream", (upstream,))
+        if servers := listener.get("bootstrap_servers"):
+            yield _Upstream(listener.at, "bootstrap_servers", servers)
 
 
 def _shared(
@@ -74,17 +75,17 @@ def _shared(
     return None if by_text else next(found, None)
 
 
-def _warn(file: UncheckedFile, one: _Upstream, other: _Upstream, server: Address, same: Address) -> None:
+def _shares(one: _Upstream, other: _Upstream, line: int, server: Address, same: Address) -> Finding:
     what = f"{server} may be the broker at {same}" if server != same else f"{server} stands"
     if one.key != other.key:
         advice = "if the log says that the broker is not known, give node_id with upstream"
     else:
         advice = "write it alike in both" if one.key == "upstream" else "write the same servers in both"
-    message = f"{what} in line {file.line(other.at)}: both listeners then share its quotas"
-    file.warn((*one.at, one.key), f"{message}, and the shaping of that line holds; {advice}")
+    message = f"{what} in line {line}: both listeners then share its quotas, and the shaping of that line holds"
+    return warning((*one.at, one.key), f"{message}; {advice}")
 
 
 def _spellings(host: str) -> set[str]:
     """Return the names of a host for comparisons. Names such as ``localhost`` and ``127.0.0.1`` have a common one."""
     name = without_final_dot(host.lower())
-    return {name, _LOOPBACK} if name in _OWN else {name}
+    return {name, _THIS_MACHINE} if name in LOOPBACK else {name}

@@ -36,12 +36,6 @@ def _ip(value: object) -> str | model.Default:
     return model.DEFAULT if name == model.DEFAULT.value else parse_ip(name)
 
 
-def _static_default(value: object) -> int:
-    # The limit is an int64 in Kafka. Its largest value means "no quota", and a float rounds this value up, so cut it
-    # off.
-    return max(1, min(int(read.byte_rate(value)), UNLIMITED))
-
-
 def _regex(value: object) -> str:
     pattern = read.text("a regular expression")(value)
     try:
@@ -58,6 +52,14 @@ def _fold(*, match: str, to: str) -> Fold:
     except LinearRegexError as error:
         raise ValueError(f"the replacement {to!r} does not fit {match!r}: {error}") from error
     return Fold(match=match, to=to)
+
+
+def _kafka(**given: Any) -> model.KafkaSettings:  # noqa: ANN401 - fields of the settings
+    for field in {"quota_producer_default", "quota_consumer_default"} & given.keys():
+        # The limit is an int64 in Kafka. Its largest value means "no quota", and a float rounds this value up, so cut
+        # it off.
+        given[field] = max(1, min(int(given[field]), UNLIMITED))
+    return model.KafkaSettings(**given)
 
 
 def _as_written(parse: Callable[[object], Any]) -> Callable[[object], Any]:
@@ -97,13 +99,13 @@ _WINDOW_SECONDS: Final = Key(read.whole_number(1, INT32_MAX // 1_000))
 
 # The settings of a Kafka broker, under the names that Kafka gives them.
 KAFKA: Final = Section(
-    model.KafkaSettings,
+    _kafka,
     {
         "quota.window.num": _WINDOW_NUM,
         "quota.window.size.seconds": _WINDOW_SECONDS,
         "client.quota.metric.value.enable": Key(read.boolean),
-        "quota.producer.default": Key(_static_default),
-        "quota.consumer.default": Key(_static_default),
+        "quota.producer.default": Key(read.byte_rate),
+        "quota.consumer.default": Key(read.byte_rate),
         "replication.quota.window.num": _WINDOW_NUM,
         "replication.quota.window.size.seconds": _WINDOW_SECONDS,
         "controller.quota.window.num": Key(read.at_least_one),

@@ -11,11 +11,11 @@ here:
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from ipaddress import ip_address
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from kafka_quota_proxy.config.errors import UnitError
+from kafka_quota_proxy.config.addresses import ip_of
+from kafka_quota_proxy.config.document import Document, Finding, Location, warning
 from kafka_quota_proxy.config.linear_regex import (
     LinearRegexError,
     Pattern,
@@ -26,9 +26,9 @@ from kafka_quota_proxy.config.linear_regex import (
 )
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
-from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS, parse_limit
-from kafka_quota_proxy.config.units import UNLIMITED, parse_rate
-from kafka_quota_proxy.config.unvalidated import UncheckedFile, parsed
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, STATIC_DEFAULTS
+from kafka_quota_proxy.config.sections import Part
+from kafka_quota_proxy.config.units import UNLIMITED
 
 _USER: Final = "user"
 _CLIENT_ID: Final = "client-id"
@@ -46,61 +46,58 @@ _PARENTHESES: Final = re.compile(
 class _Rule(NamedTuple):
     """A rule for users or client-ids. ``user`` or ``client_id`` is None if the rule does not mention it."""
 
-    at: tuple[str | int, ...]
+    at: Location
     user: str | None
     client_id: str | None
-    limits: Mapping[str, object]  # by key
+    limits: Mapping[str, float | None]  # by key; None for an invalid limit
     is_temporary: bool  # whether there are times at which the rule does not apply
 
 
-def check_rule_reach(file: UncheckedFile) -> None:
+def check_rule_reach(top: Part, document: Document) -> Iterator[Finding]:
     """Warn of each rule that applies to no client, and of clients without any rule."""
-    rules = list(_rules(file))
-    _warn_of_names(file, rules)
-    _warn_of_exempt(file, rules)
-    _warn_of_folded(file, rules)
-    _warn_of_hidden(file, rules)
-    _warn_of_nested(file, rules)
-    if not {"quotas_from", "store"} & file.top.keys():  # otherwise there are rules in other places too
-        _warn_of_nameless_clients(file, rules)
+    rules = list(_rules(top))
+    yield from _warn_of_names(top, rules)
+    yield from _warn_of_exempt(top, document, rules)
+    yield from _warn_of_folded(top, document, rules)
+    yield from _warn_of_hidden(top, document, rules)
+    yield from _warn_of_nested(document, rules)
+    if not {"quotas_from", "store"} & top.keys():  # otherwise there are rules in other places too
+        yield from _warn_of_nameless_clients(rules)
 
 
-def _rules(file: UncheckedFile) -> Iterator[_Rule]:
-    for at, rule in file.elements("quotas"):
-        names = [rule[key] for key in (_USER, _CLIENT_ID) if rule.get(key) is not None]
-        if "ip" in rule or not names or not all(isinstance(name, str) and name for name in names):
+def _rules(top: Part) -> Iterator[_Rule]:
+    for rule in top.parts("quotas"):
+        names = {key: rule[key] for key in (_USER, _CLIENT_ID) if key in rule}
+        if "ip" in rule or not names or None in names.values():
             continue
-        limits: dict[str, object] = {key: rule[key] for key in CLIENT_LIMIT_KEYS if key in rule}
-        is_temporary = "expires" in rule or "schedule" in rule
-        yield _Rule(at, _text(rule.get(_USER)), _text(rule.get(_CLIENT_ID)), limits, is_temporary)
-
-
-def _text(name: object) -> str | None:
-    return name if isinstance(name, str) else None
+        user, client_id = (str(names[key]) if key in names else None for key in (_USER, _CLIENT_ID))
+        limits = {key: rule[key] for key in CLIENT_LIMIT_KEYS if key in rule}
+        yield _Rule(rule.at, user, client_id, limits, "expires" in rule or "schedule" in rule)
 
 
 # -- names --
 
 
-def _warn_of_names(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
+def _warn_of_names(top: Part, rules: Sequence[_Rule]) -> Iterator[Finding]:
     for rule in rules:
         for key, name in ((_USER, rule.user), (_CLIENT_ID, rule.client_id)):
             fault = _name_fault(name or _DEFAULT, is_user=key == _USER, for_all_others=f"write {_DEFAULT}")
             if fault:
-                file.warn((*rule.at, key), fault)
+                yield warning((*rule.at, key), fault)
     for key in _LISTS:
-        for index, element in enumerate(file.list_at("principals", key)):
-            fault = _name_fault(_text(element) or _DEFAULT, is_user=True, for_all_others="list each user")
+        for index, name in enumerate(top.find("principals", key) or ()):
+            fault = _name_fault(name or _DEFAULT, is_user=True, for_all_others="list each user")
             if fault:
-                file.warn(("principals", key, index), fault)
-    for at, fold in file.elements("principals", "fold"):
-        match = fold.get("match")
-        if isinstance(match, str) and match.lstrip("^").lower().startswith(_KAFKAS_TYPE):
+                yield warning(("principals", key, index), fault)
+    for fold in top.parts("principals", "fold"):
+        if (fold.get("match") or "").lstrip("^").lower().startswith(_KAFKAS_TYPE):
             message = "matches no user: Kafka's type of a principal is not part of its name; leave out User:"
-            file.warn((*at, "match"), message)
-    for at, any_rule in file.elements("quotas"):
-        if fault := _address_fault(any_rule.get("ip")):
-            file.warn((*at, "ip"), fault)
+            yield warning((*fold.at, "match"), message)
+    for any_rule in top.parts("quotas"):
+        address = ip_of(str(any_rule.get("ip")))
+        if address is not None and (address.is_unspecified or address.is_multicast):
+            message = f"no client has the address {any_rule['ip']}; write a client's address, or {_DEFAULT} for each"
+            yield warning((*any_rule.at, "ip"), f"{message} address without a rule")
 
 
 def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
@@ -132,27 +129,20 @@ def _name_fault(name: str, *, is_user: bool, for_all_others: str) -> str | None:
     return None
 
 
-def _address_fault(text: object) -> str | None:
-    address = parsed(ip_address, text)
-    if address is None or not (address.is_unspecified or address.is_multicast):
-        return None
-    return f"no client has the address {text}; write a client's address, or {_DEFAULT} for each address without a rule"
-
-
 # -- users that are exempt, or charged under another name --
 
 
-def _warn_of_exempt(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    exempt = file.list_at("principals", "exempt")
+def _warn_of_exempt(top: Part, document: Document, rules: Sequence[_Rule]) -> Iterator[Finding]:
+    exempt = top.find("principals", "exempt") or []
     for rule in rules:
-        if rule.user in exempt:
-            line = file.line(("principals", "exempt", exempt.index(rule.user)))
+        if rule.user is not None and rule.user in exempt:
+            line = document.line(("principals", "exempt", exempt.index(rule.user)))
             message = f"never applies: line {line} exempts {rule.user} from all quotas; remove one of the two"
-            file.warn((*rule.at, _USER), message)
+            yield warning((*rule.at, _USER), message)
 
 
 class _Fold(NamedTuple):
-    at: tuple[str | int, ...]
+    at: Location
     source: str
     match: Pattern
     to: tuple[str | int, ...]
@@ -188,33 +178,27 @@ def _groups(pattern: str) -> Iterator[tuple[int, str]]:
                 yield number, pattern[start : token.start()]
 
 
-def _warn_of_folded(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
-    folds = list(_folds(file))
+def _warn_of_folded(top: Part, document: Document, rules: Sequence[_Rule]) -> Iterator[Finding]:
+    folds = [_fold(fold) for fold in top.parts("principals", "fold") if fold.made is not None]
     for rule in rules:
         if rule.user is None or rule.user == _DEFAULT:
             continue
         named = ((fold, fold.folded(rule.user)) for fold in folds)
         fold, name = next(((fold, name) for fold, name in named if name is not None), (None, None))
         if fold and name != rule.user and not any(one.may_make(rule.user) for one in folds):
-            message = f"never applies: the fold in line {file.line(fold.at)} charges {rule.user} as {name}"
-            file.warn((*rule.at, _USER), f"{message}; write it for {name}")
+            message = f"never applies: the fold in line {document.line(fold.at)} charges {rule.user} as {name}"
+            yield warning((*rule.at, _USER), f"{message}; write it for {name}")
 
 
-def _folds(file: UncheckedFile) -> Iterator[_Fold]:
-    for at, fold in file.elements("principals", "fold"):
-        source, to = fold.get("match"), fold.get("to")
-        if isinstance(source, str) and isinstance(to, str):
-            try:
-                match = compile_linear(source)
-                yield _Fold(at, source, match, read_replacement(to, match))
-            except LinearRegexError:
-                continue
+def _fold(fold: Part) -> _Fold:
+    match = compile_linear(fold["match"])
+    return _Fold(fold.at, fold["match"], match, read_replacement(fold["to"], match))
 
 
 # -- rules behind others --
 
 
-def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
+def _warn_of_hidden(top: Part, document: Document, rules: Sequence[_Rule]) -> Iterator[Finding]:
     """Warn of rules for a client-id alone that never apply, because a rule for the default user takes precedence."""
     hiding: dict[str, _Rule] = {}
     for rule in rules:
@@ -227,15 +211,14 @@ def _warn_of_hidden(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     for rule in rules:
         for key in rule.limits if rule.user is None else ():
             if key in hiding:
-                file.warn((*rule.at, key), _is_hidden(file, hiding[key], key, str(rule.client_id)))
-    kafka = file.mapping_at("kafka") or {}
+                yield warning((*rule.at, key), _is_hidden(document, hiding[key], key, str(rule.client_id)))
     for setting, key in STATIC_DEFAULTS.items():
-        if key in hiding and (parsed(parse_rate, str(kafka.get(setting))) or UNLIMITED) < UNLIMITED:
-            file.warn(("kafka", setting), _is_hidden(file, hiding[key], key, _DEFAULT))
+        if key in hiding and (top.find("kafka", setting) or UNLIMITED) < UNLIMITED:
+            yield warning(("kafka", setting), _is_hidden(document, hiding[key], key, _DEFAULT))
 
 
-def _is_hidden(file: UncheckedFile, rule: _Rule, key: str, client_id: str) -> str:
-    line = file.line(rule.at)
+def _is_hidden(document: Document, rule: _Rule, key: str, client_id: str) -> str:
+    line = document.line(rule.at)
     why = f"never wins: {_entity(rule)} in line {line} has a {key} too, and a rule for users comes before one for a"
     if client_id == _DEFAULT and rule.client_id == _DEFAULT:
         return f"{why} client-id alone; remove this"
@@ -247,7 +230,7 @@ def _entity(rule: _Rule) -> str:
     return f"{{{', '.join(f'{key}: {name}' for key, name in names if name is not None)}}}"
 
 
-def _warn_of_nested(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
+def _warn_of_nested(document: Document, rules: Sequence[_Rule]) -> Iterator[Finding]:
     """Warn of a user's limit that looks like a bound for the sum of the user's client-ids.
 
     Limits do not nest. If each client-id of a user has a limit of its own, the user's limit applies only to clients
@@ -256,24 +239,18 @@ def _warn_of_nested(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
     of_each = {rule.user: rule for rule in rules if rule.client_id == _DEFAULT and not rule.is_temporary}
     for rule in rules:
         each = of_each.get(rule.user) if rule.user is not None and rule.client_id is None else None
-        for key, value in rule.limits.items() if each else ():
-            if each and _is_above(key, value, each.limits.get(key)):
-                message = f"applies only to clients without a client-id: {_entity(each)} in line {file.line(each.at)}"
-                message += " wins for all others, and a user's limit does not bound their sum; keep one of the two"
-                file.warn((*rule.at, key), message)
-
-
-def _is_above(key: str, value: object, other: object) -> bool:
-    try:
-        return other is not None and parse_limit(key, value) > parse_limit(key, other)
-    except UnitError:
-        return False
+        for key, limit in rule.limits.items() if each else ():
+            of_one = each.limits.get(key) if each else None
+            if each and limit is not None and of_one is not None and limit > of_one:
+                message = f"applies only to clients without a client-id: {_entity(each)} in line"
+                message += f" {document.line(each.at)} wins for all others, and a user's limit does not bound their sum"
+                yield warning((*rule.at, key), f"{message}; keep one of the two")
 
 
 # -- clients without a client-id --
 
 
-def _warn_of_nameless_clients(file: UncheckedFile, rules: Sequence[_Rule]) -> None:
+def _warn_of_nameless_clients(rules: Sequence[_Rule]) -> Iterator[Finding]:
     """Warn if clients without a client-id are unlimited, although rules limit each client-id."""
     of_users: dict[str, set[str]] = {}
     for rule in rules:
@@ -284,7 +261,7 @@ def _warn_of_nameless_clients(file: UncheckedFile, rules: Sequence[_Rule]) -> No
         if rule.client_id == _DEFAULT:
             missing = [key for key in rule.limits if key not in of_all | of_users.get(rule.user or "", set())]
             if missing:
-                file.warn((*rule.at, _CLIENT_ID), _are_nameless(rule.user, missing))
+                yield warning((*rule.at, _CLIENT_ID), _are_nameless(rule.user, missing))
 
 
 def _are_nameless(user: str | None, keys: Sequence[str]) -> str:

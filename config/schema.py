@@ -4,6 +4,7 @@ A table says how each key is read and checked. ``config.sections`` reads the fil
 ``config.model``.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -36,7 +37,10 @@ _SHAPING: Final = Key(read.member_of(Shaping))
 _BIND: Final = Key(read.bind, missing="write the address to listen on, such as 0.0.0.0:9092")
 # ``fair_call_queue: false`` becomes None. Null in the file is a fault.
 _FAIR_CALL_QUEUE: Final = Key(FAIR_CALL_QUEUE, expand=none_for_false)
-_CONNECTION_LIMIT: Final = Key(read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")))
+_CONNECTION_LIMIT: Final = Key(
+    read.or_null(read.whole_number(1, INT32_MAX, ", or null for no limit")),
+    null="a number such as 10000, or null for no limit",
+)
 _TIMEOUT: Final = read.or_null(read.positive_duration("a duration such as 30s, or null for none"))
 _FRAME_SIZE: Final = read.quantity(
     parse_size,
@@ -51,6 +55,7 @@ _BUFFER: Final = read.quantity(
     least=16 * 1024 * 1024,
     otherwise="must be 16MiB or more; below it a few slow clients would be closed without need",
 )
+_MAX_THROTTLE_TIME: Final = "a duration such as 25s, or null for no bound"
 _OTLP_INTERVAL: Final = read.quantity(
     parse_duration_ms,
     "a duration, such as 60s",
@@ -86,6 +91,13 @@ def _network(value: object) -> IPv4Network | IPv6Network:
         raise ValueError(f"{error}; write a network such as 10.0.0.0/8, or an address such as 10.0.0.7") from error
 
 
+def _relay(value: object) -> RelayKind:
+    kind = read.member_of(RelayKind)(value)
+    if kind is RelayKind.NATIVE and sys.platform != "linux":
+        raise ValueError("native needs Linux; leave it out, and the event loop moves the bytes")
+    return kind
+
+
 def _tls_version(value: object) -> TlsVersion:
     # YAML reads 1.2 as a number.
     return read.member_of(TlsVersion)(str(value) if isinstance(value, float) else value)
@@ -99,8 +111,8 @@ def _mapping_rules(value: object) -> tuple[MappingRule, ...]:
     return rules
 
 
-def _all_rules(lists: Iterable[tuple[MappingRule, ...] | None]) -> tuple[MappingRule, ...]:
-    return tuple(chain.from_iterable(rules or () for rules in lists))
+def _all_rules(lists: Iterable[tuple[MappingRule, ...]]) -> tuple[MappingRule, ...]:
+    return tuple(chain.from_iterable(lists))
 
 
 def _own_ip_address(value: object) -> str:
@@ -119,7 +131,7 @@ def _max_throttle_ms(value: object) -> int | None:
         raise ValueError(
             "0 would throttle no client; write enforcement: observe to throttle none, or null for no bound"
         )
-    return read.or_null(read.positive_duration("a duration such as 25s, or null for no bound"))(value)
+    return read.or_null(read.positive_duration(_MAX_THROTTLE_TIME))(value)
 
 
 _CLIENT_TLS: Final = Section(
@@ -162,10 +174,12 @@ _LISTENER: Final = Section(
         "proxy_protocol": Key(_proxy_protocol),
         "max_frame_size": Key(_FRAME_SIZE, "max_frame_size_bytes"),
         "max_connections": _CONNECTION_LIMIT,
-        "max_connections_per_ip": _CONNECTION_LIMIT,
-        "login_timeout": Key(_TIMEOUT, "login_timeout_ms"),
-        "idle_timeout": Key(_TIMEOUT, "idle_timeout_ms"),
-        "max_connection_age": Key(_TIMEOUT, "max_connection_age_ms"),
+        "max_connections_per_ip": replace(_CONNECTION_LIMIT, null="a number such as 100, or null for no limit"),
+        "login_timeout": Key(_TIMEOUT, "login_timeout_ms", null="a duration such as 30s, or null for no limit"),
+        "idle_timeout": Key(_TIMEOUT, "idle_timeout_ms", null="a duration such as 10m, or null for no limit"),
+        "max_connection_age": Key(
+            _TIMEOUT, "max_connection_age_ms", null="a duration such as 1h, or null for no limit"
+        ),
         "max_connection_creation_rate": Key(read.connections_per_second),
         "enforcement": _ENFORCEMENT,
         "shaping": _SHAPING,
@@ -175,7 +189,7 @@ _LISTENER: Final = Section(
         "client_tls": Key(_CLIENT_TLS),
         "upstream_tls": Key(_UPSTREAM_TLS),
         "fair_call_queue": _FAIR_CALL_QUEUE,
-        "relay": Key(read.member_of(RelayKind)),
+        "relay": Key(_relay),
     },
 )
 _ADMIN: Final = Section(
@@ -210,7 +224,7 @@ FILE: Final = Section(
         ),
         "upstream_bind": Key(_own_ip_address),
         "enforcement": _ENFORCEMENT,
-        "max_throttle_time": Key(_max_throttle_ms, "max_throttle_time_ms"),
+        "max_throttle_time": Key(_max_throttle_ms, "max_throttle_time_ms", null=_MAX_THROTTLE_TIME),
         "shaping": _SHAPING,
         "burst": Key(read.duration_ms, "burst_ms"),
         "request_time_scale": Key(read.number_between(0.1, 10, is_open=False)),

@@ -9,13 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from kafka_quota_proxy.config.document import Document, fault_at
+from kafka_quota_proxy.config.document import Document, Location, fault_at
 from kafka_quota_proxy.config.errors import Fault, TermsError
 from kafka_quota_proxy.config.spelling import nearest
 
 # Turns a value from YAML into a value of ``config.model``, or raises ValueError with the remedy.
 Read = Callable[[object], Any]
-_Location = tuple[str | int, ...]
 _LONGEST_SHOWN: Final = 60
 _HADOOPS_PREFIX: Final = re.compile(r"ipc\.(?:[0-9]+\.)?")
 
@@ -75,6 +74,8 @@ class Key:
         missing: The advice for an operator who leaves the key out. None if the key is optional.
         is_path: Whether the value is a path. A relative path starts from the directory of the configuration file.
         takes_null: Whether null means the same as leaving the key out.
+        null: What to write, for a key to which null means something, such as "no limit". There the word ``null`` has
+            to be written, since a key without a value is more likely a mistake. Empty for all other keys.
         expand: A function for keys that also have a short form, such as ``false``. It turns the short form into the
             mapping for which it stands, or into None, which then becomes the value of the field.
     """
@@ -84,6 +85,7 @@ class Key:
     missing: str | None = None
     is_path: bool = False
     takes_null: bool = False
+    null: str = ""
     expand: Read | None = None
 
 
@@ -122,6 +124,36 @@ class Section:
                 yield from inner.within((*path, name))
 
 
+class Part(dict[str, Any]):
+    """What the file says in one section: the value of each key that is given, under the key's name in the file.
+
+    A value is as its reader returns it, a list of such values, or the ``Part`` of a section in this one. It is None
+    where the file has an invalid value, which is reported. So a check of several keys leaves out what is None.
+
+    Attributes:
+        at: The path to the section.
+        made: The object that the section builds, or None if the section has errors.
+    """
+
+    __slots__ = ("at", "made")
+
+    def __init__(self, at: Location) -> None:
+        super().__init__()
+        self.at = at
+        self.made: Any = None
+
+    def find(self, *keys: str) -> Any:  # noqa: ANN401 - a value of any key
+        """Return what the file says at a path of keys from this section, or None if that is nothing, or invalid."""
+        found: Any = self
+        for key in keys:
+            found = None if found is None else found.get(key)
+        return found
+
+    def parts(self, *keys: str) -> "list[Part]":
+        """Return the sections in the list to which ``keys`` lead. There are none if it is not in the file."""
+        return [each for each in self.find(*keys) or () if each is not None]
+
+
 class SectionReader:
     """Reads a configuration file according to a ``Section``, which describes the keys at the top level of the file.
 
@@ -134,32 +166,37 @@ class SectionReader:
         self._root = root
         self._directory = Path(document.file).parent
 
-    def read(self) -> Any:  # noqa: ANN401 - what the root's ``build`` makes
-        """Return the object that the top-level section builds from the file, or None if there are errors."""
-        return self._section(self._root, self._document.data, ())
+    def read(self) -> Part:
+        """Return what the file says. This is nothing if the file is not a mapping."""
+        top = self._section(self._root, self._document.data, ())
+        return Part(()) if top is None else top
 
-    def _section(self, section: Section, given: object, location: _Location) -> object:
+    def _section(self, section: Section, given: object, location: Location) -> Part | None:
         if not isinstance(given, dict):
             kind, keys = self._document.kind(location), ", ".join(section.keys)
-            return self._fault(location, f"must be a mapping, not {kind}; its keys are {keys}")
+            self._fault(location, f"must be a mapping, not {kind}; its keys are {keys}")
+            return None
         known_faults = len(self.faults)
-        fields: dict[str, Any] = {}
+        part = Part(location)
         for name, value in given.items():
             key = section.keys.get(name)
             if key is None:
                 self._fault((*location, name), self._unknown_key(name, section))
             elif value is not None or not key.takes_null:
-                fields[key.field] = self._value(key, value, (*location, name))
+                part[name] = self._value(key, value, (*location, name))
         for name in section.required:
             if name not in given:
                 self._fault((*location, name), f"is missing; {section.keys[name].missing}")
-        if len(self.faults) > known_faults:
-            return None
-        if section.has_source:
-            fields["source"] = f"{self._document.file}:{self._document.line(location)}"
-        return self._called(lambda _: section.build(**fields), None, location)
+        if len(self.faults) == known_faults:
+            fields = {section.keys[name].field: _made(section.keys[name].read, value) for name, value in part.items()}
+            if section.has_source:
+                fields["source"] = f"{self._document.file}:{self._document.line(location)}"
+            part.made = self._called(lambda _: section.build(**fields), None, location)
+        return part
 
-    def _value(self, key: Key, value: object, location: _Location) -> object:
+    def _value(self, key: Key, value: object, location: Location) -> object:
+        if value is None and key.null and not self._document.text(location):
+            return self._fault(location, f"has no value; write {key.null}")
         if key.expand is not None:
             value = self._called(key.expand, value, location)
             if value is None:
@@ -174,7 +211,7 @@ class SectionReader:
         found = self._called(key.read, value, location)
         return str(self._directory / str(found)) if key.is_path and found is not None else found
 
-    def _list(self, form: ListOf, value: object, location: _Location) -> object:
+    def _list(self, form: ListOf, value: object, location: Location) -> object:
         if not isinstance(value, list):
             kind = self._document.kind(location)
             message = f"must be a list, not {kind}; begin each element with '- ', or write [] for none"
@@ -182,9 +219,9 @@ class SectionReader:
         if form.needs_one and not value:
             return self._fault(location, "is empty; give at least one element")
         element = Key(form.read)
-        return form.collect([self._value(element, each, (*location, index)) for index, each in enumerate(value)])
+        return [self._value(element, each, (*location, index)) for index, each in enumerate(value)]
 
-    def _mapping(self, form: MappingOf, value: object, location: _Location) -> object:
+    def _mapping(self, form: MappingOf, value: object, location: Location) -> object:
         if not isinstance(value, dict):
             kind = self._document.kind(location)
             return self._fault(location, f"must be a mapping of {form.noun}, not {kind}, such as {form.example}")
@@ -193,7 +230,7 @@ class SectionReader:
             for name, each in value.items()
         }
 
-    def _called(self, read: Read, value: object, location: _Location) -> Any:  # noqa: ANN401 - a value of any key
+    def _called(self, read: Read, value: object, location: Location) -> Any:  # noqa: ANN401 - a value of any key
         try:
             return read(value)
         except TermsError as error:
@@ -204,7 +241,7 @@ class SectionReader:
         except ValueError as error:
             return self._fault(location, str(error))
 
-    def _text_wanted(self, error: TextWantedError, location: _Location) -> str:
+    def _text_wanted(self, error: TextWantedError, location: Location) -> str:
         text, kind = self._document.text(location), self._document.kind(location)
         if kind == "nothing":
             return f"has no value; write {error.expected}"
@@ -234,8 +271,15 @@ class SectionReader:
                 return f"unknown key; it belongs {place}"
         return f"unknown key; known here: {', '.join(section.keys)}"
 
-    def _fault(self, location: _Location, message: str) -> Any:  # noqa: ANN401 - None, in place of the value
+    def _fault(self, location: Location, message: str) -> Any:  # noqa: ANN401 - None, in place of the value
         self.faults.append(fault_at(self._document, location, message))
+
+
+def _made(form: Read | Section | ListOf | MappingOf, value: Any) -> Any:  # noqa: ANN401 - for any key
+    """Return the value for ``config.model`` from a valid value of a key."""
+    if isinstance(form, ListOf):
+        return form.collect(_made(form.read, each) for each in value)
+    return value.made if isinstance(value, Part) else value
 
 
 def _plain(key: str) -> str:

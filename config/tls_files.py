@@ -8,27 +8,20 @@ from __future__ import annotations
 
 import re
 import ssl
-from collections.abc import Callable
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from kafka_quota_proxy.config.certificate import CertificateError, certificates_of, validity_of
+from kafka_quota_proxy.config.cluster_checks import clients_of
+from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.errors import TlsFileError
+from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.trust import trust
-from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
-_FILE_KEYS: Final = ("certificate", "key", "client_ca", "ca")
-_ADMIN_CLIENTS: Final = (
-    ("replication", "admin_client"),
-    ("usage_log", "kafka"),
-    ("quotas_from", "kafka"),
-    ("quotas_from", "broker"),
-    ("store", "kafka"),
-)
-_ADMIN_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
-_SECTIONS: Final = ("client_tls", "upstream_tls")
+_CLIENT_FILE_KEYS: Final = ("sasl_password_file", "ssl_cafile", "ssl_certfile", "ssl_keyfile")
 _PRIVATE_KEY: Final = re.compile(rb"-----BEGIN ([A-Z ]*)PRIVATE KEY-----")
 _IS_ENCRYPTED: Final = re.compile(rb"-----BEGIN ENCRYPTED PRIVATE KEY-----|^Proc-Type: 4,ENCRYPTED", re.MULTILINE)
 _NO_PEM: Final = "; other forms, such as DER and Java's JKS and PKCS12, have to be converted"
@@ -84,54 +77,42 @@ def check_expiry(certificate: str, *, now: datetime) -> None:
         raise TlsFileError("certificate", message)
 
 
-def check_files(file: UncheckedFile, directory: Path, *, now: datetime) -> None:
-    """Report faults of all TLS and password files that the configuration names.
+def check_files(top: Part, _: Document) -> Iterator[Finding]:
+    """Report faults of all TLS and password files that the configuration names."""
+    for listener in top.parts("listeners"):
+        for section in (listener.find("client_tls"), listener.find("upstream_tls")):
+            if section is not None:
+                yield from _check_section(section)
+    for client in clients_of(top):
+        for key in _CLIENT_FILE_KEYS:
+            path = client.get(key)
+            try:
+                if path is not None:
+                    Path(path).read_bytes()
+            except (OSError, ValueError) as fault:  # ValueError: a NUL in the name
+                reason = getattr(fault, "strerror", None) or fault
+                yield error((*client.at, key), f"{path} cannot be read: {reason}")
 
-    Relative paths start from ``directory``.
-    """
-    for at, listener in file.elements("listeners"):
-        for key in _SECTIONS:
-            section = listener.get(key)
-            if isinstance(section, dict):
-                given = {name: section.get(name) for name in _FILE_KEYS}
-                paths = {name: str(directory / path) for name, path in given.items() if path and isinstance(path, str)}
-                _check_section(file, (*at, key), paths, now)
-    _check_admin_client_files(file, directory)
 
-
-def _check_section(file: UncheckedFile, at: tuple[str | int, ...], paths: dict[str, str], now: datetime) -> None:
+def _check_section(section: Part) -> Iterator[Finding]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate, key = paths.get("certificate"), paths.get("key")
+    certificate, key = section.get("certificate"), section.get("key")
     if certificate and key:
         is_usable = False
         try:
             load_certificate(context, certificate=certificate, key=key)
             is_usable = True
-            check_expiry(certificate, now=now)
-        except TlsFileError as error:
+            check_expiry(certificate, now=datetime.now(UTC))
+        except TlsFileError as fault:
             # A running proxy goes on with an expired certificate, so an expired certificate does not prevent a start
             # either.
-            (file.warn if is_usable else file.error)((*at, error.key), str(error))
+            yield (warning if is_usable else error)((*section.at, fault.key), str(fault))
     for name in ("client_ca", "ca"):
         try:
-            if name in paths:
-                load_ca(context, key=name, ca=paths[name], bare=partial(ssl.SSLContext, ssl.PROTOCOL_TLS_SERVER))
-        except TlsFileError as error:
-            file.error((*at, name), str(error))
-
-
-def _check_admin_client_files(file: UncheckedFile, directory: Path) -> None:
-    """Report files that cannot be read, among those in the settings of the proxy's own Kafka clients."""
-    for section in _ADMIN_CLIENTS:
-        settings = file.mapping_at(*section) or {}
-        for key in _ADMIN_CLIENT_FILE_KEYS:
-            name = settings.get(key)
-            try:
-                if name and isinstance(name, str):
-                    (directory / name).read_bytes()
-            except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-                reason = getattr(error, "strerror", None) or error
-                file.error((*section, key), f"{directory / str(name)} cannot be read: {reason}")
+            if ca := section.get(name):
+                load_ca(context, key=name, ca=ca, bare=partial(ssl.SSLContext, ssl.PROTOCOL_TLS_SERVER))
+        except TlsFileError as fault:
+            yield error((*section.at, name), str(fault))
 
 
 def _certificates(key: str, path: str) -> list[bytes]:

@@ -1,11 +1,13 @@
 """Reads the file that contains the token with which clients of the admin port may change quotas."""
 
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from kafka_quota_proxy.config.document import Document, Finding, error, warning
 from kafka_quota_proxy.config.errors import TokenFileError
-from kafka_quota_proxy.config.unvalidated import UncheckedFile
+from kafka_quota_proxy.config.sections import Part
 
 # 16 random letters and digits are 95 bits, too many to guess over the network.
 LEAST_TOKEN_LENGTH: Final = 16
@@ -32,20 +34,16 @@ def read_token(path: str | Path) -> str:
     return line.decode("ascii")
 
 
-def check_token_file(file: UncheckedFile, directory: Path) -> None:
-    """Report if the file that ``admin.quotas_token_file`` names has no valid token, or can be read by every local user.
-
-    A relative path starts from ``directory``.
-    """
-    name = (file.mapping_at(_AT[0]) or {}).get(_AT[1])
-    if not isinstance(name, str) or not name:
+def check_token_file(top: Part, _: Document) -> Iterator[Finding]:
+    """Report if the file that ``admin.quotas_token_file`` names has no valid token, or every local user can read it."""
+    path = top.find(*_AT)
+    if path is None:
         return
-    path = directory / name
     try:
         read_token(path)
-        is_public = path.stat().st_mode & stat.S_IRWXO
-    except (TokenFileError, OSError) as error:
-        file.error(_AT, str(error) if isinstance(error, TokenFileError) else f"{path} cannot be read: {error.strerror}")
-        return
-    if is_public:
-        file.warn(_AT, f"{path} can be read by every user of this machine: chmod 640 {path}")
+        if Path(path).stat().st_mode & stat.S_IRWXO:
+            yield warning(_AT, f"{path} can be read by every user of this machine: chmod 640 {path}")
+    except TokenFileError as fault:
+        yield error(_AT, str(fault))
+    except OSError as fault:
+        yield error(_AT, f"{path} cannot be read: {fault.strerror}")

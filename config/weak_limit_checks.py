@@ -1,16 +1,18 @@
-"""Warns of settings that make limits ineffective, such as trust in what clients claim, or ``enforcement: observe``."""
+"""Warns of settings that make limits ineffective, such as trust in what clients claim, or ``enforcement: observe``.
 
-from collections.abc import Mapping
-from ipaddress import ip_address
+Also checks the key ``testing``, which lets anybody who reaches the admin port throttle clients.
+"""
+
+from collections.abc import Iterator
 from typing import Final
 
-from kafka_quota_proxy.config.document import Location
+from kafka_quota_proxy.config.addresses import is_loopback
+from kafka_quota_proxy.config.document import Document, Finding, Location, error, warning
 from kafka_quota_proxy.config.model import Enforcement, KafkaSettings
 from kafka_quota_proxy.config.principals import ANONYMOUS, UNKNOWN
 from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS
+from kafka_quota_proxy.config.sections import Part
 from kafka_quota_proxy.config.security import ClientAuth
-from kafka_quota_proxy.config.units import parse_duration_ms
-from kafka_quota_proxy.config.unvalidated import UncheckedFile, address_of, parsed
 
 # The size of one of Kafka's windows, which is also the shortest maximum of the throttle time in Kafka.
 _LEAST_THROTTLE_MS: Final = 1_000
@@ -19,7 +21,6 @@ _MOST_BURST_MS: Final = 60_000
 _DEFAULTS: Final = KafkaSettings()
 _WINDOW_NUM: Final = "quota.window.num"
 _WINDOW_SECONDS: Final = "quota.window.size.seconds"
-_OBSERVE: Final = Enforcement.OBSERVE.value
 _CLIENTS_OF: Final = {
     ANONYMOUS: "every client that does not log in",
     UNKNOWN: "every client whose login cannot be read",
@@ -30,88 +31,89 @@ _MAY: Final = {
 }
 
 
-def check_weak_limits(file: UncheckedFile) -> None:
-    """Warn of every setting in the configuration file that makes limits on clients ineffective."""
-    _warn_of_trust(file)
-    for key, may in _MAY.items():
-        for index, name in enumerate(file.list_at("principals", key)):
-            if isinstance(name, str) and name in _CLIENTS_OF:
-                message = f"{name} is {_CLIENTS_OF[name]}: {may}; name users that the broker authenticates"
-                file.warn(("principals", key, index), message)
-    _warn_of_times(file)
-    _warn_of_windows(file)
-    _warn_of_observing(file)
-
-
-def _warn_of_trust(file: UncheckedFile) -> None:
+def _warn_of_trust(top: Part, _: Document) -> Iterator[Finding]:
     """Warn of listeners at which any client on another machine can pretend to be a broker, or to have any address."""
-    for at, listener in file.elements("listeners"):
-        bind = address_of(listener.get("bind"))
-        if bind is None or _is_loopback(bind.host):
+    for listener in top.parts("listeners"):
+        bind, proxy_protocol = listener.get("bind"), listener.get("proxy_protocol")
+        if bind is None or is_loopback(bind.host):
             continue
-        if listener.get("inter_broker") is True and not _asks_for_certificates(listener):
+        client_auth = listener.find("client_tls", "client_auth")
+        if listener.get("inter_broker") and client_auth is not ClientAuth.REQUIRED:
             message = f"every client that reaches {bind} may call itself a broker and fetch without a consumer's limit"
             message += "; bind to 127.0.0.1, ask for certificates (client_auth: required)"
-            file.warn((*at, "inter_broker"), f"{message}, or name the brokers' users in principals.brokers instead")
-        if listener.get("proxy_protocol") is True:
+            message += ", or name the brokers' users in principals.brokers instead"
+            yield warning((*listener.at, "inter_broker"), message)
+        if proxy_protocol is not None and not proxy_protocol.sources:
             message = f"every client that reaches {bind} may state any address as its own; write {{from: [10.0.0.0/8]}}"
-            file.warn((*at, "proxy_protocol"), f"{message} with the networks of your load balancers")
+            yield warning((*listener.at, "proxy_protocol"), f"{message} with the networks of your load balancers")
 
 
-def _is_loopback(host: str) -> bool:
-    address = parsed(ip_address, host)
-    return host == "localhost" if address is None else address.is_loopback
+def _warn_of_users(top: Part, _: Document) -> Iterator[Finding]:
+    for key, may in _MAY.items():
+        for index, name in enumerate(top.find("principals", key) or ()):
+            if name in _CLIENTS_OF:
+                message = f"{name} is {_CLIENTS_OF[name]}: {may}; name users that the broker authenticates"
+                yield warning(("principals", key, index), message)
 
 
-def _asks_for_certificates(listener: Mapping[str, object]) -> bool:
-    client_tls = listener.get("client_tls")
-    return isinstance(client_tls, dict) and client_tls.get("client_auth") == ClientAuth.REQUIRED.value
-
-
-def _warn_of_times(file: UncheckedFile) -> None:
-    most_ms = parsed(parse_duration_ms, file.top.get("max_throttle_time"))
-    burst_ms = parsed(parse_duration_ms, file.top.get("burst"))
-    if most_ms is not None and 0 < most_ms < _LEAST_THROTTLE_MS:
+def _warn_of_times(top: Part, _: Document) -> Iterator[Finding]:
+    most_ms, burst_ms = top.get("max_throttle_time"), top.get("burst")
+    if most_ms is not None and most_ms < _LEAST_THROTTLE_MS:
         message = "lets clients over their quota retry too soon; write 1s or more"
-        file.warn(("max_throttle_time",), f"{message}, such as 25s")
+        yield warning(("max_throttle_time",), f"{message}, such as 25s")
     if burst_ms is not None and burst_ms > _MOST_BURST_MS:
         message = f"lets an idle client send {burst_ms / 1_000:g} s of its quota at once; write 60s or less, such as 1s"
-        file.warn(("burst",), message)
+        yield warning(("burst",), message)
 
 
-def _warn_of_windows(file: UncheckedFile) -> None:
-    kafka = file.mapping_at("kafka") or {}
+def _warn_of_windows(top: Part, _: Document) -> Iterator[Finding]:
+    kafka = top.find("kafka") or Part(())
     num = kafka.get(_WINDOW_NUM, _DEFAULTS.quota_window_num)
     size_seconds = kafka.get(_WINDOW_SECONDS, _DEFAULTS.quota_window_size_seconds)
-    if not isinstance(num, int) or not isinstance(size_seconds, int):
+    if num is None or size_seconds is None:
         return
     burst_seconds = (num - 1) * size_seconds
     if burst_seconds * 1_000 > _MOST_BURST_MS:
         message = f"with {num} windows of {size_seconds} s an idle client may send {burst_seconds} s of its quota at "
         message += "once; make that 60 s or less (Kafka's defaults: 11 windows of 1 s, which make it 10 s)"
-        file.warn(("kafka", _WINDOW_SECONDS if _WINDOW_SECONDS in kafka else _WINDOW_NUM), message)
+        yield warning(("kafka", _WINDOW_SECONDS if _WINDOW_SECONDS in kafka else _WINDOW_NUM), message)
 
 
-def _warn_of_observing(file: UncheckedFile) -> None:
+def _warn_of_observing(top: Part, _: Document) -> Iterator[Finding]:
     """Warn if every limit has ``enforcement: observe``, so that no client is ever slowed."""
-    of_file = file.top.get("enforcement", Enforcement.RESPOND.value)
-    of_listeners = [listener.get("enforcement", of_file) for _, listener in file.elements("listeners")]
-    of_rules = [
-        rule.get("enforcement") for _, rule in file.elements("quotas") if not rule.keys().isdisjoint(CLIENT_LIMIT_KEYS)
-    ]
-    if {"quotas_from", "store"} & file.top.keys():
-        of_rules.append(None)  # rules in other places may not set their enforcement
-    in_force = [listener if rule is None else rule for rule in of_rules for listener in of_listeners]
-    if in_force and all(enforcement == _OBSERVE for enforcement in in_force):
+    listeners, rules = top.parts("listeners"), top.parts("quotas")
+    of_file = top.get("enforcement", Enforcement.RESPOND)
+    of_listeners = [listener.get("enforcement", of_file) for listener in listeners]
+    in_force: list[Enforcement | None] = []
+    for rule in rules:
+        if not rule.keys().isdisjoint(CLIENT_LIMIT_KEYS):
+            in_force += [rule["enforcement"]] if "enforcement" in rule else of_listeners
+    if {"quotas_from", "store"} & top.keys():
+        in_force += of_listeners  # rules in other places may not set their enforcement
+    if set(in_force) == {Enforcement.OBSERVE}:
+        observed = (one.at for one in listeners + rules if one.get("enforcement") is Enforcement.OBSERVE)
+        at: Location = () if of_file is Enforcement.OBSERVE else next(observed)
         message = "every limit is observed and none is enforced, so that no client is slowed; write respond to enforce"
-        file.warn(_first_observed(file, of_file), f"{message} them")
+        yield warning((*at, "enforcement"), f"{message} them")
 
 
-def _first_observed(file: UncheckedFile, of_file: object) -> Location:
-    """Return the location of the first ``enforcement`` key with the value ``observe``."""
-    places = (at for section in ("listeners", "quotas") for at, one in file.elements(section) if _observes(one))
-    return ("enforcement",) if of_file == _OBSERVE else (*next(places, ()), "enforcement")
+def _check_testing(top: Part, _: Document) -> Iterator[Finding]:
+    """Report ``testing: true`` without an admin port, and warn if other machines may reach that port."""
+    if not top.get("testing"):
+        return
+    if "admin" not in top:
+        yield error(("testing",), "needs the admin port; add the section admin with bind: 127.0.0.1:9644")
+    bind = top.find("admin", "bind")
+    if bind is not None and not is_loopback(bind.host):
+        message = f"{bind} can be reached from other machines, and with testing: true anybody there can throttle"
+        yield warning(("admin", "bind"), f"{message} your clients and replace their quotas; bind to 127.0.0.1")
 
 
-def _observes(element: Mapping[str, object]) -> bool:
-    return element.get("enforcement") == _OBSERVE
+CHECKS: Final = (
+    _warn_of_trust,
+    _warn_of_users,
+    _warn_of_times,
+    _warn_of_windows,
+    _warn_of_observing,
+    _check_testing,
+)

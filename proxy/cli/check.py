@@ -19,7 +19,8 @@ from kafka_quota_proxy.config.errors import ConfigError, Fault, Severity
 from kafka_quota_proxy.config.load import load_read, read
 from kafka_quota_proxy.config.model import ProxyConfig, QuotasFromBroker, Store
 from kafka_quota_proxy.config.one_broker_checks import check_one_broker, hosts_to_find
-from kafka_quota_proxy.config.unvalidated import UncheckedFile
+from kafka_quota_proxy.config.schema import FILE
+from kafka_quota_proxy.config.sections import SectionReader
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault
 from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
@@ -160,10 +161,9 @@ def _disk_faults(report: StoreReport | None, config: ProxyConfig, document: Docu
 
 def _name_faults(document: Document) -> list[Fault]:
     """Return a warning for each listener that names the same broker as another listener, but by another host name."""
-    file = UncheckedFile(document)
-    hosts = {name: found for name in hosts_to_find(file) if (found := _addresses_of(name))}
-    check_one_broker(file, hosts=hosts)
-    return file.faults
+    top = SectionReader(document, FILE).read()
+    hosts = {name: found for name in hosts_to_find(top) if (found := _addresses_of(name))}
+    return [fault_at(document, *finding) for finding in check_one_broker(top, document, hosts=hosts)]
 
 
 def _addresses_of(host: str) -> frozenset[str]:

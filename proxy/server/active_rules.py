@@ -125,7 +125,7 @@ class ActiveRules:
         """Return what a listener's sessions need to answer requests about quotas; None if the broker answers them."""
         principals = self.config.principals
         # If the rules come from a topic or from the brokers, the proxy has no rules of its own that a client could
-        # change (config.store_checks). This stays so after a reload.
+        # change (config.cluster_checks). This stays so after a reload.
         if not principals.admins or is_inter_broker or self.source is not None:
             return None
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)

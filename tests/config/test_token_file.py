@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.config.document import parse
-from kafka_quota_proxy.config.errors import TokenFileError
+from kafka_quota_proxy.config.document import error, parse
+from kafka_quota_proxy.config.errors import Severity, TokenFileError
 from kafka_quota_proxy.config.load import load
+from kafka_quota_proxy.config.schema import FILE
+from kafka_quota_proxy.config.sections import SectionReader
 from kafka_quota_proxy.config.token_file import check_token_file, read_token
-from kafka_quota_proxy.config.unvalidated import UncheckedFile
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - not a secret
 SETTINGS = "admin:\n  bind: 127.0.0.1:0\n  quotas_token_file: token\n"
@@ -46,17 +47,17 @@ def test_an_invalid_token_is_refused_with_a_remedy(tmp_path: Path, content: byte
 
 
 def test_a_missing_or_world_readable_token_file_is_reported(tmp_path: Path) -> None:
-    file = UncheckedFile(parse(SETTINGS, file="conf/f.yaml"))
+    document = parse(SETTINGS, file=str(tmp_path / "f.yaml"))
+    top = SectionReader(document, FILE).read()
 
-    check_token_file(file, tmp_path)
+    (missing,) = check_token_file(top, document)
     path = written(tmp_path, TOKEN.encode(), 0o644)
-    check_token_file(file, tmp_path)
+    (open_to_all,) = check_token_file(top, document)
     path.chmod(0o640)
-    check_token_file(file, tmp_path)
 
-    missing, open_to_all = file.faults
-    assert str(missing) == f"conf/f.yaml:3: admin.quotas_token_file: {path} cannot be read: No such file or directory"
-    assert str(open_to_all).startswith("conf/f.yaml:3: admin.quotas_token_file: warning: ")
+    assert list(check_token_file(top, document)) == []
+    assert missing == error(("admin", "quotas_token_file"), f"{path} cannot be read: No such file or directory")
+    assert open_to_all.severity is Severity.WARNING
 
 
 def test_a_configuration_with_a_token_file_is_loaded(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Tests warnings about keys that leave limits without effect."""
 
-from tests.config.test_load import LISTENERS, faults, warnings
+from tests.config.test_load import LISTENERS, faults, loaded, warnings
 from tests.support.cases import each_case
 
 RULE = "quotas: [{user: alice, producer_byte_rate: 1MB}]\n"
@@ -133,3 +133,34 @@ def test_value_of_the_wrong_type_is_left_to_the_schema(text: str) -> None:
 
 def test_listener_of_the_wrong_type_is_left_to_the_schema() -> None:
     assert faults("listeners: [{name: a, bind: [], upstream: b:2, inter_broker: true, proxy_protocol: true}, 5]\n")
+
+
+# -- testing --
+
+
+def test_testing_is_off_unless_the_file_says_so() -> None:
+    assert not loaded(LISTENERS).config.testing
+    assert not loaded(f"{LISTENERS}testing: false\n").config.testing
+
+
+def test_testing_needs_the_admin_port() -> None:
+    (fault,) = faults(f"{LISTENERS}testing: true\n")
+
+    assert fault.startswith("f.yaml:2: testing: needs the admin port")
+
+
+@each_case(
+    "bind, warns",
+    [
+        ("127.0.0.1:9644", False),
+        ("localhost:9644", False),
+        ("'[::1]:9644'", False),
+        ("'[::]:9644'", True),
+        ("10.0.0.1:9644", True),
+    ],
+)
+def test_public_admin_port_is_warned_of(bind: str, warns: bool) -> None:
+    found = loaded(f"{LISTENERS}testing: true\nadmin: {{bind: {bind}}}\n")
+
+    assert found.config.testing
+    assert [one.key for one in found.warnings if "testing" in one.message] == ["admin.bind"] * warns
