@@ -8,7 +8,7 @@ from kafka_quota_proxy.config import model
 from kafka_quota_proxy.config import value_readers as read
 from kafka_quota_proxy.config.addresses import parse_ip
 from kafka_quota_proxy.config.document import Odd
-from kafka_quota_proxy.config.linear_regex import LinearRegexError, compile_linear, read_replacement
+from kafka_quota_proxy.config.linear_regex import LinearRegexError, Pattern, compile_linear, read_replacement
 from kafka_quota_proxy.config.principals import Fold, Principals
 from kafka_quota_proxy.config.quota_kinds import (
     CLIENT_LIMIT_KEYS,
@@ -36,22 +36,21 @@ def _ip(value: object) -> str | model.Default:
     return model.DEFAULT if name == model.DEFAULT.value else parse_ip(name)
 
 
-def _regex(value: object) -> str:
+def _regex(value: object) -> Pattern:
     pattern = read.text("a regular expression")(value)
     try:
-        compile_linear(pattern)
+        return compile_linear(pattern)
     except LinearRegexError as error:
         message = "is not a regular expression of RE2 (look-around, back-references and possessive repetitions are not"
         raise ValueError(f"{message}, for a name could take them seconds): {error}") from error
-    return pattern
 
 
-def _fold(*, match: str, to: str) -> Fold:
+def _fold(*, match: Pattern, to: str) -> Fold:
     try:
-        read_replacement(to, compile_linear(match))
+        read_replacement(to, match)
     except LinearRegexError as error:
-        raise ValueError(f"the replacement {to!r} does not fit {match!r}: {error}") from error
-    return Fold(match=match, to=to)
+        raise ValueError(f"the replacement {to!r} does not fit {match.pattern!r}: {error}") from error
+    return Fold(match=match.pattern, to=to)
 
 
 def _kafka(**given: Any) -> model.KafkaSettings:  # noqa: ANN401 - fields of the settings

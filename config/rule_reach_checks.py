@@ -90,7 +90,8 @@ def _warn_of_names(top: Part, rules: Sequence[_Rule]) -> Iterator[Finding]:
             if fault:
                 yield warning(("principals", key, index), fault)
     for fold in top.parts("principals", "fold"):
-        if (fold.get("match") or "").lstrip("^").lower().startswith(_KAFKAS_TYPE):
+        match = fold.get("match")
+        if match is not None and match.pattern.lstrip("^").lower().startswith(_KAFKAS_TYPE):
             message = "matches no user: Kafka's type of a principal is not part of its name; leave out User:"
             yield warning((*fold.at, "match"), message)
     for any_rule in top.parts("quotas"):
@@ -143,7 +144,6 @@ def _warn_of_exempt(top: Part, document: Document, rules: Sequence[_Rule]) -> It
 
 class _Fold(NamedTuple):
     at: Location
-    source: str
     match: Pattern
     to: tuple[str | int, ...]
 
@@ -154,7 +154,7 @@ class _Fold(NamedTuple):
 
     def may_make(self, name: str) -> bool:
         """Whether this rule may charge some user under the name ``name``. True if this cannot be determined."""
-        groups = {0: self.source, **dict(_groups(self.source))}
+        groups = {0: self.match.pattern, **dict(_groups(self.match.pattern))}
         # In the replacement, a group that did not match is empty.
         parts = (re.escape(part) if isinstance(part, str) else f"(?:{groups.get(part, '.*')})?" for part in self.to)
         try:
@@ -179,7 +179,8 @@ def _groups(pattern: str) -> Iterator[tuple[int, str]]:
 
 
 def _warn_of_folded(top: Part, document: Document, rules: Sequence[_Rule]) -> Iterator[Finding]:
-    folds = [_fold(fold) for fold in top.parts("principals", "fold") if fold.made is not None]
+    valid = [fold for fold in top.parts("principals", "fold") if fold.made is not None]
+    folds = [_Fold(fold.at, fold["match"], read_replacement(fold["to"], fold["match"])) for fold in valid]
     for rule in rules:
         if rule.user is None or rule.user == _DEFAULT:
             continue
@@ -188,11 +189,6 @@ def _warn_of_folded(top: Part, document: Document, rules: Sequence[_Rule]) -> It
         if fold and name != rule.user and not any(one.may_make(rule.user) for one in folds):
             message = f"never applies: the fold in line {document.line(fold.at)} charges {rule.user} as {name}"
             yield warning((*rule.at, _USER), f"{message}; write it for {name}")
-
-
-def _fold(fold: Part) -> _Fold:
-    match = compile_linear(fold["match"])
-    return _Fold(fold.at, fold["match"], match, read_replacement(fold["to"], match))
 
 
 # -- rules behind others --

@@ -247,6 +247,44 @@ def test_all_faults_are_reported_at_once_in_order_of_lines() -> None:
     ]
 
 
+FAIR = "fair_call_queue: {{callqueue.impl: {}, decay-scheduler.period-ms: 9, weighted-cost.queue: 1, {}}}"
+
+
+@each_case(
+    "text, key",
+    [
+        (FAIR.format("lifo", "cost-provider.impl: weighted"), "fair_call_queue.callqueue.impl"),
+        (FAIR.format("fair", "cost-provider.impl: 1"), "fair_call_queue.cost-provider.impl"),
+        ("fair_call_queue: {max_in_flight: null, max_in_flight.min: 4}", "fair_call_queue.max_in_flight"),
+        ("quotas: [{user: a, client-id: 7, connections: 1}, {user: a, connections: 1}]", "quotas[0].client-id"),
+        ("quotas: [{client-id: a, user: null, connections: 1}]\nprincipals: {exempt: []}", "quotas[0].user"),
+        ("quotas: [{user: a, connections: 1, enforcement: watch}]\nenforcement: observe", "quotas[0].enforcement"),
+        ("quotas_from: 0.0.0.0:9092", "quotas_from"),
+        ("testing: true\nadmin: 9644", "admin"),
+        ("replication: {lease: 1s, from_cluster: perhaps}\nprincipals: {brokers: [b]}", "replication.from_cluster"),
+    ],
+)
+def test_an_invalid_value_leads_to_no_second_fault(text: str, key: str) -> None:
+    assert [fault.split(": ")[1] for fault in faults(f"{LISTENERS}{text}\n")] == [key]
+
+
+@each_case(
+    "key, value, other",
+    [("shaping", "even", "paced"), ("upstream", "b", "b:2"), ("node_id", "x", "1"), ("name", "''", "''")],
+)
+def test_an_invalid_value_of_one_listener_is_not_compared_with_another(key: str, value: str, other: str) -> None:
+    listeners = [
+        {"name": "a", "bind": "a:1", "upstream": "b:2"} | {key: value},
+        {"name": "b", "bind": "a:3", "upstream": "b:2"} | {key: other},
+    ]
+    lines = ("".join(f", {name}: {given}" for name, given in one.items())[2:] for one in listeners)
+
+    found = faults("listeners:\n" + "".join(f"  - {{{line}}}\n" for line in lines))
+
+    assert {fault.split(": ")[1] for fault in found} <= {f"listeners[0].{key}", f"listeners[1].{key}"}
+    assert len(found) == 1 + (value == other)
+
+
 @each_case(
     "rule, hint",
     [
