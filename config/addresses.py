@@ -13,7 +13,7 @@ _HOST_PORT: Final = re.compile(
     r"(?:\[([0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?)\]|([^\s\[\]:/@,*?<>(){}$\"'`\\|;&#=%]+)):([0-9]+)", re.ASCII
 )
 _SHORT_IP: Final = re.compile(r"[0-9]{1,10}(?:\.[0-9]{1,10}){0,3}", re.ASCII)
-LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _BROADCAST: Final = IPv4Address("255.255.255.255")
 _PORT_RANGE: Final = re.compile(r"([0-9]{1,5})\s*-\s*([0-9]{1,5})", re.ASCII)
 _PORT_RANGE_HELP: Final = "write FIRST-LAST, such as 9193-9292: the broker with node id n gets port FIRST + n"
@@ -97,9 +97,14 @@ def is_loopback(host: str) -> bool:
 
 def leads_to(address: Address, bind: Address) -> bool:
     """Whether a connection to ``address`` reaches a listener on ``bind``, as far as known without resolving names."""
-    hosts = {without_final_dot(address.host), without_final_dot(bind.host)}
-    own = len(hosts) == 1 or all(host in LOOPBACK or is_any(host) for host in hosts)
-    return own and address.port == bind.port
+    both_own = all(without_final_dot(host) in _LOOPBACK or is_any(host) for host in (address.host, bind.host))
+    return address.port == bind.port and (both_own or same_host(address.host, bind.host))
+
+
+def same_host(one: str, other: str) -> bool:
+    """Whether two hosts are one host, or names of this machine, as far as known without resolving names."""
+    names = {without_final_dot(host.lower()) for host in (one, other)}
+    return len(names) == 1 or names <= _LOOPBACK
 
 
 def share_host(one: str, other: str) -> bool:

@@ -97,11 +97,7 @@ class TokenFileError(Exception):
 
 
 class UnitError(ValueError):
-    """A value is not a valid size, rate, number, duration, address or range of ports."""
-
-
-class ThrottledReplicasError(ValueError):
-    """A text is not a valid list of throttled replicas, in the form that Kafka's topic configuration has."""
+    """A value is not a valid size, rate, number, duration, address, range of ports or list of throttled replicas."""
 
 
 class TermsError(ValueError):

@@ -5,14 +5,12 @@ from the brokers whether two addresses belong to one broker, but this check warn
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from kafka_quota_proxy.config.addresses import LOOPBACK, without_final_dot
+from kafka_quota_proxy.config.addresses import same_host
 from kafka_quota_proxy.config.document import Document, Finding, Location, warning
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.sections import Part
-
-_THIS_MACHINE: Final = "this machine"
 
 
 class _Upstream(NamedTuple):
@@ -68,7 +66,7 @@ def _shared(
     if one.key == other.key and set(one.servers) == set(other.servers):
         return None
     pairs = [(server, same) for server in one.servers for same in other.servers if server.port == same.port]
-    by_text = [pair for pair in pairs if _spellings(pair[0].host) & _spellings(pair[1].host)]
+    by_text = [pair for pair in pairs if same_host(pair[0].host, pair[1].host)]
     if hosts is None:
         return by_text[0] if by_text else None
     found = (pair for pair in pairs if not set(hosts.get(pair[0].host, ())).isdisjoint(hosts.get(pair[1].host, ())))
@@ -83,9 +81,3 @@ def _shares(one: _Upstream, other: _Upstream, line: int, server: Address, same: 
         advice = "write it alike in both" if one.key == "upstream" else "write the same servers in both"
     message = f"{what} in line {line}: both listeners then share its quotas, and the shaping of that line holds"
     return warning((*one.at, one.key), f"{message}; {advice}")
-
-
-def _spellings(host: str) -> set[str]:
-    """Return the names of a host for comparisons. Names such as ``localhost`` and ``127.0.0.1`` have a common one."""
-    name = without_final_dot(host.lower())
-    return {name, _THIS_MACHINE} if name in LOOPBACK else {name}

@@ -41,12 +41,15 @@ def _check_node_ids(top: Part, document: Document) -> Iterator[Finding]:
 def _check_replication(top: Part, document: Document) -> Iterator[Finding]:
     replication = top.find(*_AT)
     if replication is not None:
+        # Here a listener counts whose value is invalid: it may be meant to be true.
         inter_broker = [
             listener for listener in top.parts("listeners") if listener.get("inter_broker", False) is not False
         ]
         yield from _check_sources(replication)
         yield from _check_paths(replication, document)
-        if "admin_client" not in replication and any("upstream_tls" in listener for listener in inter_broker):
+        if "admin_client" not in replication and any(
+            "upstream_tls" in one for one in inter_broker if one["inter_broker"]
+        ):
             message = "is missing, so the cluster is asked in plaintext, at brokers whose upstream_tls says TLS"
             yield warning((*_AT, "admin_client"), message)
         if not inter_broker:
@@ -122,7 +125,7 @@ def _warn_of_part_of_a_follower(replication: Part, inter_broker: list[Part]) -> 
 
     If only one broker is behind this proxy, the proxy does not see what the follower fetches from other leaders.
     """
-    upstreams = {listener.get("upstream") for listener in inter_broker}
+    upstreams = {listener["inter_broker"] and listener.get("upstream") for listener in inter_broker}
     if _RATES[1] in replication and len(upstreams) == 1 and None not in upstreams:
         message = f"holds for what a follower fetches from {upstreams.pop()} alone, the one broker behind this "
         message += "proxy: from several leaders behind a proxy each, a follower may fetch that much from every one"

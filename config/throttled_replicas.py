@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kafka_quota_proxy.config.errors import ThrottledReplicasError
+from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.units import INT32_MAX, shown
 
 _ALL: Final = "*"
@@ -47,12 +47,12 @@ ALL_REPLICAS: Final = ThrottledReplicas(is_all=True, partitions={})
 
 
 def parse(text: str) -> ThrottledReplicas:
-    """Read a value strictly, and return its replicas. Raises ThrottledReplicasError if Kafka would refuse the value."""
+    """Read a value strictly, and return its replicas. Raises UnitError if Kafka would refuse the value."""
     replicas, unread = read(text)
     if unread:
-        raise ThrottledReplicasError(f"{shown(unread[0])} is not a replica; {_HELP}")
+        raise UnitError(f"{shown(unread[0])} is not a replica; {_HELP}")
     if replicas.is_all and len(_items(text)) > 1:
-        raise ThrottledReplicasError(f"{_ALL!r} cannot be given with other items; {_HELP}")
+        raise UnitError(f"{_ALL!r} cannot be given with other items; {_HELP}")
     return replicas
 
 

@@ -2,9 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.fair_call_queue import (
     CallQueueImpl,
     CostProvider,
@@ -19,7 +16,7 @@ from kafka_quota_proxy.config.model import Listener
 from kafka_quota_proxy.proxy.fair_queue.concurrency import FixedLimit
 from kafka_quota_proxy.proxy.fair_queue.decay import DecayScheduler
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
-from tests.config.test_load import LISTENERS, loaded
+from tests.config.test_load import LISTENERS, faults, loaded
 from tests.support.cases import each_case
 
 # The keys in the table of Hadoop's guide, and the keys that only Hadoop's code has, but for the failover.
@@ -72,12 +69,6 @@ def queue(section: str) -> FairCallQueue:
     found = listener(section).fair_call_queue
     assert found is not None
     return found
-
-
-def faults(text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        loaded(text)
-    return str(caught.value).splitlines()
 
 
 def only_fault(section: str) -> str:

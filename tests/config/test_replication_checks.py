@@ -1,15 +1,15 @@
 """Tests the section ``replication``, with its rates and lists of replicas, and its faults."""
 
 from pathlib import Path
-from textwrap import dedent
 
 import pytest
 
 from kafka_quota_proxy.config.errors import ConfigError
-from kafka_quota_proxy.config.load import Loaded, load, load_bytes
+from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import Address, AdminClient, Replication, ReplicationPath
 from kafka_quota_proxy.config.security import SaslMechanism, SecurityProtocol
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, parse
+from tests.config.test_load import faults, loaded
 from tests.support.cases import each_case
 
 LISTENERS = "listeners: [{name: a, bind: '127.0.0.1:1', upstream: 'k:1', inter_broker: true}]\n"
@@ -17,20 +17,10 @@ UNTRUSTED = "listeners: [{name: a, bind: 'h:1', upstream: 'k:1'}]\n"
 RATE = "leader.replication.throttled.rate: 50MiB"
 
 
-def loaded(text: str) -> Loaded:
-    return load_bytes(dedent(text).encode(), file="f.yaml")
-
-
 def replication(section: str) -> Replication:
     found = loaded(f"{LISTENERS}replication: {{{section}}}\n").config.replication
     assert found is not None
     return found
-
-
-def faults(text: str) -> list[str]:
-    with pytest.raises(ConfigError) as caught:
-        loaded(text)
-    return str(caught.value).splitlines()
 
 
 def only_fault(section: str, listeners: str = LISTENERS) -> str:

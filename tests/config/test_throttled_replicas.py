@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.errors import ThrottledReplicasError
+from kafka_quota_proxy.config.errors import UnitError
 from kafka_quota_proxy.config.throttled_replicas import ALL_REPLICAS, ThrottledReplicas, parse, read
 from tests.support.cases import each_case
 
@@ -59,7 +59,7 @@ def test_a_list_that_kafka_accepts_is_read(text: str, expected: ThrottledReplica
 )
 def test_a_list_that_kafka_refuses_is_refused(text: str) -> None:
     """Source: Kafka's LogConfigTest.shouldValidateThrottledReplicasConfig (V41)."""
-    with pytest.raises(ThrottledReplicasError, match=re.escape('write "*" for all, or PARTITION:BROKER')):
+    with pytest.raises(UnitError, match=re.escape('write "*" for all, or PARTITION:BROKER')):
         parse(text)
 
 
@@ -109,7 +109,7 @@ def test_the_spelling_of_kip_73_is_read_as_well() -> None:
 
 
 def test_a_number_that_is_no_int32_names_no_replica() -> None:
-    with pytest.raises(ThrottledReplicasError, match="'2147483648:1' is not a replica"):
+    with pytest.raises(UnitError, match="'2147483648:1' is not a replica"):
         parse("2147483648:1")
     assert read("2147483647:2147483647,1:2147483648") == (replicas((2147483647, 2147483647)), ("1:2147483648",))
 
@@ -125,7 +125,7 @@ def test_the_lenient_reader_agrees_with_the_parser(text: str) -> None:
 
     try:
         assert parse(text) == found
-    except ThrottledReplicasError:
+    except UnitError:
         assert unread or found.is_all
     else:
         assert not unread
