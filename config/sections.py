@@ -128,7 +128,7 @@ class Part(dict[str, Any]):
     """What the file says in one section: the value of each key that is given, under the key's name in the file.
 
     A value is as its reader returns it, a list of such values, or the ``Part`` of a section in this one. It is None
-    where the file has an invalid value, which is reported. So a check of several keys leaves out what is None.
+    where the file has null or an invalid value, which is reported. So a check of several keys leaves out what is None.
 
     Attributes:
         at: The path to the section.
