@@ -15,7 +15,7 @@ import io
 import logging
 import socket
 import threading
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from socketserver import BaseServer
@@ -86,7 +86,7 @@ class AdminPort:
     def __init__(
         self,
         bind: Address,
-        location: Sequence[str],
+        location: tuple[str, ...],
         application: WSGIApplication,
         probes: Container[str],
         max_requests: int = MAX_REQUESTS,
@@ -344,7 +344,7 @@ class _Request(WSGIRequestHandler):
         return io.StringIO()
 
 
-def _listener(bind: Address, location: Sequence[str]) -> socket.socket:
+def _listener(bind: Address, location: tuple[str, ...]) -> socket.socket:
     try:
         family, _, _, _, address = socket.getaddrinfo(
             bind.host, bind.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
