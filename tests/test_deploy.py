@@ -259,8 +259,9 @@ def test_credentials_on_the_page_are_those_of_its_configuration() -> None:
 def test_the_unit_runs_the_commands_and_the_file_of_the_page() -> None:
     page = block(PAGE, "sh", holding="systemctl enable").text
     started = re.findall(r"^Exec\w+=(/opt.*)$", UNIT.read_text(encoding="utf-8"), re.MULTILINE)
-    (file,) = re.findall(rf"^{PROGRAM_IN_UNIT} init (.*)$", page, re.MULTILINE)
+    (file,) = re.findall(r"^kafka-quota-proxy init (\S+)", page, re.MULTILINE)
 
+    assert f"ln -s {PROGRAM_IN_UNIT} /usr/local/bin/" in page
     assert started == [f"{PROGRAM_IN_UNIT} check {file}", f"{PROGRAM_IN_UNIT} run {file}"]
 
 
