@@ -480,7 +480,7 @@ def test_a_scrape_of_10_000_buckets_leaves_the_interpreter_after_some_ms_of_work
 
     gc.collect()
     gc.freeze()  # as the proxy does; the garbage collector then skips the objects of pytest
-    for _ in range(3):
+    for _ in range(12):
         rested_s = [thread_time()]  # CPU time of this thread alone
         rest = partial(rest_in, rested_s)
         text = b"".join(write(families.collect(NOW_MS, rest), rest))
