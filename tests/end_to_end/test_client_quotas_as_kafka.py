@@ -1,6 +1,5 @@
 """The proxy answers both client quota APIs like the classes of Kafka's controller (``java/ClientQuotas.java``)."""
 
-import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ from tests.end_to_end.support.artifacts import KAFKA_4, java, kafka_classpath
 from tests.end_to_end.support.processes import run
 from tests.support.quota_request_frames import write_alter_request, write_describe_request
 from tests.support.quota_requests import some_alter, some_describe
+from tests.support.refused_addresses import in_kafkas_words
 
 _SOURCE: Final = Path(__file__).parent / "java" / "ClientQuotas.java"
 _MAIN: Final = "org.apache.kafka.controller.ClientQuotas"
@@ -123,8 +123,7 @@ def without_order(response: AlterResponse | DescribeResponse, request: AlterRequ
 
 
 def _of_kafka(message: str | None) -> str | None:
-    found = message and re.fullmatch("'(.*)' is not an IP address; write one such as 10.0.0.7", message)
-    return f"{found[1]} is not a valid IP or resolvable host." if found else message
+    return message and in_kafkas_words(message)
 
 
 def test_every_answer_equals_that_of_kafkas_classes(kafka_classes: KafkaClasses) -> None:
