@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kafka_quota_proxy.proxy.admin import admin_port
 from kafka_quota_proxy.proxy.admin.admin_port import MAX_REQUESTS, MAX_TEST_REQUESTS
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
@@ -58,7 +59,8 @@ async def test_slow_bodies_give_way_to_a_scrape(tmp_path: Path, is_trickling: bo
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/clients?limit=10000"])
-async def test_slow_readers_give_way_to_a_scrape(path: str) -> None:
+async def test_slow_readers_give_way_to_a_scrape(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_port, "_SOCKET_TIMEOUT_S", 60.0)  # on a busy machine, no other limit ends them first
     server = ready_server()
     fill(server, 4_000)
     async with admin_of(server) as admin:
