@@ -35,8 +35,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_rule_reach,
     *weak_limit_checks.CHECKS,
 )
-# The result of this check depends on the time, and the results of the others on other files.
+# What this check finds changes with time.
 CHECKS_OF_NOW: Final[tuple[Check, ...]] = (quota_checks.warn_of_expired,)
+# These read other files.
 CHECKS_OF_FILES: Final[tuple[Check, ...]] = (
     check_files,
     check_token_file,

@@ -1,7 +1,7 @@
 """Checks ``quotas_from``, ``store``, ``usage_log``, and the settings of the Kafka clients that the proxy itself runs.
 
-The checks concern keys that need or exclude each other, addresses that lead to this proxy or to no broker, and who may
-change quotas.
+These checks find keys that need or exclude each other, addresses that lead to this proxy or to no broker, and
+administrators who could be anybody or can change nothing.
 """
 
 import socket
@@ -42,7 +42,7 @@ def clients_of(top: Part) -> list[Part]:
 
 def _servers(client: Part, document: Document) -> Iterator[tuple[Location, Address]]:
     """Yield each broker of a client with the location of the key that names it."""
-    # The text kafka://HOST:PORT/TOPIC stands for a section.
+    # The file may have the text kafka://HOST:PORT/TOPIC in place of this section.
     at = client.at[:1] if document.text(client.at[:1]) else (*client.at, "bootstrap_servers")
     yield from ((at, server) for server in client.get("bootstrap_servers") or ())
 
@@ -70,7 +70,7 @@ def _check_clients(top: Part, _: Document) -> Iterator[Finding]:
 
 
 def _warn_of_any_address(top: Part, document: Document) -> Iterator[Finding]:
-    """Warn of 0.0.0.0 or [::] as a broker. Some systems take it for this machine, and others connect to nobody."""
+    """Warn of 0.0.0.0 or [::] as a broker. Some systems then connect to this machine, others fail."""
     places = [place for listener in top.parts("listeners") for place in servers_of(listener)]
     places += [place for client in clients_of(top) for place in _servers(client, document)]
     for at, server in places:
@@ -122,7 +122,7 @@ def _warn_of_plaintext(top: Part, document: Document) -> Iterator[Finding]:
 
 
 def _check_admins(top: Part, document: Document) -> Iterator[Finding]:
-    """Report administrators whose name any client could have, or who can change nothing."""
+    """Report administrators whose name any client can take, and administrators who can change nothing."""
     principals = top.find("principals") or Part(())
     for index, name in enumerate(principals.find("admins") or ()):
         at = (*_ADMINS, index)

@@ -139,7 +139,7 @@ def located(file: Path, location: Location, message: str, severity: Severity = S
 
 
 class Finding(NamedTuple):
-    """A fault that a check of several keys finds. The line of its key is found by ``fault_at``."""
+    """A fault that a check of several keys has found. ``fault_at`` adds the file and the line of its key."""
 
     at: Location
     message: str

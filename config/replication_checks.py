@@ -41,7 +41,7 @@ def _check_node_ids(top: Part, document: Document) -> Iterator[Finding]:
 def _check_replication(top: Part, document: Document) -> Iterator[Finding]:
     replication = top.find(*_AT)
     if replication is not None:
-        # Here a listener counts whose value is invalid: it may be meant to be true.
+        # A listener with an invalid value counts, too, because the value may be meant to be true.
         inter_broker = [
             listener for listener in top.parts("listeners") if listener.get("inter_broker", False) is not False
         ]

@@ -167,7 +167,7 @@ class SectionReader:
         self._directory = Path(document.file).parent
 
     def read(self) -> Part:
-        """Return what the file says. This is nothing if the file is not a mapping."""
+        """Return what the file says, or nothing if the file is not a mapping."""
         top = self._section(self._root, self._document.data, ())
         return Part(()) if top is None else top
 
