@@ -5,7 +5,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 ARGS ?=
-COMPILED_TESTS ?= tests/protocol tests/proxy tests/oracles tests/simulation tests/fuzz
+# Those of the modules that hatch_build.py compiles, and those that run a whole proxy.
+COMPILED_TESTS ?= tests/protocol $(addprefix tests/proxy/,quota session server) $(wildcard tests/proxy/test_*.py) tests/oracles tests/simulation tests/fuzz
 # What builds and runs an image. Both need root, with or without a container engine.
 IMAGE_TOOLS := buildah:buildah debootstrap:debootstrap runc:runc
 SECONDS ?=
@@ -28,7 +29,7 @@ test-units: java promtool .venv/dev.installed
 test-proofs: java .venv/dev.installed
 	$(BIN)/pytest tests/end_to_end $(ARGS)
 
-test-kafka: test-kafka-units test-kafka-proofs ## run all other tests with real Kafkas, clients and Spark, in three quarters of an hour
+test-kafka: test-kafka-units test-kafka-proofs ## run all other tests with real Kafkas, clients and Spark, in a quarter of an hour
 
 test-kafka-units: java promtool tools .venv/dev.installed
 	$(BIN)/pytest -m kafka -n auto --dist loadgroup --ignore tests/end_to_end $(ARGS)
@@ -38,16 +39,18 @@ test-kafka-proofs: java promtool tools .venv/dev.installed
 
 compiled: build/compiled/ready ## compile what runs for each request into build/compiled, in two minutes
 
-build/compiled/ready: hatch_build.py .venv/dev.installed $(shell find config protocol proxy -name '*.py' -o -name '*.pyx')
+# As a release is built: from the sdist, in an environment of its own, with the pinned compiler.
+build/compiled/ready: pyproject.toml hatch_build.py constraints.txt .venv/dev.installed $(shell find config protocol proxy pipeline kafka_quota_proxy/__init__.py kafka_quota_proxy/testing -name '*.py' -o -name '*.pyx')
 	@rm -rf build/compiled
-	KQP_COMPILE=1 $(BIN)/pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir build/compiled .
+	$(BIN)/python -m build --sdist --outdir build/compiled
+	KQP_COMPILE=1 PIP_CONSTRAINT=$(CURDIR)/constraints.txt PIP_BUILD_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/compiled build/compiled/*.tar.gz
 	@$(BIN)/python -m zipfile -e build/compiled/*.whl build/compiled
 	@touch $@
 
 test-compiled: java compiled ## run the unit tests, the simulation and the fuzzers with the compiled modules
 	PYTHONPATH=build/compiled PYTHONSAFEPATH=1 KQP_COMPILE=1 $(BIN)/pytest -n auto --override-ini=pythonpath="build/compiled ." $(COMPILED_TESTS) $(ARGS)
 
-test-artefacts: java .venv/dev.installed ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
+test-artefacts: java compiled ## build sdist, wheels and image, install and run each in front of a real Kafka (as root, with buildah)
 	@tests/ensure_packages.sh $(IMAGE_TOOLS)
 	$(BIN)/pytest -m artefacts -n 2 --dist loadfile tests/artefacts $(ARGS)
 
@@ -64,7 +67,7 @@ test-kubernetes: kubernetes .venv/dev.installed ## install the Helm chart in a r
 test-rebalance: java .venv/dev.installed ## move gigabytes between brokers, throttled by Kafka and by us, write bench/REBALANCES.md
 	$(BIN)/pytest -m rebalance $(ARGS)
 
-test-pipeline: java .venv/dev.installed ## run the pipeline on logs of millions of records with Spark, and look at the report with Chromium
+test-pipeline: java tools .venv/dev.installed ## run the pipeline on logs of millions of records, with a lake, on a cluster and killed, and look at the report with Chromium
 	$(BIN)/pytest -m pipeline $(ARGS)
 
 test-pipeline-large: java .venv/dev.installed ## check the bounds of time, memory and spilling with 10^8 records too

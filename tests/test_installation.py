@@ -4,8 +4,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,16 +62,10 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Path]:
-    """Return a function that returns the interpreter of an environment with only the wheel and pytest."""
-
-    @cache
-    def environment_of(minor: int) -> Path:
-        directory = tmp_path_factory.mktemp("environment")
-        python = fresh_environment(directory, minor, [f"{wheel}[testing]", "pytest"])
-        return python or pytest.skip(f"this machine has no Python 3.{minor}")
-
-    return environment_of
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with only the wheel and pytest."""
+    directory = tmp_path_factory.mktemp("environment")
+    return fresh_environment(directory, [f"{wheel}[testing]", "pytest"])
 
 
 def contents(wheel: Path) -> dict[str, bytes]:
@@ -121,29 +113,28 @@ def test_same_wheel_is_built_from(source: str, wheel: Path, sdist: Path, tmp_pat
     assert contents(wheel_from(sdist if source == "sdist" else copied_checkout(tmp_path), rebuilt)) == contents(wheel)
 
 
-@pytest.mark.parametrize("minor", [11, 12, 13, 14])
-def test_plugin_works_in_an_application_with_modules_of_our_names(
-    minor: int, environment: Callable[[int], Path], tmp_path: Path
-) -> None:
-    python = environment(minor)
+def test_plugin_works_in_an_application_with_modules_of_our_names(environment: Path, tmp_path: Path) -> None:
     project = application(tmp_path / "application")
     variables = outside_checkout() | {"PYTHONPATH": str(project), "PYTEST_ADDOPTS": ""}
 
     tested = subprocess.run(
-        [str(python.parent / "pytest"), "-v"], cwd=project, env=variables, capture_output=True, text=True, check=False
+        [str(environment.parent / "pytest"), "-v"],
+        cwd=project,
+        env=variables,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert tested.returncode == 0, tested.stdout + tested.stderr
-    assert f"Python 3.{minor}." in tested.stdout
     assert f"rootdir: {project}" in tested.stdout
     assert "2 passed" in tested.stdout
     imports = (project / "imports.txt").read_text().split()
     assert (len(imports), len(set(imports))) == (3, 1)  # only by the process of pytest
 
 
-def test_installed_package_is_typed(environment: Callable[[int], Path], tmp_path: Path) -> None:
-    python = str(environment(sys.version_info.minor))
-    words = [sys.executable, "-m", "mypy", "--strict", "--python-executable", python, "test_times.py"]
+def test_installed_package_is_typed(environment: Path, tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(environment), "test_times.py"]
 
     def checked(test: str) -> str:
         (tmp_path / "test_times.py").write_text(test)
@@ -159,9 +150,7 @@ def test_installed_package_is_typed(environment: Callable[[int], Path], tmp_path
     ("python", "platforms"),
     [
         ("3.11", ["macosx_14_0_x86_64"]),
-        ("3.12", ["manylinux_2_28_aarch64", "manylinux_2_17_aarch64"]),
-        ("3.13", ["macosx_14_0_arm64"]),
-        ("3.14", ["manylinux_2_28_x86_64", "manylinux_2_17_x86_64"]),
+        ("3.14", ["manylinux_2_28_aarch64", "manylinux_2_17_aarch64"]),
     ],
 )
 def test_every_dependency_has_a_wheel_for(python: str, platforms: list[str], wheel: Path, tmp_path: Path) -> None:

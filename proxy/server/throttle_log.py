@@ -28,6 +28,7 @@ from kafka_quota_proxy.proxy.quota.rule_phrases import (
     rule_entity,
     rule_words,
 )
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import MAX_HOSTS, RecentThrottles
 
 log = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class _Period:
         first_level: The log level of the first line.
         worst: The client's bucket at the broker where it was the most over its limit when it was last throttled.
         until_ms: The end of the last wait.
+        waits_for: What the client that was throttled last waits for, or None if the limit is only observed.
         seen_ms: When throttles were last added.
         logged_ms: When the last line was logged, or None if there was none.
         hosts: The addresses of the throttled clients, up to ``MAX_HOSTS`` of them.
@@ -94,6 +96,7 @@ class _Period:
     first_level: int
     worst: _OverLimit
     until_ms: int = 0
+    waits_for: BlockedBy | None = None
     seen_ms: int = -1
     logged_ms: int | None = None
     hosts: dict[str, None] = field(default_factory=dict)
@@ -107,6 +110,7 @@ class _Period:
             self.worst = over
         self.seen_ms = now_ms
         self.until_ms = max(self.until_ms, recent.until_ms)
+        self.waits_for = recent.waits_for
         for host in recent.hosts:
             if host and len(self.hosts) < MAX_HOSTS:
                 self.hosts[host] = None
@@ -218,12 +222,14 @@ class _Line(NamedTuple):
 
     Each broker throttles a client by itself. ``throttle_time_ms`` is the time at the broker at which the client waited
     longest, or would have waited longest if the limit is only observed. ``requests`` is the sum of all brokers.
+    ``waits_for`` is None if nobody waits: the period has ended, or the limit is only observed.
     ``mean_rate`` is the highest mean rate at one broker in the whole period, or None if the period is shorter than the
     time over which ``rate`` is measured.
     """
 
     event: _Event
     hosts: tuple[str, ...]
+    waits_for: BlockedBy | None
     over: _OverLimit
     rate: float
     mean_rate: float | None
@@ -246,6 +252,7 @@ class _Line(NamedTuple):
         return cls(
             event,
             tuple(period.hosts),
+            None if event is _Event.ENDED else period.waits_for,
             over,
             over.rate(now_ms),
             amount * 1_000 / duration_ms if duration_ms >= _windows_ms(over.bucket) else None,
@@ -264,6 +271,7 @@ class _Line(NamedTuple):
             "user": bucket.tags.user,
             "client_id": bucket.tags.client_id,
             "addresses": list(self.hosts),
+            "waits_for": None if self.waits_for is None else self.waits_for.value,
             "rate": round(self.rate, 3),
             "limit": self.over.limit,
             "rule": {"user": None, "client-id": None, **rule_entity(rule), "source": rule.source},
@@ -287,6 +295,8 @@ class _Line(NamedTuple):
         key = bucket.kind.key
         rule = rule_words(self.over.rule)
         parts = [f"{_HEADINGS[self.event][not self.is_enforced]}: {name}{self._addresses()}"]
+        if self.waits_for is not None:
+            parts.append(f"waits for {self.waits_for.value}")
         if self.event is not _Event.BEGAN:
             time, duration = f"{self.throttle_time_ms / 1_000:,.1f} s", f"{self.duration_ms / 1_000:,.1f} s"
             parts.append(

@@ -19,6 +19,7 @@ from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnect
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import Counters
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 
@@ -217,7 +218,7 @@ class ClientAccount:
         """
         enforcement = self.enforcement(bucket)
         if enforcement is Enforcement.OBSERVE:
-            self.context.counters.throttled(bucket, self.peer_host, 0, now_ms=now_ms)
+            self.context.counters.throttled(bucket, self.peer_host, 0, None, now_ms=now_ms)
             took_ms = now_ms - self.broker_began_ms if bucket.holders <= 1 else 0  # other connections do not wait
             bucket.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
             return 0
@@ -226,9 +227,11 @@ class ClientAccount:
             # The throttle time includes the time that the requests of other clients in the line will take.
             wait_ms = max(wait_ms, bucket.line_wait_ms(place, now_ms=now_ms))
         wait_ms = min(wait_ms, bucket.max_throttle_time_ms)
-        self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
+        is_muted = enforcement is Enforcement.RESPOND or not has_answer
+        by = BlockedBy.THROTTLE_TIME if is_muted else BlockedBy.DELAYED_ANSWER
+        self.context.counters.throttled(bucket, self.peer_host, wait_ms, by, now_ms=now_ms)
         self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
-        if enforcement is Enforcement.RESPOND or not has_answer:
+        if is_muted:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
 
@@ -249,9 +252,11 @@ class ClientAccount:
         The throttle time is at least 1 ms, so that the client can see that the fetch was throttled.
         """
         wait_ms = max(1, min(wait_ms, bucket.max_throttle_time_ms))
-        self.context.counters.throttled(bucket, self.peer_host, wait_ms, now_ms=now_ms)
+        is_muted = self.enforcement(bucket) is Enforcement.RESPOND
+        by = BlockedBy.THROTTLE_TIME if is_muted else BlockedBy.DELAYED_ANSWER
+        self.context.counters.throttled(bucket, self.peer_host, wait_ms, by, now_ms=now_ms)
         self.context.quotas.throttled(bucket, wait_ms, now_ms=now_ms)
-        if self.enforcement(bucket) is Enforcement.RESPOND:
+        if is_muted:
             self.mute(wait_ms, now_ms=now_ms)
         return wait_ms
 

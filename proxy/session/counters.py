@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.entity_usage import UsageTotals
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 
 # A client may send any api_key, so the number of unknown APIs that are counted one by one is bounded.
 _MAX_UNKNOWN: Final = 64
@@ -28,12 +29,14 @@ class RecentThrottles:
         usage_before: The usage of the bucket before the first of these throttles was counted.
         began_ms: The time of the first throttle.
         until_ms: The end of the last wait.
+        waits_for: What the client that was throttled last waits for, or None if the limit is only observed.
         hosts: The addresses of the throttled clients, up to ``MAX_HOSTS`` of them.
     """
 
     usage_before: UsageTotals
     began_ms: int
     until_ms: int = 0
+    waits_for: BlockedBy | None = None
     hosts: dict[str, None] = field(default_factory=dict)
 
 
@@ -106,10 +109,11 @@ class Counters:
         if (known is None and len(self.newly_impatient) < MAX_NEWLY_THROTTLED) or (known and wait_ms > known.wait_ms):
             self.newly_impatient[bucket] = LongWait(wait_ms, patience_ms)
 
-    def throttled(self, bucket: Bucket, host: str, wait_ms: int, *, now_ms: int) -> None:
+    def throttled(self, bucket: Bucket, host: str, wait_ms: int, waits_for: BlockedBy | None, *, now_ms: int) -> None:
         """Note for the log that a bucket is over its limit, so that the client at ``host`` waits ``wait_ms``.
 
-        Call this before the bucket counts the throttle. ``wait_ms`` is 0 if the limit is only observed.
+        Call this before the bucket counts the throttle. ``wait_ms`` is 0, and ``waits_for`` None, if the limit is only
+        observed.
         """
         recent = self.newly_throttled.get(bucket)
         if recent is None:
@@ -117,5 +121,6 @@ class Counters:
                 return
             recent = self.newly_throttled[bucket] = RecentThrottles(bucket.usage, now_ms)
         recent.until_ms = max(recent.until_ms, now_ms + wait_ms)
+        recent.waits_for = waits_for
         if len(recent.hosts) < MAX_HOSTS:
             recent.hosts[host] = None

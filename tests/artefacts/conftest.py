@@ -1,7 +1,7 @@
 """Builds what a release consists of, once for all tests of this folder.
 
-The compiled wheel and the image take minutes each. Both are started with the first test, and awaited by the first that
-needs them.
+The compiled wheel is that of ``make compiled``, which builds it as a release does. The image takes minutes too: it is
+started with the first test, and awaited by the first that needs it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.artefacts.support import images
-from tests.artefacts.support.distributions import built, started_compilation, wait_for
+from tests.artefacts.support.distributions import REPOSITORY, built, wait_for
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.processes import Process, remove_scratch_of_dead_runs
@@ -35,18 +35,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Builds:
-    """The sdist, the pure wheel, and two builds that take longer."""
+    """The sdist, both wheels, and the build of the image."""
 
     sdist: Path
     wheel: Path
-    compilation: Process
+    compiled_wheel: Path
     image: Process
-
-    def compiled_wheel(self) -> Path:
-        """Wait for the compiled wheel, and return its path."""
-        wait_for(self.compilation, timeout_s=_PATIENCE_S)
-        (found,) = self.compilation.log.parent.glob("*.whl")
-        return found
 
 
 @pytest.fixture(scope="session")
@@ -63,10 +57,8 @@ def sdist(distributions: tuple[Path, Path]) -> Path:
 @pytest.fixture(scope="session")
 def builds(distributions: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builds]:
     image = images.started_build(tmp_path_factory.mktemp("image"))
-    sdist, wheel = distributions
-    compilation = started_compilation(sdist, tmp_path_factory.mktemp("compiled"))
-    yield Builds(sdist, wheel, compilation, image)
-    compilation.kill()
+    (compiled_wheel,) = (REPOSITORY / "build" / "compiled").glob("*.whl")
+    yield Builds(*distributions, compiled_wheel, image)
     image.kill()
 
 

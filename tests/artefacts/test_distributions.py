@@ -22,7 +22,7 @@ _QUOTAS = {"quotas": [{"client-id": "limited", "producer_byte_rate": 10_000}]}
 @pytest.fixture(scope="module", params=["sdist", "wheel", "compiled wheel"])
 def programs(request: pytest.FixtureRequest, builds: Builds, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the installed programs."""
-    artefact = {"sdist": builds.sdist, "wheel": builds.wheel}.get(request.param) or builds.compiled_wheel()
+    artefact = {"sdist": builds.sdist, "wheel": builds.wheel, "compiled wheel": builds.compiled_wheel}[request.param]
     return installed(tmp_path_factory.mktemp("environment") / "venv", f"{artefact}[demo]")
 
 
@@ -64,4 +64,4 @@ def test_wheels_say_for_which_python_they_are(builds: Builds) -> None:
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
 
     assert builds.wheel.name.endswith("-py3-none-any.whl")
-    assert f"-{python}-{python}-linux_" in builds.compiled_wheel().name
+    assert f"-{python}-{python}-linux_" in builds.compiled_wheel.name

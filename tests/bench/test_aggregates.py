@@ -10,7 +10,7 @@ from bench.pipeline import aggregated
 from tests.pipeline.support import record
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 def test_spark_and_pandas_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chance = np.random.default_rng(1)
     log = [

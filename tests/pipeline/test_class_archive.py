@@ -118,7 +118,7 @@ def test_there_is_no_archive_without_java_or_without_a_place_for_it(
     assert class_archive.java_options() == ""
 
 
-@pytest.mark.kafka  # a minute
+@pytest.mark.pipeline
 @pytest.mark.timeout(300)
 def test_spark_starts_from_the_archive_that_a_command_wrote(directory: Path, tmp_path: Path) -> None:
     write_log(tmp_path / "usage" / "a.jsonl", [record(at_s=at, amount=1_000_000) for at in range(100)])

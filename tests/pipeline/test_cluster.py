@@ -143,7 +143,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
 
 
 # The fixture ``cluster`` comes first, so that its workers start while the wheel is built.
-@pytest.mark.kafka
+@pytest.mark.pipeline
 def test_a_cluster_that_gets_the_wheel_with_its_job_replays_a_log(
     cluster: Cluster, bare: Path, shipped: Path, tmp_path: Path
 ) -> None:

@@ -53,7 +53,7 @@ def test_only_files_of_the_days_and_the_cluster_are_read(spark: SparkSession, tm
     assert lake.records(spark, cluster="other").isEmpty()
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 def test_a_replay_reads_few_records_of_other_clients(spark: SparkSession, tmp_path: Path) -> None:
     lake = Lake.opened(str(tmp_path / "lake"), None)
     lake.create(spark)

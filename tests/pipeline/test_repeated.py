@@ -8,7 +8,7 @@ import pytest
 from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import record, write_log
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.pipeline
 
 
 def contents(out: Path) -> dict[str, bytes]:

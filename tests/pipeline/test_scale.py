@@ -79,7 +79,7 @@ def worked(spark: SparkSession, rows: int, usage: Path) -> pipeline.Log:
     return pipeline.Log(rows=rows, usage_bytes=sum(path.stat().st_size for path in usage.iterdir()), runs=runs)
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 def test_work_grows_no_faster_than_records_and_in_memory(spark: SparkSession, tmp_path: Path) -> None:
     sizes = (pipeline.START_UP_ROWS, *SHORT)
     usage = {rows: short_log(rows, tmp_path / f"{rows}") for rows in sizes}

@@ -16,7 +16,7 @@ import pytest
 from kafka_quota_proxy.pipeline.__main__ import main
 from tests.pipeline.support import SHORT_LIVED, lines, record, write_log
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.pipeline
 
 ROOT = Path(__file__).parents[2]
 SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"

@@ -929,8 +929,8 @@ def test_every_callback_task_and_thread_in_the_source_is_seen(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("kind", "turn", "turns"),
     [
-        pytest.param("whole", 0, 2, marks=pytest.mark.kafka),
-        pytest.param("whole", 1, 2, marks=pytest.mark.kafka),
+        pytest.param("whole", 0, 2, marks=pytest.mark.long),
+        pytest.param("whole", 1, 2, marks=pytest.mark.long),
         ("broker", 0, 1),
         ("topic", 0, 1),
         ("store", 0, 1),

@@ -54,7 +54,7 @@ def test_any_number_of_connections_has_one_quota(role: str, shaping: Shaping, nu
         assert max(member.longest_answer_ms for member in crowd.members) <= MAX_WAIT_MS + 10
 
 
-@pytest.mark.kafka
+@pytest.mark.long
 @pytest.mark.parametrize(("role", "shaping"), CASES)
 def test_ten_thousand_connections_have_one_quota(role: str, shaping: Shaping) -> None:
     crowd = Crowd(10_000, role, shaping, limit=32 * LIMIT)
@@ -193,7 +193,7 @@ def test_closed_connections_leave_the_line() -> None:
 
 
 @pytest.mark.parametrize(("role", "shaping"), CASES)
-@pytest.mark.parametrize("number", [1, pytest.param(30, marks=pytest.mark.kafka)])
+@pytest.mark.parametrize("number", [1, pytest.param(30, marks=pytest.mark.long)])
 def test_observed_throttle_time_matches_enforcement(role: str, shaping: Shaping, number: int) -> None:
     """Throttle times that overlap count once, also if the quota is only observed."""
     times_ms = []

@@ -36,16 +36,12 @@ def wheel_from(source: Path, directory: Path) -> Path:
     return built
 
 
-def fresh_environment(directory: Path, minor: int, requirements: list[str]) -> Path | None:
-    """Create an environment of Python 3.``minor`` with the packages ``requirements`` and what these need.
+def fresh_environment(directory: Path, requirements: list[str]) -> Path:
+    """Create an environment with the packages ``requirements`` and what these need, in versions of constraints.txt.
 
-    Versions are those of constraints.txt. Return the path of the environment's interpreter, or None if this machine has
-    no such Python.
+    Return the path of the environment's interpreter.
     """
-    python = _interpreter(minor)
-    if python is None:
-        return None
-    subprocess.run([python, "-m", "venv", "--without-pip", str(directory)], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
     created = directory / "bin" / "python"
     words = [*_pip(created), "install", "--quiet", "--only-binary=:all:"]
     subprocess.run([*words, "--constraint", str(REPOSITORY / "constraints.txt"), *requirements], check=True)
@@ -61,19 +57,6 @@ def _built(target: str, directory: Path, pattern: str) -> Path:
 
 def _pip(python: Path) -> list[str]:
     return [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
-
-
-def _interpreter(minor: int) -> str | None:
-    """Return the path of Python 3.``minor``: this one, one on the PATH, or one beside this one, as pyenv has them."""
-    if minor == sys.version_info.minor:
-        return sys.executable
-    name = f"python3.{minor}"
-    beside = Path(sys.base_prefix).parent.glob(f"3.{minor}.*/bin/{name}")
-    for found in (shutil.which(name), *map(str, beside)):
-        # pyenv has a command for each Python, which fails if that one is not chosen.
-        if found and subprocess.run([found, "-c", "import venv"], check=False, capture_output=True).returncode == 0:
-            return found
-    return None
 
 
 def bare_environment(directory: Path) -> Path:

@@ -25,12 +25,6 @@ def built(directory: Path) -> tuple[Path, Path]:
     return sdist, wheel
 
 
-def started_compilation(sdist: Path, directory: Path) -> Process:
-    """Start a build of the compiled wheel from the sdist."""
-    words = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", str(directory), str(sdist)]
-    return Process(words, log=directory / "log", cwd=directory, env={**PINNED, "KQP_COMPILE": "1"})
-
-
 def wait_for(build: Process, *, timeout_s: float) -> None:
     """Wait until a build ends. Raises HarnessError if it fails."""
     if (status := build.wait(timeout_s)) != 0:

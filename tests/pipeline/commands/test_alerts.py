@@ -99,7 +99,7 @@ def test_alerts_come_once_over_runs_and_what_is_left_out_is_counted(
     assert said.out == f"{tmp_path}/alerts\n"
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 def test_state_may_be_in_rocksdb_and_stays_there(
     words: list[str], tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -185,7 +185,7 @@ def test_output_below_the_log_is_refused(
     assert list((tmp_path / "usage").iterdir()) == []
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("spark")
 def test_without_a_destination_alerts_are_printed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -210,7 +210,7 @@ def test_without_a_destination_alerts_are_printed(
     assert [path.name for path in tmp_path.iterdir()] == ["usage"]
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("spark")
 def test_records_that_wait_in_files_for_five_minutes_are_not_late(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -24,7 +24,7 @@ from tests.end_to_end.test_alerts import (
 )
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED, record
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.pipeline
 
 
 def used(seconds: range) -> list[Record]:

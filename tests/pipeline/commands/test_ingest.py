@@ -64,7 +64,7 @@ def test_each_record_gets_into_the_lake_once(
     assert said.endswith("ended: 0 lines; 0 records are new in the lake\n")
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 def test_compressed_files_that_are_cut_or_damaged_do_not_stop_the_job(spark: SparkSession, tmp_path: Path) -> None:
     usage, lake = tmp_path / "usage", tmp_path / "lake"
     usage.mkdir()
@@ -112,7 +112,7 @@ def results(out: Path, names: tuple[str, ...]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 @pytest.mark.usefixtures("spark")
 def test_commands_give_the_same_results_from_a_lake_as_from_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

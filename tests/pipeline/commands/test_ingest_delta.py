@@ -24,7 +24,7 @@ def run(*words: object, jars: bool = True) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=250, check=False)
 
 
-@pytest.mark.kafka
+@pytest.mark.pipeline
 @pytest.mark.timeout(900)
 def test_a_delta_lake_gets_each_record_once_and_is_read_by_day(tmp_path: Path) -> None:
     usage, lake = tmp_path / "usage", tmp_path / "lake"

@@ -18,7 +18,7 @@ from kafka_quota_proxy.pipeline.record import COLUMNS
 from kafka_quota_proxy.pipeline.time_span import TimeSpan
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED, record, write_log
 
-pytestmark = pytest.mark.kafka
+pytestmark = pytest.mark.pipeline
 
 ROOT = Path(__file__).parents[3]
 DAYS = 40

@@ -14,6 +14,7 @@ from kafka_quota_proxy.proxy.cli.logging_setup import JsonFormatter
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
 from kafka_quota_proxy.proxy.server.throttle_log import ThrottleLog
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import Counters
 
 RULE = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0, source="proxy.yaml:7")
@@ -59,10 +60,12 @@ class World:
         host: str = HOST,
         manager: ClientQuotaManager | None = None,
         is_observed: bool = False,
+        waits_for: BlockedBy = BlockedBy.THROTTLE_TIME,
     ) -> None:
         """Throttle the client as a session does."""
         bucket = self._bucket(client_id, manager)
-        self._counters.throttled(bucket, host, 0 if is_observed else wait_ms, now_ms=self.now_ms)
+        waits = (0, None) if is_observed else (wait_ms, waits_for)
+        self._counters.throttled(bucket, host, *waits, now_ms=self.now_ms)
         if is_observed:
             bucket.observe(wait_ms, took_ms=0, now_ms=self.now_ms)
         else:
@@ -132,9 +135,9 @@ def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) ->
 
     # 63,000 B in a window of 10 s
     assert world.message() == (
-        "throttled: client-id='etl' from 10.0.0.5; producer_byte_rate: 6300 bytes (6.3 kB) per second in "
-        "the last 11 s, limit 500 bytes per second; rule client-id <default> (proxy.yaml:7), level 8 of 8: default "
-        "client-id"
+        "throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; producer_byte_rate: 6300 bytes (6.3 kB) "
+        "per second in the last 11 s, limit 500 bytes per second; rule client-id <default> (proxy.yaml:7), level 8 of "
+        "8: default client-id"
     )
     assert world.fields() == {
         "event": BEGAN,
@@ -142,6 +145,7 @@ def test_beginning_names_the_client_address_rate_limit_and_rule(world: World) ->
         "user": "",
         "client_id": "etl",
         "addresses": [HOST],
+        "waits_for": "throttle_time",
         "rate": 6_300.0,
         "limit": 500.0,
         "rule": {"user": None, "client-id": "<default>", "source": "proxy.yaml:7"},
@@ -180,6 +184,24 @@ def test_line_of_an_observed_paced_quota_says_how_long_the_wait_would_be(world: 
     world.sweep()
 
     assert "used more than was left of its limit 500 bytes per second, and would wait 2.6 s; 180 " in world.message()
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [({"waits_for": BlockedBy.DELAYED_ANSWER}, "delayed_answer"), ({"is_observed": True}, None)],
+)
+def test_line_says_what_the_client_waits_for_until_it_no_longer_waits(
+    world: World, how: dict[str, Any], expected: str | None
+) -> None:
+    world.charge(63_000)
+    world.throttle(1_000, **how)
+    world.sweep()
+
+    assert world.fields()["waits_for"] == expected
+    assert ("waits for delayed_answer; " in world.message()) is (expected is not None)
+    world.wait(40_000)
+    assert (world.events()[-1][1], world.fields()["waits_for"]) == (ENDED, None)
+    assert "waits for" not in world.message()
 
 
 def test_end_tells_how_long_and_how_often_the_client_was_throttled(world: World) -> None:
@@ -236,7 +258,9 @@ def test_long_period_is_logged_again_every_five_minutes(world: World) -> None:
         world.wait(MINUTE_MS // 2)
 
     assert world.events() == [("WARNING", BEGAN), ("INFO", CONTINUES), ("INFO", CONTINUES)]
-    assert world.message().startswith("still throttled: client-id='etl' from 10.0.0.5; throttled for ")
+    assert world.message().startswith(
+        "still throttled: client-id='etl' from 10.0.0.5; waits for throttle_time; throttled for "
+    )
 
 
 def test_only_the_first_period_within_an_hour_begins_with_a_warning(world: World) -> None:

@@ -4,6 +4,7 @@ from kafka_quota_proxy.config.model import DEFAULT, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
+from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import (
     ACCEPTED,
     MAX_HOSTS,
@@ -83,9 +84,9 @@ def test_throttled_clients_and_their_addresses_are_bounded() -> None:
     ]
 
     for bucket in buckets:
-        counters.throttled(bucket, "10.0.0.1", 1_000, now_ms=0)
+        counters.throttled(bucket, "10.0.0.1", 1_000, BlockedBy.THROTTLE_TIME, now_ms=0)
     for number in range(100):
-        counters.throttled(buckets[0], f"10.0.0.{number}", 1_000, now_ms=0)
+        counters.throttled(buckets[0], f"10.0.0.{number}", 1_000, BlockedBy.THROTTLE_TIME, now_ms=0)
 
     assert list(counters.newly_throttled) == buckets[:-5]
     assert len(counters.newly_throttled[buckets[0]].hosts) == MAX_HOSTS
