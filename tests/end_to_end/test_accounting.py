@@ -208,6 +208,7 @@ def test_client_without_quota_is_counted(kafka: Kafka) -> None:
     assert metrics.total("kafka_quota_proxy_throttled_requests_total") == 0
 
 
+@pytest.mark.long
 def test_producer_bytes_equal_the_counters_of_java_and_the_broker(kafka: Kafka, proxy: Proxy) -> None:
     """Java counts the bytes of all its requests. Those of other APIs are subtracted."""
     topic, client_id = create_topic(kafka), "java"

@@ -213,6 +213,7 @@ class Traffic:
         self.seen.update(message.value() or b"" for message in messages if not message.error())
 
 
+@pytest.mark.long
 def test_clients_continue_while_brokers_die_join_and_lead() -> None:
     with (
         Kafka(KAFKA_4, nodes=3, proxied=(), unproxied=(CLIENTS,), config=QUICK_TO_RETURN, logs_requests=True) as kafka,

@@ -26,7 +26,13 @@ _NONE, _INVALID_REQUEST, _REBOOTSTRAP_REQUIRED = 0, 42, 129
 _ANY_NODE: Final = -1
 
 
-@pytest.mark.parametrize("version", [pytest.param(KAFKA_4, marks=pytest.mark.proof), KAFKA_4_3, KAFKA_3_9, KAFKA_2_8])
+@pytest.mark.parametrize(
+    "version",
+    [
+        pytest.param(KAFKA_4, marks=pytest.mark.proof),
+        *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8)),
+    ],
+)
 def test_the_table_has_each_api_and_version_of_a_broker(version: str, request: pytest.FixtureRequest) -> None:
     with ExitStack() as stack:
         if version in (KAFKA_4, KAFKA_3_9):

@@ -124,6 +124,7 @@ def test_refused_topic_is_created_by_the_next_request(kafka_4: Kafka, testing_pr
     assert name in admin.list_topics(timeout=20).topics
 
 
+@pytest.mark.long
 def test_leader_moves_under_a_producer_and_a_consumer() -> None:
     with Kafka(KAFKA_4, nodes=2) as kafka, ThrottlingProxy(kafka.bootstrap_servers) as proxy:
         topic = create_topic(kafka, replicas=(1, 2))

@@ -156,7 +156,10 @@ def _table(commands: Sequence[str], proxy_output: Sequence[list[str]], broker_ou
     return "".join(f"  {line}\n" for line in lines)
 
 
-@pytest.mark.parametrize("version", [KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, KAFKA_4])
+@pytest.mark.parametrize(
+    "version",
+    [*(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_2_8, KAFKA_3_9, KAFKA_4_3)), KAFKA_4],
+)
 def test_kafkas_command_prints_the_same_for_proxy_and_broker(kafka_4: Kafka, tmp_path: Path, version: str) -> None:
     commands = [*_commands(), *_SPELLED, *_INCOMPLETE]
     with _proxy(kafka_4, tmp_path) as proxy:

@@ -12,6 +12,8 @@ import pytest
 from tests.end_to_end.support.dashboards import FILES
 from tests.end_to_end.support.lone_readers import go_program
 
+pytestmark = pytest.mark.long
+
 _SOURCES: Final = Path(__file__).parent / "grafana_schema"
 
 

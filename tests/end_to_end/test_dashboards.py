@@ -12,6 +12,8 @@ from tests.end_to_end.support.dashboard_load import under_load
 from tests.end_to_end.support.dashboards import FILES, Period, asked, chosen, dashboard
 from tests.end_to_end.support.prometheus import Prometheus
 
+pytestmark = pytest.mark.long
+
 _LOAD_S: Final = 40
 
 

@@ -301,6 +301,7 @@ def test_each_level_has_its_own_throttle_time(stage: Stage) -> None:
             assert all(longer - shorter > 100 for shorter, longer in pairwise(shortest_first))
 
 
+@pytest.mark.long
 def test_kafka_uses_the_most_specific_level(stage: Stage, kafka_waits: dict[Client, Waits]) -> None:
     """The throttle times are those of the formula, to the millisecond."""
     waits = {client.client_id is None: stage.waits(client) for client in CASES[0].clients}
@@ -314,16 +315,19 @@ def test_kafka_uses_the_most_specific_level(stage: Stage, kafka_waits: dict[Clie
         assert kafka_waits[client] == expected, client
 
 
+@pytest.mark.long
 def test_throttle_times_equal_kafkas_to_the_millisecond(
     kafka_waits: dict[Client, Waits], answers: ProxyAnswers
 ) -> None:
     assert answers.waits == kafka_waits
 
 
+@pytest.mark.long
 def test_explain_names_the_level(answers: ProxyAnswers) -> None:
     assert answers.explained == EXPECTED
 
 
+@pytest.mark.long
 def test_the_log_names_the_level(proxies: list[Proxy], answers: ProxyAnswers) -> None:
     """Each proxy logs at most 60 clients a minute, so the log has the levels of some of them."""
     throttled = sum(wait_ms > 0 for waits in answers.waits.values() for wait_ms in waits)

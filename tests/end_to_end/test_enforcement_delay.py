@@ -188,7 +188,10 @@ def test_delayed_client_gets_its_quota(clients: dict[str, Done], name: str) -> N
     assert 0.9 < clients[name].share < 1.03, clients[name]
 
 
-@pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4_3, KAFKA_4])
+@pytest.mark.parametrize(
+    "version",
+    [pytest.param(KAFKA_3_9, marks=pytest.mark.long), pytest.param(KAFKA_4_3, marks=pytest.mark.long), KAFKA_4],
+)
 def test_no_java_client_would_wait_twice(version: str) -> None:
     """Releases before 4.4 wait for fewer throttle times than 4.4, which the table of APIs follows."""
     says = throttles_itself(version)

@@ -36,7 +36,7 @@ _PROOF = ("aiokafka", "librdkafka")
 # 110 bytes each. Even the smaller number takes the burst and two seconds more under each quota.
 @pytest.mark.parametrize("count", [30_000, pytest.param(100_000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.proof] if name in _PROOF else []) for name in _CLIENTS]
+    "name", [pytest.param(name, marks=pytest.mark.proof if name in _PROOF else pytest.mark.long) for name in _CLIENTS]
 )
 def test_each_record_arrives_once_in_order_byte_for_byte(name: str, count: int, request: pytest.FixtureRequest) -> None:
     broker, driver = _CLIENTS[name]

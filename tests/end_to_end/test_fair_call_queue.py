@@ -29,7 +29,9 @@ _AT_THE_MOST_S = 200
     "queue",
     [
         pytest.param({}, marks=pytest.mark.proof),
-        {"backoff.enable": True, "scheduler.priority.levels": 1, "callqueue.capacity": 1},
+        pytest.param(
+            {"backoff.enable": True, "scheduler.priority.levels": 1, "callqueue.capacity": 1}, marks=pytest.mark.long
+        ),
     ],
     ids=str,
 )

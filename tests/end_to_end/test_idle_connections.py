@@ -47,6 +47,7 @@ def _idle(kafka: Kafka, *, count: int) -> tuple[int, int]:
         return before, proxy.process.memory_bytes()
 
 
+@pytest.mark.long
 def test_idle_connection_costs_less_memory_than_envoys(mortal_kafka: Kafka) -> None:
     count = 2_000
 

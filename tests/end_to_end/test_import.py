@@ -34,6 +34,8 @@ from tests.end_to_end.support.processes import free_port
 from tests.end_to_end.support.prometheus import Prometheus
 from tests.pipeline.support import JAVA_OPTIONS, SHORT_LIVED
 
+pytestmark = pytest.mark.long
+
 LOGIN: Final = "LOGIN"
 CONFIG: Final[dict[str, str | int]] = {
     "listener.security.protocol.map": f"{LOGIN}:SASL_PLAINTEXT,{DIRECT}:PLAINTEXT,CONTROLLER:PLAINTEXT",

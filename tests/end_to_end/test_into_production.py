@@ -167,13 +167,13 @@ def _two_listeners(version: str) -> Iterator[Kafka]:
         yield kafka
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1_200)
 @pytest.mark.parametrize(
     ("version", "moved", "has_two_listeners"),
     [
-        (KAFKA_4, 1, True),
-        pytest.param(KAFKA_4, 3, True, marks=pytest.mark.long),
-        pytest.param(KAFKA_3_9, 3, False, marks=pytest.mark.long),
+        (KAFKA_4, 3, True),
+        (KAFKA_3_9, 3, False),
     ],
 )
 def test_clients_are_moved_behind_sidecars_and_back_without_an_error(

@@ -57,6 +57,7 @@ def cluster() -> Iterator[Kafka]:
         yield kafka
 
 
+@pytest.mark.long
 def test_fixture_runs_in_front_of_a_cluster(cluster: Kafka, pytester: pytest.Pytester) -> None:
     topic = create_topic(cluster, partitions=_PARTITIONS)
     pytester.makepyfile(_TESTS.replace("TOPIC", topic))
@@ -67,6 +68,7 @@ def test_fixture_runs_in_front_of_a_cluster(cluster: Kafka, pytester: pytest.Pyt
     assert [end_offset(cluster, topic, partition=number) for number in range(_PARTITIONS)] == [1] * _PARTITIONS
 
 
+@pytest.mark.long
 def test_tests_of_the_page_pass_in_front_of_a_cluster(cluster: Kafka, pytester: pytest.Pytester) -> None:
     topic = create_topic(cluster, partitions=3)
     first = block("how-to/test-throttling.md", "python", holding="def test_producer_waits_and_loses_nothing").text
