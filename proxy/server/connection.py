@@ -22,7 +22,6 @@ from kafka_quota_proxy.proxy.server.connection_limits import CONNECTIONS_QUOTA, 
 from kafka_quota_proxy.proxy.server.half_close import HalfClosedClient
 from kafka_quota_proxy.proxy.server.time_checks import TimeChecks
 from kafka_quota_proxy.proxy.server.transport_pair import TransportPair, cause_of_loss, write
-from kafka_quota_proxy.proxy.session import Session
 from kafka_quota_proxy.proxy.session.unanswered import Unanswered
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ class ClientConnection:
     def __init__(self, route: "Route") -> None:
         self.route = route
         self.listener = route.listener
-        self.session = Session(route.context, owner=self)
+        self.session = route.session(self)
         self.session.await_broker()
         self.state = self.session.state
         self.time_checks = TimeChecks(self)

@@ -10,6 +10,8 @@ from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.client_account import ConnectionContext
+from kafka_quota_proxy.proxy.session.session import Session
+from kafka_quota_proxy.proxy.session.testing.session import OnDemandSession
 
 
 class Route:
@@ -31,7 +33,6 @@ class Route:
             addresses,
             leader=broker.leader,
             service=broker.service,
-            testing=listener.testing,
         )
         broker.quotas.lines.wake = _wake_soon
         self._attach_queue()
@@ -68,6 +69,11 @@ class Route:
         broker.quotas.lines.wake = _wake_soon
         context.queue = None
         self._attach_queue()
+
+    def session(self, owner: Waiter) -> Session:
+        """Return the session of a new client connection, which ``owner`` serves."""
+        testing = self.listener.testing
+        return Session(self.context, owner) if testing is None else OnDemandSession(self.context, testing, owner)
 
     def accept(self) -> ClientConnection:
         """Return the protocol that serves a new client connection."""

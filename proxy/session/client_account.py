@@ -21,7 +21,6 @@ from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import Counters
-from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
 
 
 class RequestBuckets(NamedTuple):
@@ -60,7 +59,6 @@ class ConnectionContext:
         leader: The limits on replication from the broker to its followers, or None without such limits.
         queue: The fair call queue, which limits how many requests the broker gets at a time. None without such a limit.
         service: Estimates how long the broker works on each request.
-        testing: Throttles responses on demand, for tests. None if the configuration does not allow it.
         finds_ids: Whether the broker's Metadata API can look topics up by id.
         on_metadata: A function that is called with each Metadata response while the broker's node id is unknown. Its
             arguments are the received bytes, the offset at which the response begins, and the response's API version.
@@ -73,7 +71,6 @@ class ConnectionContext:
     leader: Leader | None = None
     queue: ListenerQueue | None = None
     service: ServiceClock = field(default_factory=ServiceClock)
-    testing: OnDemandThrottles | None = None
     finds_ids: bool = False
     on_metadata: Callable[[bytes, int, int], None] | None = None
 

@@ -26,7 +26,6 @@ from kafka_quota_proxy.proxy.session.in_flight import RequestProfile, charged_bu
 from kafka_quota_proxy.proxy.session.request_charge import RequestCharge
 from kafka_quota_proxy.proxy.session.sasl_login import LOGIN_APIS
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.testing.requests import may_refuse, refuse_on_demand
 from kafka_quota_proxy.proxy.session.unfinished import may_go_on
 
 # Requests that a client may send before its principal is known. A later request counts the connection.
@@ -161,7 +160,6 @@ class RequestStream:
         position, end, max_frame_bytes = start, len(data), 4 + context.policy.max_frame_size_bytes
         may_wait = state.is_blocked or state.responses.begun is not None or state.is_client_full
         is_held = may_wait and self._begin_turn()
-        is_read = (testing := context.testing) is not None and may_refuse(state, testing)
         is_used_up = now_ms == self._work_ms or self._work <= 0 < state.held_until_ms  # in this ms, or until the timer
         work, in_flight = self._work if is_used_up else _MOST_WORK, state.in_flight
         try:
@@ -172,13 +170,12 @@ class RequestStream:
                     or len(in_flight) >= state.in_flight_limit
                     or state.delayed_until_ms
                     or not work
-                    or (in_flight and testing is not None and testing.orders)  # one at a time, as at a broker
                 ):
                     state.block_all(is_held=is_held, has_work=work > 0, now_ms=now_ms)
                     break
                 if broker_turn.queued is not None:
                     broker_turn.come_bytes = end - position
-                profile = None if is_read else self.profile
+                profile = self.profile
                 size_bytes: int
                 if (
                     profile is not None
@@ -296,7 +293,7 @@ class RequestStream:
         kept_bytes = [handler.max_kept_bytes for handler in self.handlers]
         if state.account.believes_replicas():
             kept_bytes.append(MAX_REPLICA_FETCH_BYTES)
-        refuses = state.broker_turn.refuses_until_ms or state.broker_turn.refused or state.context.testing is not None
+        refuses = state.broker_turn.refuses_until_ms or state.broker_turn.refused
         if refuses or state.bucket_turn.place is not None or state.rate_turn.place is not None:
             kept_bytes.append(4 + MAX_REFUSED_BYTES)
         return max(kept_bytes, default=2 * MAX_HEAD_BYTES)
@@ -328,21 +325,18 @@ class RequestStream:
             state.block(BlockedBy.END)
             state.take_no_more()
             return None
-        edit: Edit | None = NO_EDIT
-        if context.testing is not None and may_refuse(state, context.testing):
-            edit = refuse_on_demand(state, context.testing, data, position, head, now_ms)
-        if edit == NO_EDIT:
-            edit = self._handle(data, position, head, now_ms)
-            if edit is None and broker_turn.is_refused:
-                edit = broker_turn.refuse(data, position, head.size_bytes, now_ms)
-                if edit is None:
-                    edit = self._handle(data, position, head, now_ms)
+        edit = self._handle(data, position, head, now_ms)
+        if edit is None and broker_turn.is_refused:
+            edit = broker_turn.refuse(data, position, head.size_bytes, now_ms)
+            if edit is None:
+                edit = self._handle(data, position, head, now_ms)
         if edit is None:
             return None
         context.counters.frame(api_key, head.api_version)
         return head.size_bytes, edit
 
     def _handle(self, data: bytes, position: int, head: RequestHead, now_ms: int) -> Edit | None:
+        """Let the handler of the request decide, and return what it returns. See ``Handler.take``."""
         kind = HANDLERS.get(head.api_key)
         handler: Handler = self._other
         if self._state.drops_answered:

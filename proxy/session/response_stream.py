@@ -17,8 +17,6 @@ from kafka_quota_proxy.proxy.session.frame_edits import MAX_HELD_RESPONSE_BYTES
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse
 from kafka_quota_proxy.proxy.session.in_flight import PendingRequest, RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles
-from kafka_quota_proxy.proxy.session.testing.responses import observe, throttle_on_demand
 
 _RESPONSE_HEAD_BYTES: Final = 8  # size_bytes and correlation_id
 
@@ -32,12 +30,14 @@ class ResponseStream:
         left: How many bytes of a response that was already charged are not forwarded yet.
         least_wait_ms: The shortest throttle time for the next response, in milliseconds. 0 sets no minimum.
         reads_all: Whether every response is read, because of a login or because brokers' addresses are replaced.
+        awaits_rest: Whether ``_lacks_rest`` is asked about each response before the response is charged.
         hidden: Replaces the brokers' addresses in a response that is partly forwarded, or None if there is no such
             response.
     """
 
     __slots__ = (
-        "_at", "_data", "_is_read_whole", "_pieces", "_state", "begun", "hidden", "least_wait_ms", "left", "reads_all",
+        "_at", "_data", "_is_read_whole", "_pieces", "_state", "awaits_rest", "begun", "hidden", "least_wait_ms",
+        "left", "reads_all",
     )  # fmt: skip
 
     def __init__(self, state: SessionState) -> None:
@@ -45,11 +45,12 @@ class ResponseStream:
         self._data = b""  # the bytes that are not forwarded yet begin at _at in _data
         self._at = 0
         self._pieces: PartialFrame | None = None
-        self._is_read_whole = False  # whether a test depends on the whole response
+        self._is_read_whole = False  # whether the response at the front is kept until all of it has arrived
         self.begun: BegunResponse | None = None
         self.left = 0
         self.least_wait_ms = 0
         self.reads_all = state.context.addresses is not None
+        self.awaits_rest = False
         self.hidden: EndpointHider | None = None
 
     # -- calls of the session --
@@ -123,7 +124,6 @@ class ResponseStream:
         """Forward the responses from offset ``start`` on, as far as possible, and keep the rest of ``data``."""
         state = self._state
         in_flight = state.in_flight
-        testing = state.context.testing
         end = len(data)
         position = start + self.left
         self.left = 0
@@ -138,7 +138,7 @@ class ResponseStream:
                     if begun is None:
                         break
                 elif (not state.in_flight_limit and not sasl.has_error_code(data, position)) or (
-                    testing is not None and self._needs_rest(testing, data, position)
+                    self.awaits_rest and self._lacks_rest(data, position)
                 ):
                     break
                 else:
@@ -151,7 +151,7 @@ class ResponseStream:
                     profile, frame_bytes = pending.profile, 4 + response_bytes
                     begun = self._charge(pending, response_bytes, data, position, now_ms)
             if begun is not None:
-                profile, frame_bytes, _, delay_ms, _ = begun
+                profile, frame_bytes, _, delay_ms, _, _ = begun
             if (
                 begun is not None
                 or profile.is_edited
@@ -265,25 +265,15 @@ class ResponseStream:
                 bucket, wait_ms = state.broker_turn.settle(
                     pending, bucket, wait_ms, response_bytes, data, position, now_ms
                 )
-        testing = state.context.testing
-        if testing is not None:
-            frame = data[position : position + 4 + response_bytes] if self._is_read_whole else b""
-            on_demand = throttle_on_demand(state, testing, pending, response_bytes, frame, now_ms)
-            if on_demand is not None:
-                self.least_wait_ms = 0
-                return on_demand
-        begun = self._throttle(profile, bucket, wait_ms, response_bytes, now_ms)
-        if begun is not None and testing is not None:
-            observe(state, testing, pending, response_bytes, begun.throttle_time_ms or begun.delay_ms)
-        return begun
+        return self._throttle(pending, bucket, wait_ms, response_bytes, now_ms)
 
     def _throttle(
-        self, profile: RequestProfile, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
+        self, pending: PendingRequest, bucket: Bucket | None, wait_ms: int, response_bytes: int, now_ms: int
     ) -> BegunResponse | None:
         """Throttle the client because ``bucket`` is over its limit, and return the response with its throttle time."""
         if wait_ms <= 0 and not self.least_wait_ms:
             return None
-        account = self._state.account
+        account, profile = self._state.account, pending.profile
         least_wait_ms, self.least_wait_ms = self.least_wait_ms, 0
         if wait_ms > 0 and bucket is not None:
             place = self._state.place_in(bucket.line)
@@ -296,11 +286,9 @@ class ResponseStream:
         wait_ms = max(wait_ms, least_wait_ms)
         return BegunResponse(profile, 4 + response_bytes, wait_ms, 0) if wait_ms else None
 
-    def _needs_rest(self, testing: OnDemandThrottles, data: bytes, position: int) -> bool:
-        """Return whether a test depends on the rest of the response at ``position``, which has not arrived yet."""
-        self._is_read_whole = testing.reads_whole(self._state.in_flight[0].profile.api_key)
-        frame_bytes: int = 4 + read_i32_be(data, position)
-        return self._is_read_whole and position + frame_bytes > len(data)
+    def _lacks_rest(self, data: bytes, position: int) -> bool:
+        """Return whether the response at ``position`` is charged only when the rest of it has arrived."""
+        return False
 
     def _begin_token(self, data: bytes, position: int) -> BegunResponse | None:
         """Return the SASL token without a Kafka header that begins at ``position``, or None if more bytes are needed.

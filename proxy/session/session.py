@@ -12,7 +12,6 @@ response only until its throttle time can be written. The client's next request 
 * The request would exceed its quota, and earlier requests have no response yet.
 * The bucket of the request is over its limit, or other requests are ahead of it in the bucket's line (``BucketTurn``).
 * Too many requests have no response, or a request of a login has none.
-* A test has asked for throttled responses, and an earlier request has no response yet.
 * The request has to wait for its turn in the fair call queue (``BrokerTurn``).
 * The client does not read its responses, and the fair call queue or the quotas on requests apply to the request.
 * The request is a follower's fetch, and the quotas on replication have no room for it.
@@ -75,11 +74,14 @@ class Session:
         state.bucket_turn = BucketTurn(state)
         state.rate_turn = BucketTurn(state)
         self._turn = state.broker_turn = BrokerTurn(state)
-        self._responses = state.responses = ResponseStream(state)
-        self._requests = state.requests = RequestStream(state)
+        self._responses, self._requests = self._streams(state)
+        state.responses, state.requests = self._responses, self._requests
         # Bound once: each read of a socket pays for the call.
         self.receive_from_client = self._requests.receive
         self.receive_from_broker = self._responses.receive
+
+    def _streams(self, state: SessionState) -> tuple[ResponseStream, RequestStream]:
+        return ResponseStream(state), RequestStream(state)
 
     # -- what the server reads --
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafka_quota_proxy.protocol.header import MAX_HEAD_BYTES, RequestHead
 from kafka_quota_proxy.protocol.node_endpoints import EndpointHider, has_no_endpoints
@@ -11,7 +11,13 @@ from kafka_quota_proxy.proxy.session.address_rewrite import ADDRESSED, MOVED, ma
 from kafka_quota_proxy.proxy.session.frame_edits import NO_EDIT, Edit, response_edit
 from kafka_quota_proxy.proxy.session.in_flight import RequestProfile
 from kafka_quota_proxy.proxy.session.state import SessionState
-from kafka_quota_proxy.proxy.session.testing.effects import Effects
+
+
+class Rewrite(Protocol):
+    """Changes a whole response beyond its throttle time and its addresses."""
+
+    def rewritten(self, frame: bytes, api_version: int) -> bytes:
+        """Return the response in place of the one in ``frame``, each from its size prefix on."""
 
 
 class BegunResponse(NamedTuple):
@@ -23,19 +29,16 @@ class BegunResponse(NamedTuple):
         throttle_time_ms: The throttle time to write into the response, in milliseconds. If the broker's is longer, that
             stays.
         delay_ms: How long the response is held back, in milliseconds. 0 if it is not held back.
-        effects: What a test has asked for, or None. A throttle time in it also replaces a longer one of the broker.
+        is_exact: Whether the throttle time replaces that of the broker, even a longer one.
+        rewrite: What else changes in the response, which has then arrived as a whole, or None.
     """
 
     profile: RequestProfile
     frame_bytes: int
     throttle_time_ms: int
     delay_ms: int
-    effects: Effects | None = None
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether the throttle time replaces that of the broker, even a longer one."""
-        return self.effects is not None and self.effects.throttle_time_ms is not None
+    is_exact: bool = False
+    rewrite: Rewrite | None = None
 
 
 class Handler:
@@ -114,11 +117,10 @@ class Handler:
         Raises:
             ProtocolError: If the response cannot be read.
         """
-        profile, frame_bytes, throttle_time_ms, delay_ms, effects = response
-        if effects is not None and effects.edits_fetch:
-            return self._edit_fetch(response, effects, data, position, now_ms)
+        profile, frame_bytes, throttle_time_ms, delay_ms, is_exact, rewrite = response
+        if rewrite is not None:
+            return self._rewrite(response, rewrite, data, position, now_ms)
         edit: Edit = NO_EDIT
-        is_exact = response.is_exact
         if throttle_time_ms or is_exact:
             throttle = response_edit(
                 data, position, frame_bytes, profile.api_key, profile.api_version, throttle_time_ms, is_exact=is_exact
@@ -132,15 +134,13 @@ class Handler:
             self._state.account.mute(int.from_bytes(edit[2]), now_ms=now_ms)
         return addressed
 
-    def _edit_fetch(
-        self, response: BegunResponse, effects: Effects, data: bytes, position: int, now_ms: int
+    def _rewrite(
+        self, response: BegunResponse, rewrite: Rewrite, data: bytes, position: int, now_ms: int
     ) -> Edit | None:
-        """Return the edit of a whole Fetch response whose partitions a test has asked to fail, or to be empty."""
-        profile, frame_bytes, _, _, _ = response
-        frame_end = position + frame_bytes
-        frame = effects.edit_fetch(data[position:frame_end], profile.api_version)
-        left = effects._replace(error_code=None, is_empty=False)
-        edit = self.edit_response(response._replace(frame_bytes=len(frame), effects=left), frame, 0, now_ms)
+        """Return the edit of a whole response that is rewritten, and then edited as any other."""
+        frame_end = position + response.frame_bytes
+        frame = rewrite.rewritten(data[position:frame_end], response.profile.api_version)
+        edit = self.edit_response(response._replace(frame_bytes=len(frame), rewrite=None), frame, 0, now_ms)
         if edit:
             begin, until, replacement = edit
             frame = frame[:begin] + replacement + frame[until:]
@@ -148,7 +148,7 @@ class Handler:
 
     def _edit_addresses(self, response: BegunResponse, data: bytes, position: int, edit: Edit) -> Edit | None:
         """Return ``edit`` with the edit of brokers' addresses added, or None if more bytes are needed."""
-        profile, frame_bytes, _, _, _ = response
+        profile, frame_bytes = response.profile, response.frame_bytes
         api_key, api_version = profile.api_key, profile.api_version
         context = self._state.context
         addresses = context.addresses

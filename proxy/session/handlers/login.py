@@ -129,7 +129,7 @@ class LoginHandler(Handler):
 
         It is forwarded unchanged. Returns an empty edit, or None if more bytes are needed.
         """
-        profile, frame_bytes, _, _, _ = response
+        profile, frame_bytes = response.profile, response.frame_bytes
         login = self.login
         sasl.check_login_size(frame_bytes - 4)
         if position + frame_bytes > len(data):

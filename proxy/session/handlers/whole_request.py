@@ -122,7 +122,7 @@ class WholeRequestHandler(Handler):
 
     def edit_response(self, response: BegunResponse, data: bytes, position: int, now_ms: int) -> Edit | None:
         """Replace a response with the result of ``Exchange.answer``. Returns None if more bytes are needed."""
-        profile, frame_bytes, throttle_time_ms, delay_ms, _ = response
+        profile, frame_bytes, throttle_time_ms, delay_ms, is_exact, _ = response
         if frame_bytes > MAX_HELD_BYTES:
             raise FrameTooLarge(f"a response of {frame_bytes} bytes, which must be read whole, is too long to be held")
         exchange = self._exchange
@@ -130,7 +130,7 @@ class WholeRequestHandler(Handler):
             return None
         frame = exchange.answer(data, position, frame_bytes, now_ms=now_ms)
         frame = self.finish(exchange, frame, response)
-        if (throttle_time_ms or response.is_exact) and frame:  # the longest wait, here that of other quotas
+        if (throttle_time_ms or is_exact) and frame:  # the longest wait, here that of other quotas
             throttle = response_edit(
                 frame,
                 0,
@@ -138,7 +138,7 @@ class WholeRequestHandler(Handler):
                 profile.api_key,
                 profile.api_version,
                 throttle_time_ms,
-                is_exact=response.is_exact,
+                is_exact=is_exact,
             )
             if throttle:
                 frame = frame[: throttle[0]] + throttle[2] + frame[throttle[1] :]

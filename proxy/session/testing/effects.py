@@ -31,6 +31,6 @@ class Effects(NamedTuple):
         """Whether the partitions of a Fetch response change."""
         return self.is_empty or self.error_code is not None
 
-    def edit_fetch(self, frame: bytes, api_version: int) -> bytes:
+    def rewritten(self, frame: bytes, api_version: int) -> bytes:
         """Return a whole Fetch response, with partitions that have the error and no records."""
         return fetch_partitions.without_records(frame, api_version, self.topics, error_code=self.error_code)

@@ -55,7 +55,8 @@ def throttle_on_demand(
         told_ms = 0 if client_throttles_itself(profile.api_key, profile.api_version) else told_ms
     if effects.closes and state.owner is not None:
         testing.close_later(state.owner, closes_ms)
-    return BegunResponse(profile, 4 + response_bytes, told_ms, delay_ms, effects)
+    is_exact, rewrite = effects.throttle_time_ms is not None, effects if effects.edits_fetch else None
+    return BegunResponse(profile, 4 + response_bytes, told_ms, delay_ms, is_exact, rewrite)
 
 
 def observe(

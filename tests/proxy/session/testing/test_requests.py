@@ -137,10 +137,8 @@ def test_request_without_an_answer_is_forwarded() -> None:
 
 def test_connection_is_closed_after_the_throttle_time() -> None:
     closed: list[tuple[object, int]] = []
-    wire, _ = wire_of_test()
-    testing = wire.listening.testing = OnDemandThrottles(
-        lambda: 0, lambda owner, after_ms: closed.append((owner, after_ms))
-    )
+    wire, testing = wire_of_test()
+    testing.close_later = lambda owner, after_ms: closed.append((owner, after_ms))
     testing.add(Wanted(api_key=PRODUCE), Effects(300, error_code=NOT_LEADER, closes=True), count=1)
     testing.add(Wanted(), Effects(200, delay_ms=50, closes=True), count=1)
 

@@ -11,6 +11,7 @@ from kafka_quota_proxy.protocol.metadata_query import write_request
 from kafka_quota_proxy.proxy.session.testing.effects import Effects
 from kafka_quota_proxy.proxy.session.testing.observed import BY_QUOTA, ON_DEMAND
 from kafka_quota_proxy.proxy.session.testing.orders import OnDemandThrottles, Wanted
+from kafka_quota_proxy.proxy.session.testing.session import OnDemandSession
 from tests.protocol.support.codecs import KafkaPython
 from tests.protocol.test_fetch_partitions import RECORDS
 from tests.protocol.test_fetch_partitions import response as fetch_partitions
@@ -28,8 +29,8 @@ TIGHT = QuotaRule(client_id=DEFAULT, producer_byte_rate=500.0)
 
 
 def wire_of_test(*rules: QuotaRule, enforcement: Enforcement = Enforcement.RESPOND) -> tuple[Wire, OnDemandThrottles]:
-    wire = Wire(*rules, enforcement=enforcement)
-    testing = wire.listening.testing = OnDemandThrottles(lambda: 0)
+    wire, testing = Wire(*rules, enforcement=enforcement), OnDemandThrottles(lambda: 0)
+    wire.session = OnDemandSession(wire.listening, testing, owner=wire)
     return wire, testing
 
 
