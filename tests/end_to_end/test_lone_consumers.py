@@ -152,15 +152,6 @@ def test_lone_consumer_gets_its_quota_in_whole_batches(kafka_4: Kafka) -> None:
     assert _faults(shares) == []
 
 
-def test_lone_consumer_of_other_libraries_gets_its_quota(kafka_4: Kafka) -> None:
-    cells = [*_cells((AIOKAFKA, FRANZ_GO), _FEW), *_cells(_LIBRARIES, [(MIB, 65_536)], 50)]
-
-    shares = _shares(kafka_4, cells, seconds=_LONGER_S)
-
-    print(_as_table(shares))  # noqa: T201
-    assert _faults(shares) == []
-
-
 _QUOTAS: Final = (100 * KIB, 512 * KIB, 2 * MIB, 5 * MIB)
 
 

@@ -122,7 +122,8 @@ def _share_within(proxy: Proxy, bound_s: float) -> float:
     return inside / metrics.total(f"{_LATENCY}_count", api="Produce")
 
 
-@pytest.mark.parametrize("seconds", [24, pytest.param(96, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seconds", [96])
 def test_throttled_half_of_500_clients_does_not_slow_the_other_half(kafka_4: Kafka, seconds: int) -> None:
     topic = create_topic(kafka_4)
     rules = [{"client-id": "<default>", "producer_byte_rate": _QUOTA}]

@@ -150,14 +150,6 @@ def _keys(kafka: Kafka, topic: str) -> list[str]:
     return sorted(keys)
 
 
-def test_group_of_thirty_reads_at_its_quota_without_rebalance(kafka_4: Kafka) -> None:
-    _consume(kafka_4, {JAVA: MIB, LIBRDKAFKA: MIB}, shaping="sampled", settle_s=25, seconds=44, within=0.25)
-
-
-def test_thirty_producers_write_at_their_quota_and_lose_nothing(kafka_4: Kafka) -> None:
-    _produce(kafka_4, {LIBRDKAFKA: MIB, AIOKAFKA: MIB}, shaping="paced", seconds=34, within=0.2)
-
-
 @pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("shaping", ["sampled", "paced"])

@@ -13,6 +13,8 @@ from tests.end_to_end.support.crowds import CONSUMERS, KIB, PRODUCERS, Crowd, fl
 from tests.end_to_end.support.kafka import Kafka
 from tests.end_to_end.support.proxy import Proxy
 
+pytestmark = pytest.mark.long
+
 _QUOTA: Final = 256 * KIB
 _KINDS: Final = {CONSUMERS: "fetch", PRODUCERS: "produce"}
 _ENFORCEMENTS: Final = {"respond": "throttle", "observe": "observed_throttle"}
