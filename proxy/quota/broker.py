@@ -157,24 +157,12 @@ class BrokerQuotas:
             self.renew()
             self.limits_requests = self._limits_requests()
 
-    def absorb(self, other: "BrokerQuotas", *, now_ms: int) -> None:
-        """Take over the usage and counts of ``other``, which belongs to the same broker and is no longer used.
-
-        Connections may still charge buckets of ``other``. Such charges count in the quotas of this object.
-        """
-        for kind, manager in self._managers.items():
-            manager.absorb(other.manager(kind), now_ms=now_ms)
-        self.arrivals.absorb(other.arrivals, now_ms=now_ms)
-        self.connections.absorb(other.connections)
-        self.renew(beyond=other.generation)
-
-    def renew(self, *, beyond: int = 0) -> None:
+    def renew(self) -> None:
         """Make every connection look up again which buckets it charges, and wake all waiting requests.
 
-        Connections look up their buckets when they see a new ``generation`` number. If some connections used another
-        ``BrokerQuotas`` until now, pass its generation as ``beyond``: the new generation is higher than both.
+        Connections look up their buckets when they see a new ``generation`` number.
         """
-        self.generation = max(self.generation, beyond) + 1
+        self.generation += 1
         self.lines.wake_all()
 
     def line(self, bucket: Bucket) -> Line:

@@ -37,7 +37,6 @@ class Bucket(ReservedUsage):
         line: The line of waiting requests. It is None until the first request waits.
         window_amount: What the limit allows in the shortest window over which a rate is measured.
         batch_bytes: The size of the last batch that a consumer fetched, or 0 if none is known.
-        absorbed_by: The bucket that took over this one. What is charged to this bucket is charged to that one instead.
         doubts_until_ms: Until this time, requests reserve only what has arrived of them.
         debtors: The buckets of the same manager whose clients owe something. This one enters itself.
         observed_requests: The number of requests when one was last over a limit that was only observed, or -2.
@@ -57,7 +56,6 @@ class Bucket(ReservedUsage):
     batch_bytes: int = 0
     is_listed: bool = False
     is_parked: bool = False
-    absorbed_by: "Bucket | None" = None
     awaited: AwaitedFetches = field(default_factory=AwaitedFetches)
     _bounds: BucketBounds = _UNBOUNDED
     window_amount: float = float(UNLIMITED)
@@ -129,8 +127,6 @@ class Bucket(ReservedUsage):
 
     def debt_ms(self, *, now_ms: int) -> int:
         """Return for how many ms clients must wait until a paced bucket has free tokens. Changes nothing."""
-        if self.absorbed_by is not None:
-            return self.absorbed_by.debt_ms(now_ms=now_ms)
         return wait_for_tokens_ms(tokens=self.free_tokens(now_ms=now_ms), byte_rate_limit=self.limit)
 
     def free_tokens(self, *, now_ms: int) -> float:
@@ -138,8 +134,6 @@ class Bucket(ReservedUsage):
 
         Reservations that are over do not count. The result is infinite if the bucket has no limit.
         """
-        if self.absorbed_by is not None:
-            return self.absorbed_by.free_tokens(now_ms=now_ms)
         if self._tokens is None or not self.is_limited:
             return inf
         reserved = self.in_flight if now_ms < self.held_until_ms else 0
@@ -152,8 +146,6 @@ class Bucket(ReservedUsage):
 
         Source: ``ClientQuotaManager.recordAndGetThrottleTimeMs``.
         """
-        if self.absorbed_by is not None:
-            return self.absorbed_by.charge(amount, now_ms=now_ms)
         self.amount += amount
         self.requests += 1
         self.last_record_ms = now_ms
@@ -191,8 +183,6 @@ class Bucket(ReservedUsage):
 
         The expected charges of all requests that the broker has not answered yet count as used.
         """
-        if self.absorbed_by is not None:
-            return self.absorbed_by.has_room(amount, now_ms=now_ms)
         more = self.in_flight + amount
         if self._tokens is not None:
             return self._tokens.peek(byte_rate_limit=self.limit, now_ms=now_ms) >= more
@@ -209,8 +199,6 @@ class Bucket(ReservedUsage):
         All records of a window stop counting at the same time. So that consumers who share a limit do not use it up at
         once again, they wait until the second token bucket has tokens, too.
         """
-        if self.absorbed_by is not None:
-            return self.absorbed_by.silence(wait_ms, now_ms=now_ms)
         if wait_ms > 0 and self.begin_enforcement(now_ms=now_ms):
             wait_ms = self._record(self._last_over, now_ms)
         silent_ms = wait_ms
@@ -238,8 +226,6 @@ class Bucket(ReservedUsage):
 
         Return by how many ms the throttle time of the bucket grows. Time in which clients already wait counts once.
         """
-        if self.absorbed_by is not None:
-            return self.absorbed_by.throttled(wait_ms, now_ms=now_ms)
         return self.throttling.count(wait_ms, held_until_ms=ceil(self.silent_until_ms), now_ms=now_ms)
 
     def observe(self, wait_ms: int, *, took_ms: int, now_ms: int) -> None:
@@ -247,9 +233,6 @@ class Bucket(ReservedUsage):
 
         Call this after a charge that returned ``wait_ms``. The broker took ``took_ms`` to answer the charged request.
         """
-        if self.absorbed_by is not None:
-            self.absorbed_by.observe(wait_ms, took_ms=took_ms, now_ms=now_ms)
-            return
         bounds, amount, shadow = self._bounds, self._last_over, self.throttling.shadow
         if self.kind is QuotaKind.FETCH:
             amount = min(amount, max(1, int(bounds.least_fetch)))  # enforcement would have capped the fetch
@@ -380,20 +363,3 @@ class Bucket(ReservedUsage):
         else:
             until_ms = 0.0
         return max(until_ms, self.silent_until_ms)
-
-    def absorb(self, other: "Bucket", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, a bucket for the same user and client-id at the same broker.
-
-        What is charged to ``other`` later is charged to this bucket. The caller must call ``configure`` again, so that
-        the time for which clients must wait is computed from the usage of both.
-        """
-        for own, others in ((self._tokens, other._tokens), (self._spread, other._spread)):  # noqa: SLF001 - same class
-            if own is not None and others is not None:
-                own.absorb(others, byte_rate_limit=self.limit, now_ms=now_ms)
-        debt = self.debt(now_ms=now_ms) + other.debt(now_ms=now_ms)
-        self.absorb_usage(other, now_ms=now_ms)
-        if self._tokens is None and self.is_limited:
-            debt = max(debt, self.rate.peek_sum(now_ms=now_ms) - self.window_amount)
-        if debt > 0:
-            self.silent_until_ms = now_ms + debt * 1_000 / self.limit
-        other.absorbed_by = self

@@ -102,7 +102,7 @@ class BucketTable(Generic[_T]):
         """Note that a connection no longer keeps ``bucket``. A bucket that no connection keeps may be evicted."""
         bucket.holders -= 1
         if bucket.holders or bucket.is_parked or self._by_tags.get(bucket.tags) is not bucket:
-            return  # the last condition means that the bucket was removed, or that it belongs to another broker
+            return  # the last condition means that the bucket was removed, or that several clients share it
         if not self._park(bucket, now_ms):
             self._idle[bucket] = None
             self._idle.move_to_end(bucket)

@@ -49,11 +49,6 @@ class DepartedBuckets:
             # The usage log may be reading a list that still has this bucket.
             bucket.logged = bucket.usage
 
-    def absorb(self, other: "DepartedBuckets") -> None:
-        """Take over all buckets that ``other`` keeps for the usage log, and the usage of those that it did not keep."""
-        self.buckets.extend(other.buckets)
-        self.other = self.other.plus(other.other)
-
 
 class ClientQuotaManager:
     """All buckets of one kind of quota at one broker (``ClientQuotaManager`` in Kafka).
@@ -307,42 +302,6 @@ class ClientQuotaManager:
             self._depart(bucket)
         if self._shared.is_closed:
             self._has_place(now_ms)
-
-    def absorb(self, other: "ClientQuotaManager", *, now_ms: int) -> None:
-        """Take over the buckets of ``other``, a manager for the same broker that is no longer used.
-
-        If both managers have a bucket for the same user and client-id, the two are merged. All other buckets move to
-        this manager. If the table is full, they are merged into buckets that several clients share.
-        """
-        self._start_generation()
-        self._kafka_rates.absorb(other._kafka_rates, now_ms=now_ms)  # noqa: SLF001 - same class
-        for bucket in other._buckets:  # noqa: SLF001 - same class
-            own = self._buckets.get(bucket.tags)
-            if own is None and (self.table.names(bucket.tags) or self._has_place(now_ms)):
-                self._adopt(bucket, now_ms)
-                continue
-            if own is None:
-                own = self._shared.bucket(bucket.tags, bucket.rule, bucket.level, now_ms=now_ms)
-            bucket.is_listed = False
-            own.absorb(bucket, now_ms=now_ms)
-            if own.silent_until_ms > now_ms:
-                self._debtors.add(own)
-        self._shared.absorb(other._shared, now_ms=now_ms)  # noqa: SLF001 - same class
-        self.departed_usage = self.departed_usage.plus(other.departed_usage)
-        self._buckets.evicted += other.evicted
-        if self.departed is not None and other.departed is not None:
-            self.departed.absorb(other.departed)
-
-    def _adopt(self, bucket: Bucket, now_ms: int) -> None:
-        """Add a bucket of another manager for the same broker. The next look-up of the bucket sets its limit."""
-        self._kafka_rates.adopt(bucket, now_ms=now_ms)
-        bucket.generation = 0  # an earlier generation than that of this manager, so the next look-up sets the limit
-        bucket.is_parked = False
-        bucket.debtors = self._debtors
-        if bucket.silent_until_ms > now_ms:
-            self._debtors.add(bucket)
-        bucket.line = None  # waiting requests look the bucket up again and join a line of this broker
-        self._buckets.add(bucket)
 
     def _depart(self, bucket: Bucket) -> None:
         self._debtors.discard(bucket)

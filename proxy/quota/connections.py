@@ -90,17 +90,6 @@ class ListenerQuota:
             observed_throttled_requests=self.observed,
         )
 
-    def absorb(self, other: "ListenerQuota", *, now_ms: int) -> None:
-        """Add the counts and the rate of ``other``, an unused object for the same listener and broker."""
-        self.rate.absorb(other.rate, now_ms=now_ms)
-        for name in ("arrived", "paused", "pause_time_ms", "refused", "observed"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.logged = self.logged.plus(other.logged)
-
-    def move_to(self, broker: "ConnectionQuotas") -> None:
-        """From now on, count new connections also in the broker-wide rate of ``broker``, and no longer in another."""
-        self._broker = broker
-
     def configure(self, listener: Listener | None, enforcement: Enforcement) -> None:
         """Apply the settings of a listener, or remove its limits if ``listener`` is None."""
         own = listener.max_connection_creation_rate if listener else None
@@ -219,26 +208,6 @@ class ConnectionQuotas:
             self._addresses.recount_named(Tags("", host) for host in self.limits)
             return
         self._addresses.count_named({Tags("", host): is_named for host, is_named in named.items()})
-
-    def absorb(self, other: "ConnectionQuotas", *, now_ms: int) -> None:
-        """Take over the rates and counts of ``other``, which belongs to the same broker and is no longer used."""
-        self.rate.absorb(other.rate, now_ms=now_ms)
-        for listener in other.listeners:
-            listener.move_to(self)  # an acceptor may still record connections in it
-            own = self._listeners.setdefault(listener.name, listener)
-            if own is not listener:
-                own.absorb(listener, now_ms=now_ms)
-        for theirs in other._addresses:  # noqa: SLF001 - same class
-            source = self._entry(theirs.tags, now_ms)
-            source.rate.absorb(theirs.rate, now_ms=now_ms)
-            source.last_record_ms = max(source.last_record_ms, theirs.last_record_ms)
-        shared = other._shared  # noqa: SLF001 - same class
-        if self._shared is None:
-            self._shared = shared
-        elif shared is not None:
-            self._shared.rate.absorb(shared.rate, now_ms=now_ms)
-        self._addresses.evicted += other.evicted
-        self.overflows += other.overflows
 
     def listener(self, name: str) -> ListenerQuota:
         """Return the counters and limits of the listener with this name. The first call creates them."""

@@ -148,25 +148,3 @@ class EntityUsage:
         """Refer to ``kept``, so that its rate is used again if a change of rules restores the rate's tags."""
         if kept not in self.kept_rates:
             self.kept_rates = (*self.kept_rates, kept)
-
-    def absorb_usage(self, other: "EntityUsage", *, now_ms: int) -> None:
-        """Add the usage of ``other``, and set the totals of ``other`` to 0, so that nothing is counted twice."""
-        self.rate.absorb(other.rate, now_ms=now_ms)
-        for kept in other.kept_rates:
-            self.keep_rate(kept)
-        self._set_usage(self.usage.plus(other.usage), self.used_s + other.used_s)
-        self.logged = self.logged.plus(other.logged)
-        other._set_usage(NO_USAGE, 0)  # noqa: SLF001 - same class
-        other.logged = NO_USAGE
-        own, theirs = self.throttling.history, other.throttling.history
-        if theirs is not None and (own is None or own.until_ms < theirs.until_ms):
-            self.throttling.history = theirs  # the histories are not merged, because they are over in a minute
-        self.last_record_ms = max(self.last_record_ms, other.last_record_ms)
-
-    def _set_usage(self, usage: UsageTotals, used_s: float) -> None:
-        self._used = (used_s, usage.amount, self.limit)
-        self.amount, self.requests = usage.amount, usage.requests
-        throttling = self.throttling
-        throttling.requests, throttling.time_ms = usage.throttled_requests, usage.throttle_time_ms
-        throttling.observed_time_ms = usage.observed_throttle_time_ms
-        throttling.observed_requests = usage.observed_throttled_requests

@@ -68,28 +68,6 @@ class KafkaRates:
             limited = self._find_bucket(tags)
             bucket.kafka_tokens = None if limited is None else limited.token_bucket
 
-    def absorb(self, other: "KafkaRates", *, now_ms: int) -> None:
-        """Add the rates of ``other``, which were measured at the same broker."""
-        for tags, kept in other._rates.items():  # noqa: SLF001 - same class
-            bucket = self._find_bucket(tags)
-            if bucket is not None and bucket.has_kafka_tags:
-                own = bucket.rate
-            else:
-                own = self._rates.setdefault(tags, kept).rate
-            if own is not kept.rate:
-                own.absorb(kept.rate, now_ms=now_ms)
-
-    def adopt(self, bucket: Bucket, *, now_ms: int) -> None:
-        """Prepare a bucket that moves here from another manager.
-
-        If its tags have a rate here, the two rates are merged.
-        """
-        own = self._rates.get(bucket.tags) if bucket.has_kafka_tags else None
-        if own is not None:
-            own.rate.absorb(bucket.rate, now_ms=now_ms)
-            bucket.rate = own.rate
-            bucket.keep_rate(own)
-
     def _kept(self, tags: Tags) -> KeptRate:
         kept = self._rates.get(tags)
         if kept is None:

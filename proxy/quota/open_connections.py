@@ -43,7 +43,6 @@ class OpenConnections:
 
     def __init__(self, table: RuleTable, charged_user: ChargedUser) -> None:
         self.table: Final = table
-        self.absorbed_by: OpenConnections | None = None
         self._charged_user = charged_user
         # The connections are counted by identity, so that they can be counted again under new rules, and by bucket,
         # for the check of each new connection.
@@ -56,13 +55,6 @@ class OpenConnections:
         """Count the open connections again under changed rules or principals. No connection is closed."""
         self._charged_user = charged_user
         self._recount()
-
-    def absorb(self, other: "OpenConnections") -> None:
-        """Take over the counted connections of ``other``, which belongs to the same broker and is no longer used."""
-        for identity, count in other._by_identity.items():  # noqa: SLF001 - same class
-            self._by_identity[identity] = self._by_identity.get(identity, 0) + count
-        self._recount()
-        other.absorbed_by = self
 
     def open_now(self) -> dict[Tags, int]:
         """Return the number of open connections, by the tags under which they are counted. Any thread may call this."""
@@ -80,9 +72,6 @@ class OpenConnections:
 
     def leave(self, identity: Identity) -> None:
         """Stop counting a connection, because it has ended."""
-        if self.absorbed_by is not None:
-            self.absorbed_by.leave(identity)
-            return
         self._add(identity, -1)
         if identity not in self._by_identity:
             del self._found[identity]

@@ -87,24 +87,6 @@ class Rate:
         self.exact_before_ms = min((slot.last_event_ms for slot in slots), default=-self._span_ms) + self._span_ms
         self.total = sum(slot.value for slot in slots)
 
-    def absorb(self, other: "Rate", *, now_ms: int) -> None:
-        """Add the records of ``other`` that are not yet too old to count.
-
-        Both rates must have windows of the same number and length.
-        """
-        current = [
-            slot for rate in (self, other) for slot in rate.slots() if now_ms - slot.last_event_ms < self._span_ms
-        ]
-        merged: list[Slot] = []
-        for slot in sorted(current, key=lambda slot: slot.start_ms):
-            last = merged[-1] if merged else None
-            if last is None or slot.start_ms - last.start_ms >= self._window_ms:
-                merged.append(slot)
-            else:
-                last_event_ms = max(last.last_event_ms, slot.last_event_ms)
-                merged[-1] = Slot(last.value + slot.value, last.start_ms, last_event_ms)
-        self.restore(merged)
-
     def record(self, value: int, *, now_ms: int) -> None:
         """Add ``value`` to the sum of the current window. A negative value takes back an earlier record."""
         slots = self._slots

@@ -42,7 +42,6 @@ class ReplicationQuota:
         now_ms: The time. The token bucket that spreads the bytes evenly over time is empty at first.
 
     Attributes:
-        absorbed_by: Another quota that has taken over and records the bytes of this quota from now on, or None.
         rate: The rate of the fetched bytes, as Kafka measures it.
         total: The number of bytes since the start.
         records: How many times bytes were recorded.
@@ -56,7 +55,6 @@ class ReplicationQuota:
         "_measures",
         "_reserved",
         "_tokens",
-        "absorbed_by",
         "limit",
         "logged",
         "rate",
@@ -66,7 +64,6 @@ class ReplicationQuota:
 
     def __init__(self, limit: float | None, *, samples: int, window_ms: int, now_ms: int) -> None:
         self.limit = limit
-        self.absorbed_by: ReplicationQuota | None = None
         self.rate = SimpleRate(samples=samples, window_ms=window_ms)
         self._measures = [self.rate]  # a second one counts since the limit changed, until ``rate`` knows no other limit
         self._changed_at_ms = now_ms
@@ -103,27 +100,11 @@ class ReplicationQuota:
         self._add(0)
         self._line.clear()  # Each place is kept for a time that depends on the old limit. It may be very long.
 
-    def absorb(self, other: "ReplicationQuota", *, now_ms: int) -> None:
-        """Take over the measured bytes of ``other``, a quota of the same broker that is no longer used for new fetches.
-
-        Fetches that are still in flight under ``other`` settle their reservations there, but record their bytes here.
-        """
-        if len(self._measures) > 1:
-            self._measures[1].absorb(other._measures[-1], now_ms=now_ms)  # noqa: SLF001 - same class
-        self.rate.absorb(other.rate, now_ms=now_ms)
-        self.total += other.total
-        self.records += other.records
-        self.logged = self.logged.plus(other.logged)
-        other.absorbed_by = self
-
     def record(self, size_bytes: int, *, now_ms: int) -> None:
         """Record fetched bytes in the totals and in the rate that Kafka would measure.
 
         This does not take tokens from the token bucket that spreads fetches over time. ``settle`` does.
         """
-        if self.absorbed_by is not None:
-            self.absorbed_by.record(size_bytes, now_ms=now_ms)
-            return
         self.total += size_bytes
         self.records += 1
         for one in self._measures:

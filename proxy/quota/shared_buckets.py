@@ -86,12 +86,3 @@ class SharedBuckets:
         for entity, _ in expired:
             del self._by_rule[entity]
         return [bucket for _, bucket in expired]
-
-    def absorb(self, other: "SharedBuckets", *, now_ms: int) -> None:
-        """Take over the shared buckets of ``other``. Two buckets for the same rule are merged."""
-        for entity, bucket in other._by_rule.items():  # noqa: SLF001 - same class
-            bucket.generation = 0
-            own = self._by_rule.setdefault(entity, bucket)
-            if own is not bucket:
-                own.absorb(bucket, now_ms=now_ms)
-        self.lookups += other.lookups

@@ -48,13 +48,6 @@ class TokenBucket:
         self._tokens = self.burst_ms / 1000 * byte_rate_limit
         self._last_ms = now_ms
 
-    def absorb(self, other: "TokenBucket", *, byte_rate_limit: float, now_ms: int) -> None:
-        """Take the tokens that are missing in ``other``, so that this token bucket accounts for the bytes of both."""
-        burst = other.burst_ms / 1000 * byte_rate_limit
-        left = other.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms)
-        self._tokens = self.peek(byte_rate_limit=byte_rate_limit, now_ms=now_ms) - (burst - left)
-        self._last_ms = now_ms
-
     def full_at_ms(self, *, byte_rate_limit: float) -> float:
         """Return the time at which the token bucket will be full if no more tokens are taken."""
         missing = self.burst_ms / 1000 * byte_rate_limit - self._tokens

@@ -164,20 +164,17 @@ class Leader:
     One quota limits what the broker sends to all followers together.
     """
 
-    __slots__ = ("_address", "_node_id", "absorbed_by", "known_quota", "throttle")
+    __slots__ = ("_address", "_node_id", "known_quota", "throttle")
 
     def __init__(self, throttle: Throttle, address: Address, node_id: int | None) -> None:
         self.throttle = throttle
         self.known_quota: ReplicationQuota | None = None  # None until a follower fetches under a limit
         self._address = address
         self._node_id = node_id
-        self.absorbed_by: Leader | None = None  # another ``Leader`` of the same broker
 
     @property
     def node_id(self) -> int | None:
         """The broker's node id; None while it is unknown."""
-        if self.absorbed_by is not None:
-            return self.absorbed_by.node_id
         return self.throttle.view.node_ids.get(self._address) if self._node_id is None else self._node_id
 
     @property
@@ -188,22 +185,15 @@ class Leader:
 
     def quota(self, *, now_ms: int) -> ReplicationQuota:
         """Return the quota for everything that this broker sends to throttled replicas."""
-        if self.absorbed_by is not None:
-            return self.absorbed_by.quota(now_ms=now_ms)
         if self.known_quota is None:
             self.known_quota = self.throttle.quota(self.throttle.leader_rate(self.node_id), now_ms)
         return self.known_quota
 
-    def absorb(self, other: "Leader", *, now_ms: int) -> None:
-        """Take over the usage of ``other``, after it was found out that both objects represent the same broker."""
+    def join(self, unused: "Leader") -> None:
+        """Take over the node id of ``unused``, which turned out to be the same broker before any follower fetched."""
         if self._node_id is None:
-            self._node_id = other._node_id  # noqa: SLF001 - another one of the same class
-        if self.known_quota is None:
-            self.known_quota = other.known_quota
-        elif other.known_quota is not None:
-            self.known_quota.absorb(other.known_quota, now_ms=now_ms)
-        other.absorbed_by = self
-        self.throttle.leaders.remove(other)
+            self._node_id = unused._node_id  # noqa: SLF001 - another one of the same class
+        self.throttle.leaders.remove(unused)
         self.throttle.generation += 1
 
     def limits(self, follower: int, *, now_ms: int) -> "Limits":

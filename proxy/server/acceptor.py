@@ -11,7 +11,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from ipaddress import ip_address
 from time import monotonic_ns
@@ -66,6 +66,19 @@ def bind(address: Address) -> list[socket.socket]:
             one.close()
         raise OSError(error.errno, cannot_listen(address, error)) from error
     return bound
+
+
+def refuse_waiting(sockets: Iterable[socket.socket], listener: ListenerState) -> None:
+    """Close the connections that wait in the backlogs of ``sockets``, because no broker can be reached."""
+    for one in sockets:
+        one.setblocking(False)
+        for _ in range(BACKLOG):
+            try:
+                client, _ = one.accept()
+            except OSError:  # there are no more, or no descriptor is left
+                break
+            client.close()
+            listener.counters.disconnect("upstream_refused")
 
 
 def cannot_listen(address: Address, error: OSError) -> str:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable
 from time import monotonic
 from typing import Final
 
-from kafka_quota_proxy.config.addresses import canonical
+from kafka_quota_proxy.config.addresses import canonical, same_spelling
 from kafka_quota_proxy.config.model import Address, Shaping
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
-from kafka_quota_proxy.proxy.server.broker_identity import NOWHERE, BrokerIdentity, UpstreamLocation
+from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
 from kafka_quota_proxy.proxy.server.broker_queue import BrokerQueue
 from kafka_quota_proxy.proxy.server.tls.contexts import TlsContext
 from kafka_quota_proxy.proxy.server.upstream_faults import NOT_TRIED, Fault
@@ -23,34 +23,32 @@ _WARN_EVERY_S: Final = 10.0
 class Broker:
     """Holds what all upstreams of one broker share: quotas, fair call queue, service time, and replication limit."""
 
-    __slots__ = ("leader", "queue", "quotas", "service")
+    __slots__ = ("identity", "leader", "queue", "quotas", "service")
 
     def __init__(self, quotas: BrokerQuotas, leader: Leader | None = None) -> None:
         self.quotas = quotas
         self.service = ServiceClock()
         self.leader = leader  # the limit on what followers fetch from this broker
         self.queue: BrokerQueue | None = None  # None if no listener has ever had a queue
+        self.identity: BrokerIdentity | None = None  # None until a response of the broker has said who it is
 
-    def absorb(self, other: "Broker", *, now_ms: int) -> None:
-        """Add the usage that ``other`` has counted, which was found to represent the same broker."""
-        self.quotas.absorb(other.quotas, now_ms=now_ms)
+    def join(self, unused: "Broker") -> None:
+        """Also represent ``unused``, which turned out to be the same broker before any client was served."""
         if self.leader is None:
-            self.leader = other.leader
-        elif other.leader is not None:
-            self.leader.absorb(other.leader, now_ms=now_ms)
-        if self.queue is None:
-            self.queue = other.queue
-        elif other.queue is not None:
-            self.queue.absorb(other.queue)
+            self.leader = unused.leader
+        elif unused.leader is not None:
+            self.leader.join(unused.leader)
 
 
 class Upstream:
     """An address that leads to a broker. The address may change, because a broker of a cluster may move.
 
-    ``make`` creates a ``Broker``, which all upstreams of the same broker share. ``tls`` is the TLS context for
-    connections to the broker, or None for plaintext. ``shaping`` is the method by which rates are measured, or None for
-    the method that the configuration sets for all listeners. A bootstrap server (``is_bootstrap``) stands in for
-    brokers that are not known yet.
+    ``make`` creates a ``Broker``. ``tls`` is the TLS context for connections to the broker, or None for plaintext.
+    ``shaping`` is the method by which rates are measured, or None for the method that the configuration sets for all
+    listeners.
+
+    ``broker`` is final once ``is_settled``, which is before the first client is served. ``peers`` contains the numeric
+    addresses that connections have reached.
 
     ``fault`` says why the broker cannot be reached, and is None if it can. ``failures`` counts the attempts in a row
     that failed. ``bypass`` is the address of its own that the broker tells clients, or None.
@@ -64,9 +62,7 @@ class Upstream:
         "bypass",
         "failures",
         "fault",
-        "identity",
-        "is_bootstrap",
-        "make",
+        "is_settled",
         "peers",
         "shaping",
         "tls",
@@ -79,16 +75,13 @@ class Upstream:
         *,
         tls: TlsContext | None = None,
         shaping: Shaping | None = None,
-        is_bootstrap: bool = False,
     ) -> None:
         self.address = address
-        self.make = make
         self.tls = tls
         self.shaping = shaping
-        self.is_bootstrap = is_bootstrap
         self.broker = make()
-        self.identity: BrokerIdentity | None = None
-        self.peers = NOWHERE
+        self.is_settled = False
+        self.peers: frozenset[Address] = frozenset()
         self.fault: Fault | None = NOT_TRIED
         self.failures = 0
         self.bypass: Address | None = None
@@ -151,10 +144,25 @@ class Upstream:
             )  # fmt: skip
         self.bypass = bypass
 
+    def move(self, address: Address) -> None:
+        """Change the address, because the cluster has reported a new one for its broker."""
+        self.address = address
+        self.peers = frozenset()
+
+    def led_to(self, peer: Address | None, *, is_back: bool = False) -> None:
+        """Record the numeric address that a connection has reached; None if the connection is closed already.
+
+        If ``is_back``, the broker was unreachable until now. Addresses recorded earlier are then forgotten, because
+        another broker may have had them.
+        """
+        if peer is not None:
+            self.peers = frozenset({peer}) if is_back else self.peers | {peer}
+
     @property
-    def location(self) -> UpstreamLocation:
-        """What is known about the broker: its identity, and the addresses at which it was reached."""
-        return UpstreamLocation(self.address, self.peers, self.identity)
+    def places(self) -> frozenset[Address]:
+        """The configured address, and its numeric address if connections have reached only one."""
+        written = same_spelling(self.address)
+        return self.peers | {written} if len(self.peers) == 1 else frozenset({written})
 
 
 def local_address(source: str | None) -> tuple[str, int] | None:

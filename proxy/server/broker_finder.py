@@ -1,9 +1,9 @@
 """Finds out from Metadata responses which broker of which cluster the proxy reaches at a configured address.
 
 Such an address is an ``upstream``. If there are several, two of them may lead to the same broker, whose clients must
-not have each quota twice. So the proxy queries a broker whenever it becomes reachable. It also reads all Metadata
-responses to clients. If the broker requires a login, only responses to clients are available, because the proxy has no
-login of its own.
+not have each quota twice. So the proxy asks a broker who it is before its first client is served, and again whenever it
+becomes reachable. It also reads all Metadata responses to clients. If the broker requires a login, only responses to
+clients are available, because the proxy has no login of its own.
 
 A response lists all brokers and does not say which of them has sent it. The sender is found in the first of these ways
 that works:
@@ -15,7 +15,7 @@ that works:
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -30,16 +30,21 @@ from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.bypass import bypassed
-from kafka_quota_proxy.proxy.server.cluster_query import describe_cluster
+from kafka_quota_proxy.proxy.server.cluster_query import ClusterDescription, describe_cluster
 from kafka_quota_proxy.proxy.server.host_lookups import Lookups
 from kafka_quota_proxy.proxy.server.route import Route
 
 log = logging.getLogger(__name__)
 
 _LATEST: Final = HIGHEST_VERSION[ApiKey.METADATA]
+# How long the first clients of a listener wait until its broker has said who it is.
+ASK_S: Final = 2.0
+# A broker that requires a login closes each connection on which it is asked, and a fault of the network only some.
+_TRIES: Final = 3
+_TRY_AGAIN_S: Final = 0.2
 
 # The last response of an upstream: the cluster, its brokers, and where the connection led.
-_Response = tuple[str | None, Mapping[int, Address], frozenset[Address]]
+_Response = tuple[str, Mapping[int, Address], frozenset[Address]]
 # What a response of an upstream advertises, and where the connection led.
 _Advertised = tuple[Mapping[int, Address], frozenset[Address]]
 
@@ -61,7 +66,6 @@ class BrokerFinder:
         self._binds: dict[Upstream, set[Address]] = {}  # the addresses by which clients reach it
         self._last: dict[Upstream, _Response] = {}
         self._judged: dict[Upstream, _Advertised] = {}
-        self._unknown: set[Upstream] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
@@ -70,15 +74,78 @@ class BrokerFinder:
         self._binds.setdefault(upstream, set()).add(route.listener.settings.bind)
         route.context.on_metadata = partial(self._read_response, upstream)
 
+    async def introduce(
+        self,
+        listener: str,
+        upstreams: Sequence[Upstream],
+        on_answer: Callable[[ClusterDescription], None] | None = None,
+    ) -> bool:
+        """Ask the brokers at ``upstreams`` who they are, and settle which quotas count the clients of ``listener``.
+
+        Takes ``ASK_S`` at most. The address of a broker that has not said who it is counts, which is a warning. Return
+        False, and settle nothing, if no broker can be reached: no client can be served then.
+
+        ``on_answer`` is called with each answer if the upstreams are bootstrap servers of a cluster, each of which
+        names all brokers.
+        """
+        reached: set[Upstream] = set()
+        found: dict[Upstream, BrokerIdentity | None] = {}
+
+        async def ask(upstream: Upstream) -> None:
+            def connected(peer: Address | None) -> None:
+                reached.add(upstream)
+                upstream.led_to(peer)
+
+            for _ in range(_TRIES):
+                with suppress(OSError, ProtocolError):
+                    address, source, tls = upstream.address, self._source, upstream.tls
+                    answer = await describe_cluster(address, source, tls, on_connected=connected)
+                    found[upstream] = None
+                    if on_answer is not None:
+                        on_answer(answer)
+                    found[upstream] = await self._identity(upstream, answer.cluster_id, answer.brokers)
+                    return
+                if upstream not in reached:
+                    return
+                await asyncio.sleep(_TRY_AGAIN_S)
+
+        asked = [asyncio.ensure_future(alone(partial(ask, one))) for one in upstreams if not one.is_settled]
+        try:
+            if asked:
+                await asyncio.wait(asked, timeout=ASK_S)
+        finally:
+            for one in asked:
+                one.cancel()
+        if asked and not reached:
+            return False
+        for upstream in upstreams:
+            is_unknown = found.get(upstream) is None and (on_answer is None or not found)
+            if is_unknown and not upstream.is_settled:
+                self._warn(listener, upstream, has_answered=upstream in found)
+            self._brokers.settle(upstream, found.get(upstream))
+        return True
+
+    def _warn(self, listener: str, upstream: Upstream, *, has_answered: bool) -> None:
+        why = (
+            "its answer does not tell which of the cluster's brokers it is: give the node_id of the listener"
+            if has_answered
+            else f"it has not answered within {ASK_S:g} s, or requires a login"
+        )
+        log.warning(
+            "listener %s: the broker at %s is unknown (%s), so its address counts: if another listener leads to this "
+            "broker under another address, its clients have each quota twice for as long as the proxy runs",
+            listener, upstream.address, why,
+        )  # fmt: skip
+
     def reached(self, upstream: Upstream, peer: Address | None, is_back: bool) -> None:
         """Record that a connection to the broker at ``upstream`` has reached the numeric address ``peer``.
 
-        If ``is_back`` is True, the broker was unreachable before. It is then queried, because another broker may have
-        replaced it.
+        If ``is_back`` is True, the broker was unreachable before. It is then asked again who it is, because another
+        broker may have replaced it.
         """
-        self._brokers.reached(upstream, peer, is_back=is_back)
+        upstream.led_to(peer, is_back=is_back)
         # If there is only one upstream, no other one can lead to the same broker.
-        if is_back and upstream in self._binds and len(self._brokers.upstreams) > 1:
+        if is_back and upstream.is_settled and upstream in self._binds and len(self._brokers.upstreams) > 1:
             self._start(partial(self._ask, upstream))
 
     def close(self) -> None:
@@ -102,24 +169,18 @@ class BrokerFinder:
 
     def _apply(self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]) -> None:
         """Identify the broker that sent a Metadata response, if that has a cluster id, and look for a bypass."""
-        advertised = brokers, upstream.location.places
+        advertised = brokers, upstream.places
         if self._judged.get(upstream) != advertised:
             self._judged[upstream] = advertised
             self._start(partial(self._look_for_bypass, upstream, advertised))
-        response = cluster_id, brokers, upstream.location.places
-        if cluster_id is None or self._last.get(upstream) == response:
-            return
-        self._last[upstream] = response
-        given = self._node_ids.get(upstream.address)
-        if given is not None:
-            self._conclude(upstream, cluster_id, given if given in brokers else None)
-        elif (node_id := node_at(brokers, upstream.location.places, {})) is not None:
-            self._conclude(upstream, cluster_id, node_id)
-        else:
-            self._start(partial(self._look_up, upstream, cluster_id, response))
+        if cluster_id is not None:
+            response = cluster_id, *advertised
+            if self._last.get(upstream) != response:
+                self._last[upstream] = response
+                self._start(partial(self._identify, upstream, response))
 
     async def _look_for_bypass(self, upstream: Upstream, advertised: _Advertised) -> None:
-        places = {one: one.location.places for one in self._binds}
+        places = {one: one.places for one in self._binds}
         binds = set().union(*self._binds.values())
         try:
             found = await bypassed(advertised[0].values(), places, binds, self._lookups)
@@ -130,38 +191,28 @@ class BrokerFinder:
             for one in dict.fromkeys((upstream, *found)):
                 one.advertises(found.get(one), self._binds[one])
 
-    async def _look_up(self, upstream: Upstream, cluster_id: str, response: _Response) -> None:
-        _, brokers, places = response
-        ports, binds = {place.port for place in places}, self._binds.get(upstream, set())
-        hosts = await self._lookups.find(address.host for address in brokers.values() if address.port in ports)
-        advertised = {address for address in brokers.values() if await own_bind(address, binds) is not None}
-        if self._last.get(upstream) == response:
-            self._conclude(upstream, cluster_id, node_at(brokers, places | advertised, hosts))
+    async def _identify(self, upstream: Upstream, response: _Response) -> None:
+        cluster_id, brokers, _ = response
+        identity = await self._identity(upstream, cluster_id, brokers)
+        if identity is not None and self._last.get(upstream) == response:
+            self._brokers.identify(upstream, identity)
 
-    def _conclude(self, upstream: Upstream, cluster_id: str, node_id: int | None) -> None:
-        known = upstream.identity
-        if node_id is not None:
-            self._brokers.identify(upstream, BrokerIdentity(cluster_id, node_id))
-        elif known is not None and known.cluster_id != cluster_id:
-            self._brokers.identify(upstream, None)
-        elif known is None and upstream not in self._unknown and self._has_another(upstream, cluster_id):
-            self._unknown.add(upstream)
-            log.warning(
-                "the broker of cluster %s at %s is unknown: no broker there advertises that address. If "
-                "another listener leads to the same broker, its clients have each quota twice: give the node_id of "
-                "the listener",
-                cluster_id, upstream.address,
-            )  # fmt: skip
-
-    def _has_another(self, upstream: Upstream, cluster_id: str) -> bool:
-        """Return whether another upstream is known that leads to a broker of this cluster, but has quotas of its own.
-
-        If so, both upstreams may lead to the same broker, and its clients may have each quota twice.
-        """
-        return any(
-            one.broker is not upstream.broker and one.identity is not None and one.identity.cluster_id == cluster_id
-            for one in self._brokers.upstreams
-        )
+    async def _identity(
+        self, upstream: Upstream, cluster_id: str | None, brokers: Mapping[int, Address]
+    ) -> BrokerIdentity | None:
+        """Return which of the ``brokers`` in a Metadata response has sent it, or None if nothing says so."""
+        if cluster_id is None:
+            return None
+        places = upstream.places
+        node_id = self._node_ids.get(upstream.address)
+        if node_id is None:
+            node_id = node_at(brokers, places, {})
+        if node_id is None:
+            ports, binds = {place.port for place in places}, self._binds.get(upstream, set())
+            hosts = await self._lookups.find(address.host for address in brokers.values() if address.port in ports)
+            advertised = {address for address in brokers.values() if await own_bind(address, binds) is not None}
+            node_id = node_at(brokers, places | advertised, hosts)
+        return BrokerIdentity(cluster_id, node_id) if node_id is not None and node_id in brokers else None
 
     def _start(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         task = asyncio.get_running_loop().create_task(alone(work))

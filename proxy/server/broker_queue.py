@@ -89,12 +89,6 @@ class BrokerQueue:
         before.scheduler, before.cost, before.identity = priorities.scheduler, cost(settings), priorities.identity
         return before
 
-    def absorb(self, other: "BrokerQueue") -> None:
-        """Add the statistics of ``other``, a queue of the same broker. Requests that wait there are not moved."""
-        own, others = self.dispatcher.queue.overflowed, other.dispatcher.queue.overflowed
-        for level in range(min(len(own), len(others))):
-            own[level] += others[level]
-
     def wake(self) -> None:
         """Arrange that the connections which have received a slot are woken once the running callback has ended."""
         if not self._is_waking:

@@ -30,7 +30,7 @@ from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry
 from kafka_quota_proxy.proxy.server.cluster_members import ClusterMembers
-from kafka_quota_proxy.proxy.server.cluster_query import describe_cluster
+from kafka_quota_proxy.proxy.server.cluster_query import ClusterDescription, describe_cluster
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.listener_state import ListenerState
 from kafka_quota_proxy.proxy.server.route import Route
@@ -65,6 +65,11 @@ class ClusterListener:
         # By node id: the brokers whose ports could not be bound, which has been logged, and why.
         self._unopened: dict[int, tuple[Address, Fault]] = {}
         self._turn = 0
+
+    @property
+    def servers(self) -> list[Upstream]:
+        """The bootstrap servers of the cluster."""
+        return self._cluster.servers
 
     def all_routes(self) -> list[Route]:
         """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
@@ -245,9 +250,10 @@ class BrokerCluster:
         self._tls = tls
         self.bootstrap_quotas = self._quotas()
         self.servers = [
-            registry.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping, is_bootstrap=True))
+            registry.add(Upstream(server, lambda: Broker(self._quotas()), tls=tls, shaping=shaping))
             for server in servers
         ]
+        self.may_serve = asyncio.Event()  # set once it is settled which quotas count clients at the bootstrap servers
         self._is_closed = False
         self.tasks: asyncio.TaskGroup
         self._last_warning_s = float("-inf")
@@ -307,9 +313,9 @@ class BrokerCluster:
             def make() -> Broker:
                 return Broker(self._quotas(), self._throttle.leader(address, node_id))
 
-            upstream = self.brokers[node_id] = Upstream(address, make, tls=self._tls, shaping=self.shaping)
-            upstream.identity = self._identity(node_id)
-            self._registry.add(upstream)
+            upstream = self._registry.add(Upstream(address, make, tls=self._tls, shaping=self.shaping))
+            self.brokers[node_id] = upstream
+            self._registry.settle(upstream, self._identity(node_id))
         return upstream
 
     def see(self, brokers: Mapping[int, Address], is_all: bool, cluster_id: str | None = None) -> None:
@@ -323,19 +329,24 @@ class BrokerCluster:
         if cluster_id not in (None, self.cluster_id):
             self.cluster_id = cluster_id
             for node_id, upstream in self.brokers.items():
-                self._registry.identify(upstream, self._identity(node_id))
+                self._registry.identify(upstream, BrokerIdentity(cluster_id, node_id))
         now_ms = monotonic_ns() // 1_000_000
         for node_id, address in brokers.items():
             known = self.brokers.get(node_id)
             if known is not None and known.address != address:
                 log.info("broker %d has moved from %s to %s", node_id, known.address, address)
-                self._registry.move(known, address)
+                known.move(address)
         for listener in self.listeners:
             attempt(listener.follow, brokers, is_all=is_all, now_ms=now_ms)
+
+    def answered(self, answer: ClusterDescription) -> None:
+        """Apply an answer to a question of the proxy itself, which lists all brokers."""
+        self.see(answer.brokers, is_all=True, cluster_id=answer.cluster_id)
 
     async def run(self, tasks: asyncio.TaskGroup) -> None:
         """Query the cluster for its brokers every few seconds, until cancelled."""
         self.tasks = tasks
+        await self.may_serve.wait()
         turn = 0
         while not self._is_closed:
             turn += 1
@@ -343,8 +354,8 @@ class BrokerCluster:
             upstream = known[turn % len(known)]
             try:
                 answer = await describe_cluster(upstream.address, self._rules.config.upstream_bind, self._tls)
-                self.see(answer.brokers, is_all=True, cluster_id=answer.cluster_id)
-                self._registry.reached(upstream, answer.peer, is_back=not upstream.is_reachable)
+                self.answered(answer)
+                upstream.led_to(answer.peer, is_back=not upstream.is_reachable)
                 upstream.reached()
                 await asyncio.sleep(_QUERY_EVERY_S)
             except (OSError, ProtocolError) as error:  # perhaps it requires a login, which says nothing about clients

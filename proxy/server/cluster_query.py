@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -54,8 +55,17 @@ def read(frame: bytes, peer: Address | None = None) -> ClusterDescription:
     return ClusterDescription(brokers, metadata.find_cluster_id(frame, 0, found, _VERSION), peer)
 
 
-async def describe_cluster(address: Address, source: str | None, tls: TlsContext | None = None) -> ClusterDescription:
+async def describe_cluster(
+    address: Address,
+    source: str | None,
+    tls: TlsContext | None = None,
+    *,
+    on_connected: Callable[[Address | None], None] = lambda _: None,
+) -> ClusterDescription:
     """Ask the broker at ``address`` about its cluster, on a new connection from the local address ``source``.
+
+    ``on_connected`` is called with the numeric address of the broker once the connection is made, even if the broker
+    does not answer. It is None if the connection is closed already.
 
     Raises:
         OSError: If the broker cannot be reached, or does not answer.
@@ -67,12 +77,14 @@ async def describe_cluster(address: Address, source: str | None, tls: TlsContext
             reader, writer = await asyncio.open_connection(
                 address.host, address.port, local_addr=local_address(source), ssl=tls.context if tls else None
             )
+            peer = numeric(writer.get_extra_info("peername"))
+            on_connected(peer)
             writer.write(request())
             size = await reader.readexactly(4)
             size_bytes = _INT32.unpack(size)[0]
             if not 4 <= size_bytes <= _MAX_RESPONSE_BYTES:
                 raise Truncated(f"a response has {size_bytes} bytes")
-            return read(size + await reader.readexactly(size_bytes), numeric(writer.get_extra_info("peername")))
+            return read(size + await reader.readexactly(size_bytes), peer)
     except ssl.SSLError as error:
         raise ConnectionAbortedError(broker_fault(error, tls, address.host)[1]) from error
     except TimeoutError as error:

@@ -41,8 +41,10 @@ class KnownBrokers:
         self.entrances: dict[ListenerState, Route | ClusterListener] = {}
         source = rules.config.upstream_bind
         self.prober = Prober(lambda: self.in_use, source, lambda *reached: self._finder.reached(*reached))
-        self.registry = BrokerRegistry(self._on_moved, self.prober.add)
+        self.registry = BrokerRegistry(self._on_joined, self.prober.add)
         self._finder = BrokerFinder(self.registry, self._node_ids, source)
+        # If all listeners lead to one address or cluster, no other listener can lead to its brokers.
+        self._is_alone = len({_destination(listener) for listener in rules.config.listeners}) == 1
 
     def connect(self, listener: ListenerState, tls: TlsContext | None) -> None:
         """Connect a listener to its broker or cluster.
@@ -55,9 +57,32 @@ class KnownBrokers:
             cluster = self._cluster(settings, tls)
             self.entrances[listener] = cluster.add_listener(listener)
         else:
-            route = Route(listener, self._single(settings, tls))
-            self._finder.listen(route)
-            self.entrances[listener] = route
+            self._connect(listener, self._single(settings, tls))
+
+    def _connect(self, listener: ListenerState, upstream: Upstream) -> None:
+        route = self.entrances[listener] = Route(listener, upstream)
+        self._finder.listen(route)
+
+    def is_introduced(self, listener: ListenerState) -> bool:
+        """Whether it is settled which quotas count the clients of a listener, so that they can be served."""
+        return all(upstream.is_settled for upstream in self._asked(listener))
+
+    async def introduce(self, listener: ListenerState) -> bool:
+        """Ask the brokers of a listener who they are, before its first client is served. Takes two seconds at most.
+
+        Return whether this is settled. It is not as long as no broker can be reached.
+        """
+        servers = listener.settings.cluster
+        cluster = self.clusters[frozenset(servers.bootstrap_servers)] if servers else None
+        on_answer = cluster.answered if cluster else None
+        is_done = await self._finder.introduce(listener.name, self._asked(listener), on_answer)
+        if is_done and cluster:
+            cluster.may_serve.set()
+        return is_done
+
+    def _asked(self, listener: ListenerState) -> list[Upstream]:
+        entrance = self.entrances[listener]
+        return [entrance.upstream] if isinstance(entrance, Route) else entrance.servers
 
     def _cluster(self, settings: Listener, tls: TlsContext | None) -> BrokerCluster:
         servers = settings.cluster.bootstrap_servers if settings.cluster else ()
@@ -66,6 +91,10 @@ class KnownBrokers:
             cluster = self.clusters[frozenset(servers)] = BrokerCluster(
                 servers, self._rules, settings.shaping, self._throttle, self.registry, tls
             )
+            if self._is_alone:
+                for server in cluster.servers:
+                    self.registry.settle(server)
+                cluster.may_serve.set()
         return cluster
 
     def _single(self, settings: Listener, tls: TlsContext | None) -> Upstream:
@@ -79,6 +108,8 @@ class KnownBrokers:
 
             upstream = self.registry.add(Upstream(address, make, tls=tls, shaping=settings.shaping))
             self.single[address] = upstream
+            if self._is_alone:
+                self.registry.settle(upstream)
         return upstream
 
     def update(self, listeners: Mapping[str, Listener], changed: RuleTableChanges, config: ProxyConfig) -> None:
@@ -120,11 +151,10 @@ class KnownBrokers:
             if broker.queue is not None:
                 broker.queue.close()
 
-    def _on_moved(self, upstream: Upstream) -> None:
-        for entrance in self.entrances.values():
-            for route in entrance.all_routes():
-                if route.upstream is upstream:
-                    route.follow_broker()
+    def _on_joined(self, upstream: Upstream) -> None:
+        for listener, entrance in self.entrances.items():
+            if isinstance(entrance, Route) and entrance.upstream is upstream:
+                self._connect(listener, upstream)  # no client has used the route yet
 
     # -- views, for metrics and the usage log --
 
@@ -175,7 +205,7 @@ class KnownBrokers:
             found[quotas] = MeteredBroker(node_id, quotas, enforces)
 
         for upstream in self.single.values():
-            leader, identity = upstream.broker.leader, upstream.identity
+            leader, identity = upstream.broker.leader, upstream.broker.identity
             node_id = leader.node_id if leader else None
             add(identity.node_id if identity else node_id, upstream.quotas, upstream in enforcing)
         for cluster in self.clusters.values():
@@ -219,6 +249,10 @@ def _first_names(upstreams: list[Upstream]) -> dict[Broker, str]:
     for upstream in upstreams:
         names.setdefault(upstream.broker, str(upstream.address))
     return names
+
+
+def _destination(listener: Listener) -> Address | frozenset[Address] | None:
+    return frozenset(listener.cluster.bootstrap_servers) if listener.cluster else listener.upstream
 
 
 def node_ids(config: ProxyConfig) -> dict[Address, int | None]:

@@ -62,14 +62,6 @@ class Route:
         if (before is None) != (priorities is None):
             self.context.quotas.renew()
 
-    def follow_broker(self) -> None:
-        """Switch to the quotas and the queue of the broker to which the upstream has now been assigned."""
-        broker, context = self.upstream.broker, self.context
-        context.quotas, context.leader, context.service = broker.quotas, broker.leader, broker.service
-        broker.quotas.lines.wake = _wake_soon
-        context.queue = None
-        self._attach_queue()
-
     def session(self, owner: Waiter) -> Session:
         """Return the session of a new client connection, which ``owner`` serves."""
         testing = self.listener.testing

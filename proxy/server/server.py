@@ -20,7 +20,7 @@ from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
 from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
 from kafka_quota_proxy.proxy.quota.line import Waiter
-from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind
+from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind, refuse_waiting
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, free
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
@@ -46,6 +46,9 @@ log = logging.getLogger(__name__)
 # How long clients wait until the rules of a quota topic, or of the brokers, are read. After that, clients are
 # served without these rules.
 _FIRST_RULES_S: Final = 15.0
+
+# How soon a broker that cannot be reached is asked again who it is.
+_ASK_AGAIN_S: Final = 1.0
 
 Work = Callable[[], Coroutine[None, None, None]]
 
@@ -106,6 +109,7 @@ class Server:
         self.is_listening = False
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._acceptors: list[Acceptor] = []
         self._tasks: asyncio.TaskGroup
         self._dialer: BrokerDialer
 
@@ -188,12 +192,16 @@ class Server:
         gc.freeze()
         self._dialer = BrokerDialer(self._tasks, self.config.upstream_bind)
         relay = self._start_relay()
-        acceptors = self._listen(bound)
+        introductions = self._listen(bound)
         background += self._start_background(companion)
         self.replication.watch(self.config.replication)
         await self._stopping.wait()
-        for acceptor in acceptors:
+        for task in introductions:
+            task.cancel()
+        for acceptor in self._acceptors:
             acceptor.close()
+        for one in chain.from_iterable(bound):
+            one.close()
         for cluster in self.brokers.clusters.values():
             cluster.close()
         for listener in self.listeners:
@@ -233,15 +241,33 @@ class Server:
             listener.relay = relay
         return relay
 
-    def _listen(self, bound: list[list[socket.socket]]) -> list[Acceptor]:
-        acceptors: list[Acceptor] = []
+    def _listen(self, bound: list[list[socket.socket]]) -> list[asyncio.Task[None]]:
+        """Serve the clients of all listeners. Return tasks of those whose brokers must say first who they are."""
+        introductions: list[asyncio.Task[None]] = []
         for listener, sockets in zip(self.listeners, bound, strict=True):
-            entrance, settings = self.brokers.entrances[listener], listener.settings
-            acceptors += (Acceptor(one, listener, entrance.accept, entrance.arrivals, self._tasks) for one in sockets)
+            settings = listener.settings
+            if self.brokers.is_introduced(listener):
+                self._accept(listener, sockets)
+            else:
+                introductions.append(self._keep_up(partial(self._introduce, listener, sockets)))
             address = Address(host=settings.bind.host, port=sockets[0].getsockname()[1])
             self._announce(f"listening on {address} ({listener.name}) -> {settings.upstream or settings.cluster}")
         self.is_listening = True
-        return acceptors
+        return introductions
+
+    async def _introduce(self, listener: ListenerState, sockets: list[socket.socket]) -> None:
+        """Find out who a listener's broker is, then serve its clients. They wait in the backlog until then.
+
+        While no broker can be reached, close them, as they would be closed after a dial that failed.
+        """
+        while not await self.brokers.introduce(listener):
+            refuse_waiting(sockets, listener)
+            await asyncio.sleep(_ASK_AGAIN_S)
+        self._accept(listener, sockets)
+
+    def _accept(self, listener: ListenerState, sockets: list[socket.socket]) -> None:
+        entrance = self.brokers.entrances[listener]
+        self._acceptors += (Acceptor(one, listener, entrance.accept, entrance.arrivals, self._tasks) for one in sockets)
 
     def _start_background(self, companion: Work | None) -> list[asyncio.Task[None]]:
         started = [

@@ -15,7 +15,7 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import HAS_LINE, Bucket
 from kafka_quota_proxy.proxy.quota.entity import MAX_NAME_LENGTH, Resolution, bounded
 from kafka_quota_proxy.proxy.quota.line import Place
-from kafka_quota_proxy.proxy.quota.open_connections import Identity, OpenConnections
+from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
@@ -102,7 +102,6 @@ class ClientAccount:
     is_counted: bool = False
     refusal: str = ""
     _counted_as: Identity | None = None
-    _counted_at: OpenConnections | None = None
     stale_buckets: list[Bucket] = field(default_factory=list)
     _slows_nothing: bool = False
     _holds_mute: bool = False  # whether the client does not read its responses
@@ -169,14 +168,14 @@ class ClientAccount:
                 return False
             self.context.counters.observed_connections += 1
         open_connections.enter(identity, standing)
-        self._counted_as, self._counted_at = identity, open_connections
+        self._counted_as = identity
         return True
 
     def leave_count(self) -> None:
         """Undo ``count_connection``, because the client has gone. May be called again."""
-        if self._counted_as is not None and self._counted_at is not None:
-            self._counted_at.leave(self._counted_as)  # the listener may have another broker by now
-            self._counted_as = self._counted_at = None
+        if self._counted_as is not None:
+            self.context.quotas.connections.leave(self._counted_as)
+            self._counted_as = None
 
     def log_in(self, principal: str) -> None:
         """Note that the client has logged in as ``principal``, whose buckets are charged from the next request on."""

@@ -70,8 +70,7 @@ def connections_of(server: Server, buckets: Collection[Bucket], *, rest: Rest = 
     found: dict[Bucket, list[ClientConnection]] = {}
     for listener in list(server.listeners):
         for connection in paced(list(listener.connections), rest, every=_CONNECTIONS):
-            for held in connection.state.account.buckets:
-                bucket = held.absorbed_by or held
+            for bucket in connection.state.account.buckets:
                 if bucket in buckets:
                     found.setdefault(bucket, []).append(connection)
     return found

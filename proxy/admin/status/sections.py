@@ -93,8 +93,8 @@ def _broker_row(node_id: int | None, faults: Mapping[Address, Fault | None], ups
 
 def _node_id(upstreams: Iterable[Upstream]) -> int | None:
     for upstream in upstreams:
-        if upstream.identity is not None:
-            return upstream.identity.node_id
+        if upstream.broker.identity is not None:
+            return upstream.broker.identity.node_id
         if upstream.broker.leader is not None and upstream.broker.leader.node_id is not None:
             return upstream.broker.leader.node_id
     return None

@@ -308,17 +308,6 @@ def test_paced_limit_that_comes_back_unused_begins_full() -> None:
     assert bucket.tokens(now_ms=1_000) == 1_000
 
 
-def test_debt_of_a_manager_that_was_taken_over_is_forgotten_without_a_limit() -> None:
-    for own in [manager_of(rule("alice"), shaping=Shaping.PACED), in_debt()]:
-        own.absorb(in_debt(), now_ms=0)
-        assert not bucket_of_alice(own, 1_000).is_free(1, now_ms=1_000)
-
-        replace_rules(own, shaping=Shaping.PACED)
-        replace_rules(own, rule("alice"), shaping=Shaping.PACED)
-
-        assert bucket_of_alice(own, 1_000).is_free(1, now_ms=1_000)
-
-
 def test_paid_debts_take_no_memory() -> None:
     manager = in_debt()
     assert len(manager._debtors) == 1

@@ -180,15 +180,6 @@ def test_bytes_above_the_old_limit_are_owed_under_the_new_one() -> None:
     assert one.room(now_ms=NOW_MS + 10_000) == 0, "and counts again"
 
 
-def test_quota_that_is_taken_over_after_a_change_adds_what_it_owes() -> None:
-    one, other = quota(1_000), quota(1_000)
-    for each in (one, other):
-        each.record(3_000, now_ms=NOW_MS)
-        each.change(500, now_ms=NOW_MS)
-    one.absorb(other, now_ms=NOW_MS)
-    assert one.room_at_ms(now_ms=NOW_MS) == NOW_MS + 2 * 4_000
-
-
 def test_place_in_line_lasts_until_it_is_left_or_late() -> None:
     one = quota(1_000)
     one.settle(0, 1_000)

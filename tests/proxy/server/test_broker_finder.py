@@ -12,13 +12,12 @@ import pytest
 
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
 from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig, QuotaRule
-from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
+from kafka_quota_proxy.proxy.server.broker import Broker
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import (
     METADATA,
     framed,
     metadata_response,
-    other_request,
     other_response,
     produce_request,
     produce_response,
@@ -107,10 +106,6 @@ def throttle_ms(answer: bytes) -> int:
 async def produced(client: Client, size_bytes: int) -> int:
     """Send a Produce request of this size, and return the throttle time of its response in ms."""
     return throttle_ms(await client.ask(produce_request(size_bytes=size_bytes)))
-
-
-def open_now(server: Server, address: Address) -> int:
-    return sum(upstream_of(server, address).quotas.connections.open_now().values())
 
 
 def amounts(server: Server) -> list[int]:
@@ -204,57 +199,103 @@ async def test_equal_node_ids_of_two_clusters_keep_their_quotas() -> None:
         ports(Node(), Node(cluster_id="another")) as (one, other),
         running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
     ):
-        await eventually(lambda: all(upstream.identity for upstream in server.brokers.upstreams))
+        await eventually(lambda: all(upstream.broker.identity for upstream in server.brokers.upstreams))
         assert len(brokers_of(server)) == 2
         async with client_of(server) as first, client_of(server, port=1) as second:
             assert [await produced(first, 6_000), await produced(second, 6_000)] == [0, 0]
 
 
 @on_uvloop
-async def test_a_broker_that_requires_a_login_is_identified_by_responses_to_clients() -> None:
-    """Then the usage of both ports is added up. A request in flight is charged once."""
+async def test_a_client_waits_until_its_broker_has_said_who_it_is() -> None:
+    nodes = Node(answers_strangers=False), Node()
+    async with (
+        ports(*nodes) as (one, other),
+        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
+        client_of(server) as first,
+        client_of(server, port=1) as second,
+    ):
+        await first.send(produce_request(size_bytes=6_000))
+        assert await produced(second, 6_000) == 0
+        assert PRODUCE not in [unpack_from(">h", frame, 4)[0] for each in one.connections for frame in each.requests]
+        nodes[0].answers_strangers = True
+        assert throttle_ms(await first.answer()) > 1_000
+        assert amounts(server) == [12_000]
+
+
+@on_uvloop
+async def test_a_broker_that_requires_a_login_counts_by_its_address_also_after_it_was_identified(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     nodes = Node(answers_strangers=False), Node(answers_strangers=False)
     async with (
         ports(*nodes) as (one, other),
         running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
         client_of(server) as first,
         client_of(server, port=1) as second,
-        client_of(server, port=1) as third,
     ):
         assert [await produced(first, 4_000), await produced(second, 4_000)] == [0, 0]
-        assert len(brokers_of(server)) == 2
-        await third.send(produce_request(size_bytes=500)[:-1])  # this request is charged when its response arrives
+        for name, broker in (("one", one), ("other", other)):
+            assert f"listener {name}: the broker at {broker.address} is unknown (it has not answered" in caplog.text
         await first.ask(metadata_request())
         await second.ask(metadata_request())
 
-        await eventually(lambda: len(brokers_of(server)) == 1)
-        assert amounts(server) == [8_000]
-        await third.send(b"\0")
-        await third.answer()
-        assert amounts(server) == [8_500]
-        assert await produced(first, 4_000) > 1_000
-        (broker,) = brokers_of(server)
-        assert sum(broker.quotas.connections.open_now().values()) == 3
-    assert broker.quotas.connections.open_now() == {}
+        await eventually(lambda: f"{other.address} are one broker, node 1 of cluster one, which became" in caplog.text)
+        assert len(brokers_of(server)) == 2
+        assert amounts(server) == [4_000, 4_000]
+        assert [one.node_id for one in server.brokers.metered()] == [1, 1]
+
+
+@on_uvloop
+async def test_a_broker_that_starts_after_the_proxy_is_asked_before_its_first_client() -> None:
+    node = Node()
+    late = StubBroker(node.script)
+    node.brokers = {1: late.address}
+    async with (
+        ports(Node()) as (one,),
+        running(config_of(named(one.address, "one"), named(late.address, "late"))) as server,
+        client_of(server) as first,
+    ):
+        assert await produced(first, 6_000) == 0
+        async with client_of(server, port=1) as refused:
+            assert await refused.reader.read() == b""
+        assert server.listeners[1].counters.disconnects["upstream_refused"] == 1
+        await late.start()
+        try:
+            await eventually(lambda: len(brokers_of(server)) == 1)
+            async with client_of(server, port=1) as second:
+                assert await produced(second, 6_000) > 1_000
+        finally:
+            await late.stop()
 
 
 @on_uvloop
 async def test_broker_behind_a_sidecar_is_identified_by_the_bind_address() -> None:
-    nodes = Node(answers_strangers=False), Node(answers_strangers=False)
+    nodes = Node(), Node()
     async with ports(*nodes) as (one, other):
         listeners = named(one.address, "one"), named(other.address, "other")
         for node, listener in zip(nodes, listeners, strict=True):
             elsewhere = Address(host="127.0.0.1", port=listener.bind.port + 1)
             node.brokers = {1: Address(host="localhost", port=listener.bind.port), 2: elsewhere}
-        async with (
-            running(config_of(*listeners)) as server,
-            client_of(server) as first,
-            client_of(server, port=1) as second,
-        ):
-            await first.ask(metadata_request())
-            await second.ask(metadata_request())
+        async with running(config_of(*listeners)) as server:
             await eventually(lambda: len(brokers_of(server)) == 1)
-            assert {str(upstream.identity) for upstream in server.brokers.upstreams} == {"node 1 of cluster one"}
+            assert [str(one.identity) for one in brokers_of(server)] == ["node 1 of cluster one"]
+
+
+@on_uvloop
+async def test_an_upstream_that_leads_to_another_broker_keeps_its_quotas(caplog: pytest.LogCaptureFixture) -> None:
+    nodes = Node(), Node()
+    async with (
+        ports(*nodes) as (one, other),
+        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
+    ):
+        async with client_of(server) as first, client_of(server, port=1) as second:
+            assert await produced(first, 6_000) == 0
+            nodes[1].brokers = {2: other.address}
+            await second.ask(metadata_request())
+            await eventually(lambda: f"{other.address} leads to node 2 of cluster one now" in caplog.text)
+
+            assert await produced(second, 6_000) > 1_000
+        assert amounts(server) == [12_000]
 
 
 @on_uvloop
@@ -321,36 +362,6 @@ async def test_a_reload_reaches_each_broker_once_and_all_its_listeners() -> None
 
 
 @on_uvloop
-async def test_an_upstream_that_changes_its_broker_leaves_the_usage_behind() -> None:
-    nodes = Node(), Node()
-    async with (
-        ports(*nodes) as (one, other),
-        running(config_of(named(one.address, "one"), named(other.address, "other"))) as server,
-    ):
-        await eventually(lambda: len(brokers_of(server)) == 1)
-        async with client_of(server) as first, client_of(server, port=1) as second:
-            assert await produced(first, 4_000) == 0
-            await second.ask(metadata_request())
-            async with client_of(server, port=1) as third:
-                await third.ask(other_request(api_key=11))
-                nodes[1].brokers = {2: other.address}
-                await second.ask(metadata_request())
-
-            assert len(brokers_of(server)) == 2
-            await eventually(lambda: open_now(server, one.address) == 2)  # both connections still count
-            assert await produced(second, 4_000) == 0
-            assert amounts(server) == [4_000, 4_000]
-
-            nodes[1].brokers = {1: other.address}
-            await second.ask(metadata_request())
-            assert amounts(server) == [8_000]
-            assert await produced(second, 4_000) > 1_000
-        await eventually(lambda: not any(port.connections for port in server.listeners))
-        assert [quotas.connections.open_now() for quotas in server.brokers.quotas] == [{}]
-        assert not any(bucket.holders for quotas in server.brokers.quotas for bucket in quotas.produce)
-
-
-@on_uvloop
 async def test_the_slots_in_front_of_a_broker_are_there_once() -> None:
     queue = FairCallQueue(max_in_flight=1, capacity=8)
     async with ports(Node(), Node()) as (one, other):
@@ -381,46 +392,5 @@ async def test_bytes_from_clients_identify_no_broker() -> None:
             async with client_of(server, port=port) as client:
                 await client.send(metadata_request(), metadata_response(lie, api_version=2, cluster_id="forged"))
                 await client.answer()
-        assert [upstream.identity for upstream in server.brokers.upstreams] == [None, None]
+        assert [upstream.broker.identity for upstream in server.brokers.upstreams] == [None, None]
         assert len(brokers_of(server)) == 2
-
-
-def lines(upstream: Upstream) -> list[int]:
-    """Return how many requests wait for each Produce quota of a broker, if any."""
-    return [len(bucket.line) for bucket in upstream.quotas.produce if bucket.line]
-
-
-@pytest.mark.kafka
-@on_uvloop
-async def test_a_waiting_request_waits_for_the_debt_of_the_merged_bucket() -> None:
-    rule = replace(ETL, limits={**ETL.limits, "producer_byte_rate": 10_000.0})
-    nodes = Node(answers_strangers=False), Node(answers_strangers=False)
-    async with (
-        ports(*nodes) as (one, other),
-        running(replace(config_of(named(one.address, "one"), named(other.address, "other")), quotas=(rule,))) as server,
-        client_of(server) as first,
-        client_of(server, port=1) as second,
-    ):
-        now = asyncio.get_running_loop().time
-        started_s = now()
-        # The bytes of ten windows may pass at once. A client waits for the bytes above that.
-        assert await produced(first, 10_000) == 0
-        assert 2_000 < await produced(second, 130_000) <= 3_100
-        async with (
-            client_of(server, port=1) as waiting,
-            client_of(server, port=1) as asker,
-            client_of(server) as behind,
-        ):
-            await waiting.send(produce_request(size_bytes=100))
-            await eventually(lambda: lines(server.brokers.upstreams[1]) == [1])
-            for client in (asker, first):
-                await client.ask(metadata_request())
-            await eventually(lambda: len(brokers_of(server)) == 1)
-            await eventually(lambda: lines(server.brokers.upstreams[0]) == [1], timeout_s=1.5)
-            await behind.send(produce_request(size_bytes=100))
-            await eventually(lambda: lines(server.brokers.upstreams[0]) == [2])
-
-            await waiting.answer()
-            assert now() - started_s > 3.8
-            await behind.answer()
-        assert amounts(server) == [140_200]

@@ -67,18 +67,6 @@ async def test_connections_are_those_of_the_wanted_buckets() -> None:
     assert [one.state.account.peer_host for one in found[etl]] == ["10.0.0.1", "10.0.0.2"]
 
 
-async def test_a_connection_of_a_merged_bucket_counts_for_the_bucket_that_is_left() -> None:
-    server = server_with(RULE)
-    held = connect(server, "etl", now_ms=NOW_MS)
-    held.absorbed_by = left = server.brokers.quotas[0].bucket(
-        QuotaKind.PRODUCE, principal="ANONYMOUS", client_id="left", now_ms=NOW_MS
-    )
-
-    found = connections_of(server, {left}, rest=lambda: None)
-
-    assert [one.state.account.peer_host for one in found[left]] == ["10.0.0.5"]
-
-
 async def test_reading_pauses_after_every_few_objects() -> None:
     server = server_with(RULE)
     for number in range(2_000):

@@ -82,6 +82,8 @@ def test_a_broker_behind_two_listeners_has_one_queue() -> None:
     cluster = Cluster(bootstrap_servers=(UPSTREAM,), advertised_host="proxy.example", first_port=9300, last_port=9301)
     direct = Listener(name="direct", bind=ANY, upstream=UPSTREAM, fair_call_queue=settings)
     server = Server(ProxyConfig(listeners=(direct, Listener(name="clients", bind=ANY, cluster=cluster))))
+    for upstream in server.brokers.upstreams:
+        server.brokers.registry.settle(upstream)
     (known_cluster,) = server.brokers.clusters.values()
     of_cluster = known_cluster.upstream(0, UPSTREAM)
     broker_queue = of_cluster.broker.queue
