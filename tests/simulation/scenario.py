@@ -11,6 +11,7 @@ from tests.simulation.brokers.cluster import Cluster
 from tests.simulation.brokers.profiles import LISTENERS, LISTENERS_WITH_LOGIN, PROFILES
 from tests.simulation.check_settings import check_settings
 from tests.simulation.checks.all_checks import ALL
+from tests.simulation.checks.broker_names import BrokerNames
 from tests.simulation.checks.check import Check
 from tests.simulation.faults import KINDS
 from tests.simulation.install import current
@@ -45,6 +46,7 @@ class Scenario:
     """The world of one plan.
 
     Attributes:
+        broker_names: Whether the proxy may take the two names of a broker for two brokers.
         stored: What administrators have stored, and so which quotas can be in force.
         fired: How often each kind of fault happened.
         states: What the world has been through, for the coverage.
@@ -71,9 +73,10 @@ class Scenario:
             actor.name: actors.KINDS[actor.kind](self, actor.name, world.random_of(f"make {actor.name}"))
             for actor in plan.actors
         }
+        self.broker_names = BrokerNames(world)
         checks = tuple(check(world) for check in ALL)
         self.stored = StoredQuotas(world, has_store=setup.has_store, others=checks)
-        world.ledger.checks = (self.stored, *checks)
+        world.ledger.checks = (self.stored, self.broker_names, *checks)
         world.scheduler.on_step = self._after_step
         self._next_look_ms = 0.0
         self._steppers = [check.step for check in world.ledger.checks if type(check).step is not Check.step]

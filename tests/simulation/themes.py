@@ -327,9 +327,10 @@ THEMES: Final[Mapping[str, Theme]] = {
         ("producer", *("consumer",) * 4, "group member"), sizes=_MIDDLE, change=_with_limits("consumer_byte_rate"),
         broken_share=0.4, brokers=(1, 1, 2),
     ),
-    # No broker fails here. If one does, the proxy may take its two names for two brokers for a while.
+    # A fault while the proxy asks a broker who it is may make two brokers of its two names. A later one may not.
     "second names": Theme(
-        ("producer", *("consumer",) * 2), ("proxy killed", "proxy restarted", "proxy paused", "connection reset"),
+        ("producer", *("consumer",) * 2),
+        ("proxy killed", "proxy restarted", "proxy paused", "connection reset", "broker crash", "broker stall"),
         sizes=_MIDDLE, brokers=(1,), replication=1, cluster_share=0.0,
         login_share=0.0, second_name_share=1.0,
         change=_with_limits("producer_byte_rate", "consumer_byte_rate"),

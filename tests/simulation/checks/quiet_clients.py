@@ -141,8 +141,8 @@ class QuietClients(Check):
 
     def _is_quiet(self, key: tuple[int, Tags], limit: Limit) -> bool:
         """Return whether a bucket can neither owe anything nor be short of room."""
-        scenario, now_ms = self.world.scenario, self.world.clock.now_ms
-        if now_ms < self._settled_ms or now_ms < self._loud_until_ms.get(key, 0.0) or scenario.setup.has_second_names:
+        now_ms = self.world.clock.now_ms
+        if now_ms < self._settled_ms or now_ms < self._loud_until_ms.get(key, 0.0):
             return False
         node_id, tags = key
         # Soon after a change of rules the bucket may have been that of others as well.

@@ -99,7 +99,6 @@ class QuotaBounds(Check):
         self._suspicions: list[_Suspicion] = []
         self._buckets_seen: dict[tuple[int, str], set[Tags]] = {}
         self._is_stopping = False
-        self._started_ms = 0.0
         self._begun: dict[int, Exchange] = {}  # the Produces that are not complete
         self._doubts_until_ms = 0.0
         self._cut_off: deque[tuple[float, int]] = deque()  # requests that are surely charged, and from when on
@@ -116,7 +115,7 @@ class QuotaBounds(Check):
 
     def _may_have_other_bucket(self, kind: str, entity: "Entity", tags: Tags) -> bool:
         """Return whether a client may be charged to another bucket, or to none, as by the rules of before."""
-        if may_have_two_buckets(self.world, self._started_ms):
+        if may_have_two_buckets(self.world):
             return True
         now_ms = self.world.clock.now_ms
         while self._rules_before and self._rules_before[0][0] <= now_ms:
@@ -163,7 +162,6 @@ class QuotaBounds(Check):
         self._forget()
         self._rules_before.clear()
         self._has_rules = False
-        self._started_ms = self.world.clock.now_ms
 
     def proxy_ended(self, number: int, *, is_crash: bool) -> None:
         """Begin anew."""

@@ -10,6 +10,7 @@ fixed number of slots, and no fault by which the proxy is late.
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from tests.simulation.checks import frames
+from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.check import Check, Quotas
 from tests.simulation.checks.disturbance import Disturbances
 from tests.simulation.checks.entities import KINDS, RuleBook
@@ -147,8 +148,8 @@ class Slots(Check):
         most = self.world.settings.max_in_flight
         if most is None or exchange.api_key != frames.PRODUCE or self._is_unknown():
             return
-        if self.world.scenario.setup.has_second_names:
-            most *= 2  # until the proxy has found out that both names lead to one broker, each has a queue of its own
+        if may_have_two_buckets(self.world):
+            most *= 2  # each name has a queue of its own then
         holders = [one for one in self._lines.values() if self._surely_holds(one, exchange.forwarded_to)]
         if len(holders) > most:
             others = [next(iter(one.at_broker.values())) for one in holders]

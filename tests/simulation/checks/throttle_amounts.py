@@ -138,7 +138,7 @@ class ThrottleAmounts(Check):
         self._has_rules = self._is_stopping = self._is_sure = False
         # Whether all charges since the first are known. Where windows begin depends on all of them.
         self._is_exact = True
-        self._settled_ms = self._most_known_ms = self._started_ms = 0.0
+        self._settled_ms = self._most_known_ms = 0.0
         self._charges: dict[_Key, list[_Charge]] = {}
         self._own: dict[int, tuple[_Key, _Charge, Exchange]] = {}
         self._to_tell: dict[int, tuple[_Key, _Bounds]] = {}
@@ -172,7 +172,6 @@ class ThrottleAmounts(Check):
         self._has_rules = self._is_stopping = False
         self._is_exact = True
         self._settled_ms = self._most_known_ms = 0.0
-        self._started_ms = self.world.clock.now_ms
         self._forget()
 
     def proxy_stopping(self, number: int) -> None:
@@ -250,7 +249,7 @@ class ThrottleAmounts(Check):
         kind = _KIND_OF[exchange.api_key]
         if exchange.is_inter_broker or exchange.forwarded_to is None or not self._rules:
             return
-        if may_have_two_buckets(self.world, self._started_ms):
+        if may_have_two_buckets(self.world):
             self._is_exact, self._most_known_ms = False, inf
             return
         tags, limit = self._rules[kind].bucket(exchange.entity.user, exchange.entity.client_id)

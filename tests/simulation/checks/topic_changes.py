@@ -9,6 +9,7 @@ from dataclasses import replace
 from math import inf
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from tests.simulation.checks.broker_names import may_have_two_buckets
 from tests.simulation.checks.buckets import BucketCheck
 from tests.simulation.checks.flow import Flow
 from tests.simulation.checks.topic_errors import PARSERS, error_of
@@ -92,9 +93,7 @@ class TopicChanges(BucketCheck):
         has, wants = self._partitions(exchange), exchange.detail.partitions
         change = _Change(flow, has if exchange.api_key == delete_topics.API_KEY else max(0, wants - has))
         is_free = not change.partitions and exchange.api_version >= _FREE_FROM.get(exchange.api_key, inf)
-        # Until the proxy has reached both, a broker under two names has a bucket for each.
-        has_one_bucket = not self.world.scenario.setup.has_second_names
-        if debt > _ROUNDING and not is_free and has_one_bucket:
+        if debt > _ROUNDING and not is_free and not may_have_two_buckets(self.world):
             text = (
                 f"{exchange} begins, and its bucket at {flow.limit.rate:g} partitions/s is {debt:.1f} partitions over"
             )
