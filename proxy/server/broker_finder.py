@@ -15,7 +15,7 @@ that works:
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -49,6 +49,21 @@ _Response = tuple[str, Mapping[int, Address], frozenset[Address]]
 _Advertised = tuple[Mapping[int, Address], frozenset[Address]]
 
 
+class _Ask:
+    """A broker that is asked who it is before the first client of a listener is served."""
+
+    __slots__ = ("has_answer", "is_reached", "upstream")
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.is_reached = self.has_answer = False
+
+    def connected(self, peer: Address | None) -> None:
+        """Record that a connection to the broker was made, to the numeric address ``peer``."""
+        self.is_reached = True
+        self.upstream.led_to(peer)
+
+
 class BrokerFinder:
     """Finds out which broker is at each configured address (upstream), and reports it to the ``BrokerRegistry``.
 
@@ -66,6 +81,7 @@ class BrokerFinder:
         self._binds: dict[Upstream, set[Address]] = {}  # the addresses by which clients reach it
         self._last: dict[Upstream, _Response] = {}
         self._judged: dict[Upstream, _Advertised] = {}
+        self._asking: set[asyncio.Future[None]] = set()  # who is asked before a first client
         self._tasks: set[asyncio.Task[None]] = set()
 
     def listen(self, route: Route) -> None:
@@ -88,42 +104,49 @@ class BrokerFinder:
         ``on_answer`` is called with each answer if the upstreams are bootstrap servers of a cluster, each of which
         names all brokers.
         """
-        reached: set[Upstream] = set()
-        found: dict[Upstream, BrokerIdentity | None] = {}
-
-        async def ask(upstream: Upstream) -> None:
-            def connected(peer: Address | None) -> None:
-                reached.add(upstream)
-                upstream.led_to(peer)
-
-            for _ in range(_TRIES):
-                with suppress(OSError, ProtocolError):
-                    address, source, tls = upstream.address, self._source, upstream.tls
-                    answer = await describe_cluster(address, source, tls, on_connected=connected)
-                    found[upstream] = None
-                    if on_answer is not None:
-                        on_answer(answer)
-                    found[upstream] = await self._identity(upstream, answer.cluster_id, answer.brokers)
-                    return
-                if upstream not in reached:
-                    return
-                await asyncio.sleep(_TRY_AGAIN_S)
-
-        asked = [asyncio.ensure_future(alone(partial(ask, one))) for one in upstreams if not one.is_settled]
+        unknown = [upstream for upstream in upstreams if not upstream.is_settled]
+        if not unknown:
+            return True
+        until_s = asyncio.get_running_loop().time() + ASK_S
+        asks = [_Ask(upstream) for upstream in unknown]
+        running = [asyncio.ensure_future(alone(partial(self._ask_first, ask, on_answer))) for ask in asks]
+        self._asking.update(running)
         try:
-            if asked:
-                await asyncio.wait(asked, timeout=ASK_S)
+            await _wait_until(running, until_s)
+            if not any(ask.is_reached for ask in asks):
+                return False
+            if not all(upstream.is_settled for upstream in unknown):
+                # What others answer says who is at their addresses, and perhaps at this one.
+                await _wait_until([one for one in self._asking if not one.done()], until_s)
         finally:
-            for one in asked:
-                one.cancel()
-        if asked and not reached:
-            return False
-        for upstream in upstreams:
-            is_unknown = found.get(upstream) is None and (on_answer is None or not found)
-            if is_unknown and not upstream.is_settled:
-                self._warn(listener, upstream, has_answered=upstream in found)
-            self._brokers.settle(upstream, found.get(upstream))
+            self._asking.difference_update(running)
+            for task in running:
+                task.cancel()
+        has_answer = any(ask.has_answer for ask in asks)
+        for upstream, ask in zip(unknown, asks, strict=True):
+            if not upstream.is_settled:
+                self._brokers.settle(upstream)
+                if upstream.broker.identity is None and (on_answer is None or not has_answer):
+                    self._warn(listener, upstream, has_answered=ask.has_answer)
         return True
+
+    async def _ask_first(self, ask: "_Ask", on_answer: Callable[[ClusterDescription], None] | None) -> None:
+        upstream = ask.upstream
+        for _ in range(_TRIES):
+            with suppress(OSError, ProtocolError):
+                answer = await describe_cluster(
+                    upstream.address, self._source, upstream.tls, on_connected=ask.connected
+                )
+                ask.has_answer = True
+                if on_answer is not None:
+                    on_answer(answer)
+                identity = await self._identity(upstream, answer.cluster_id, answer.brokers)
+                if identity is not None:
+                    self._brokers.settle(upstream, identity)
+                return
+            if not ask.is_reached:
+                return
+            await asyncio.sleep(_TRY_AGAIN_S)
 
     def _warn(self, listener: str, upstream: Upstream, *, has_answered: bool) -> None:
         why = (
@@ -218,3 +241,9 @@ class BrokerFinder:
         task = asyncio.get_running_loop().create_task(alone(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _wait_until(tasks: Collection[asyncio.Future[None]], until_s: float) -> None:
+    """Wait until all ``tasks`` are done, or until the time ``until_s`` of the event loop."""
+    if tasks:
+        await asyncio.wait(tasks, timeout=max(0.0, until_s - asyncio.get_running_loop().time()))

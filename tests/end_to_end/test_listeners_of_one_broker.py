@@ -62,3 +62,4 @@ def test_client_on_every_listener_of_a_broker_has_one_quota(kafka_4: Kafka) -> N
         counted = proxy.metrics().total("kafka_quota_proxy_bytes_total", client_id="etl", kind="produce")
         assert passed <= counted <= passed + len(ports) * 2 * _REQUEST_BYTES
         assert "are one broker, node 1 of cluster" in proxy.log
+        assert "keep separate quotas" not in proxy.log

@@ -70,7 +70,10 @@ async def sends_garbage() -> None:
 
 @dataclass
 class World:
-    """Brokers by host. Each has a list of what it does with each ask, the last one again and again."""
+    """Brokers by host. Each has a list of what it does with each ask, the last one again and again.
+
+    A negative node id is one whose broker advertises another address.
+    """
 
     monkeypatch: pytest.MonkeyPatch
     asks: dict[str, list[Ask]] = field(default_factory=dict)
@@ -103,8 +106,10 @@ class World:
             raise ConnectionRefusedError
         on_connected(None)
         asks = self.asks[address.host]
+        node = self.nodes[address.host]
         await (asks.pop(0) if len(asks) > 1 else asks[0])()
-        return ClusterDescription({self.nodes[address.host]: address}, "c", None)
+        elsewhere = Address(host="elsewhere", port=19092)  # as behind a load balancer
+        return ClusterDescription({abs(node): address if node > 0 else elsewhere}, "c", None)
 
 
 @on_numbers
@@ -207,6 +212,26 @@ async def test_a_silent_broker_keeps_no_other_listener_waiting(world: World, cap
     times = tuple(await asyncio.gather(world.introduce(one), world.introduce(other)))
 
     assert times == ((True, 2.0), (True, 0.2))
+
+
+@on_numbers
+async def test_a_broker_that_does_not_say_who_it_is_waits_for_what_others_say_of_its_address(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    for late_s, took_s in ((0.7, 0.7), (3.0, 2.0)):
+        unknown, one, third = (
+            world.add("one.", partial(answers_after, 0.1), node_id=-1),
+            world.add("one", partial(answers_after, late_s)),
+            world.add("third", partial(answers_after, 0.0)),
+        )
+
+        times = tuple(await asyncio.gather(*map(world.introduce, (unknown, one, third))))
+
+        assert times == ((True, took_s), (True, took_s), (True, 0.0))
+        assert unknown.broker is one.broker
+        assert bool(caplog.records) == (late_s > 2)
+        if late_s < 2:
+            assert one.broker is third.broker
 
 
 @pytest.mark.usefixtures("has_faults")
