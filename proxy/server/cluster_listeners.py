@@ -49,6 +49,7 @@ class ClusterListener:
     """One listener in front of a cluster, with a bootstrap port and a port for each broker.
 
     ``routes`` contains, by node id, the state that all connections from the listener to one broker share.
+    ``cluster`` is that of the start, whatever a reload says.
     """
 
     def __init__(self, listener: ListenerState, cluster: "BrokerCluster") -> None:
@@ -57,7 +58,7 @@ class ClusterListener:
         self._members = ClusterMembers(cast(Cluster, listener.settings.cluster))
         self._addresses = Addresses(cluster.see)
         self._bind_host = listener.settings.bind.host
-        self._cluster = cluster
+        self.cluster = cluster
         self._acceptors: dict[int, Acceptor] = {}  # by node id
         # The node ids of the ports that lead to bootstrap servers, and how many clients each port has led there.
         self._stand_ins: dict[int, int] = {}
@@ -65,11 +66,6 @@ class ClusterListener:
         # By node id: the brokers whose ports could not be bound, which has been logged, and why.
         self._unopened: dict[int, tuple[Address, Fault]] = {}
         self._turn = 0
-
-    @property
-    def servers(self) -> list[Upstream]:
-        """The bootstrap servers of the cluster."""
-        return self._cluster.servers
 
     def all_routes(self) -> list[Route]:
         """Return the routes to the known brokers, and the routes to bootstrap servers in place of unknown brokers."""
@@ -93,7 +89,7 @@ class ClusterListener:
         """Whether a client can reach a broker through this listener."""
         known = [route.upstream for route in tuple(self.routes.values())]
         if not known and not self.without_port:
-            known = self._cluster.servers
+            known = self.cluster.servers
         return any(upstream.is_reachable for upstream in known)
 
     def accept(self) -> ClientConnection:
@@ -102,11 +98,11 @@ class ClusterListener:
         self._turn += 1
         if routes:
             return routes[self._turn % len(routes)].accept()
-        return self._route(self._cluster.bootstrap(self._turn)).accept()
+        return self._route(self.cluster.bootstrap(self._turn)).accept()
 
     def arrivals(self) -> ListenerQuota:
         """Return the quota on new connections at the bootstrap port."""
-        return self._cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
+        return self.cluster.bootstrap_quotas.arrivals.listener(self.listener.name)
 
     def follow(self, brokers: Mapping[int, Address], *, is_all: bool, now_ms: int) -> None:
         """Apply a response that lists ``brokers``: open ports for new ones, and close those of brokers that left.
@@ -133,7 +129,7 @@ class ClusterListener:
         """Open every port of the listener. Each leads to the bootstrap servers in turn until its broker is known."""
         settings = self._members.cluster
         if not self._stand_in_routes:
-            self._stand_in_routes = [self._route(server) for server in self._cluster.servers]
+            self._stand_in_routes = [self._route(server) for server in self.cluster.servers]
         for node_id in range(settings.last_port - settings.first_port + 1):
             if node_id not in self._acceptors:
                 self._stand_ins[node_id] = 0
@@ -150,7 +146,7 @@ class ClusterListener:
         if port is None or not (node_id in self._acceptors or self._bind(node_id, logging.ERROR, address)):
             self._members.brokers.pop(node_id)  # so that the next answer of the cluster tries again
             return
-        self.routes[node_id] = self._route(self._cluster.upstream(node_id, address))
+        self.routes[node_id] = self._route(self.cluster.upstream(node_id, address))
         self._addresses.advertised[node_id] = (self._members.cluster.advertised_host.encode(), port)
         name = self.listener.name
         log.info("listening on %s:%d (%s) -> broker %d, %s", self._bind_host, port, name, node_id, address)
@@ -193,7 +189,7 @@ class ClusterListener:
             return False
         self._unopened.pop(node_id, None)
         accept, arrivals = partial(self._accept_at, node_id), partial(self._arrivals_at, node_id)
-        self._acceptors[node_id] = Acceptor(bound, self.listener, accept, arrivals, self._cluster.tasks)
+        self._acceptors[node_id] = Acceptor(bound, self.listener, accept, arrivals, self.cluster.tasks)
         return True
 
     def _accept_at(self, node_id: int) -> ClientConnection:

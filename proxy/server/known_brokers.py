@@ -72,17 +72,17 @@ class KnownBrokers:
 
         Return whether this is settled. It is not as long as no broker can be reached.
         """
-        servers = listener.settings.cluster
-        cluster = self.clusters[frozenset(servers.bootstrap_servers)] if servers else None
-        on_answer = cluster.answered if cluster else None
-        is_done = await self._finder.introduce(listener.name, self._asked(listener), on_answer)
-        if is_done and cluster:
-            cluster.may_serve.set()
-        return is_done
+        entrance = self.entrances[listener]
+        if isinstance(entrance, Route):
+            return await self._finder.introduce(listener.name, self._asked(listener), None)
+        is_settled = await self._finder.introduce(listener.name, self._asked(listener), entrance.cluster.answered)
+        if is_settled:
+            entrance.cluster.may_serve.set()
+        return is_settled
 
     def _asked(self, listener: ListenerState) -> list[Upstream]:
         entrance = self.entrances[listener]
-        return [entrance.upstream] if isinstance(entrance, Route) else entrance.servers
+        return [entrance.upstream] if isinstance(entrance, Route) else entrance.cluster.servers
 
     def _cluster(self, settings: Listener, tls: TlsContext | None) -> BrokerCluster:
         servers = settings.cluster.bootstrap_servers if settings.cluster else ()

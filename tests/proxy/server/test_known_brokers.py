@@ -17,6 +17,7 @@ from kafka_quota_proxy.config.model import (
     UsageLog,
 )
 from kafka_quota_proxy.proxy.replication import throttle as throttle_module
+from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.usage.meter import FOLLOWER_REPLICATION, LEADER_REPLICATION, MeteredBroker, MeteredReplicas
 from tests.support.frames import produce_request, produce_response
@@ -123,3 +124,24 @@ async def test_a_stop_logs_the_last_usage(tmp_path: Path) -> None:
     found = {record["kind"]: record for record in map(json.loads, lines)}
     assert found["produce"]["amount"] == len(request) - 4
     assert found["connection"]["amount"] == 1
+
+
+async def test_the_servers_of_the_start_are_asked_even_if_a_reload_names_others_before_the_first_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = Cluster(bootstrap_servers=(BROKER,), advertised_host="h", first_port=9193, last_port=9292)
+    in_front = replace(LISTENER, name="cluster", bind=OTHER, upstream=None, node_id=None, cluster=cluster)
+    one = server(LISTENER, in_front)
+    asked: list[Address] = []
+
+    async def introduce(_: str, upstreams: list[Upstream], __: object) -> bool:
+        asked.extend(upstream.address for upstream in upstreams)
+        return True
+
+    monkeypatch.setattr(one.brokers._finder, "introduce", introduce)
+    one.apply(
+        ProxyConfig(listeners=(LISTENER, replace(in_front, cluster=replace(cluster, bootstrap_servers=(OTHER,)))))
+    )
+
+    assert await one.brokers.introduce(one.listeners[1])
+    assert asked == [BROKER]
