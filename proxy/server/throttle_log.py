@@ -119,8 +119,7 @@ class _Period:
 
     def totals(self) -> list[UsageTotals]:
         """Return what each broker has counted in this period."""
-        # A bucket that another one has taken over counts from 0 again.
-        return [UsageTotals(*(max(0, count) for count in after.minus(before))) for before, after in self.usage.values()]
+        return [after.minus(before) for before, after in self.usage.values()]
 
     def is_over(self, now_ms: int) -> bool:
         """Return whether the last wait has been over for so long that the period has ended."""
