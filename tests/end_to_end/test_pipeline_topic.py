@@ -88,6 +88,7 @@ def owners_in(directory: Path) -> Path:
     return path
 
 
+@pytest.mark.pipeline
 @pytest.mark.timeout(600)
 def test_bill_from_a_topic_and_from_its_lake_has_the_bytes_that_passed(kafka_4: Kafka, tmp_path: Path) -> None:
     topic, usage = create_topic(kafka_4), create_topic(kafka_4, partitions=3)

@@ -73,7 +73,9 @@ def answer_of(words: list[str]) -> str | Answer:
     raise AssertionError(words)
 
 
-@pytest.mark.parametrize("version", [KAFKA_3_9, KAFKA_4_3, KAFKA_4])
+@pytest.mark.parametrize(
+    "version", [*(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_3_9, KAFKA_4_3)), KAFKA_4]
+)
 def test_recorded_answers_are_still_those_of_kafka(version: str) -> None:
     """Unit tests use the recorded answers."""
     subjects = [f"certificate {_word(certificate_of(name(subject)))}" for subject, _ in SUBJECTS]
@@ -208,7 +210,7 @@ NAMES = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[KAFKA_3_9, KAFKA_4])
+@pytest.fixture(scope="module", params=[pytest.param(KAFKA_3_9, marks=pytest.mark.long), KAFKA_4])
 def broker(request: pytest.FixtureRequest) -> Iterator[tuple[TlsKafka, Authority, Path]]:
     authority = Authority("clients and brokers")
     tls = {

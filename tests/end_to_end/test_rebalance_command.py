@@ -107,6 +107,7 @@ def _reports(run: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
+@pytest.mark.long
 def test_no_reassignment_is_reported(cluster: Kafka) -> None:
     with _file(cluster) as path:
         run = _rebalance(path)
@@ -114,6 +115,7 @@ def test_no_reassignment_is_reported(cluster: Kafka) -> None:
     assert (run.returncode, run.stdout, run.stderr) == (0, "no reassignment in progress\n", "")
 
 
+@pytest.mark.long
 def test_a_move_under_a_throttle_below_the_incoming_rate_never_ends(cluster: Kafka) -> None:
     with _file(cluster) as path, _steady_producer(cluster):
         _reassign(cluster, 2, "--execute", "--throttle", str(_TOO_LOW))

@@ -23,8 +23,7 @@ from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 MB: Final = 1_000_000
 EVERY_VERSION: Final = [
     KAFKA_4,
-    *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9)),
-    KAFKA_2_8,
+    *(pytest.param(version, marks=pytest.mark.long) for version in (KAFKA_4_3, KAFKA_3_9, KAFKA_2_8)),
 ]
 RECORD_BYTES: Final = 16_300
 
@@ -67,6 +66,7 @@ def test_replica_grows_at_the_configured_rate_and_is_identical(bed: Bed) -> None
     assert "still in progress" not in reassignment.verify()
 
 
+@pytest.mark.long
 def test_follower_rate_holds_over_all_its_leaders(bed: Bed) -> None:
     from_1, from_2 = rates_of_two_moves(bed, {"follower.replication.throttled.rate": 10 * MB})
 
@@ -102,6 +102,7 @@ def rates_of_two_moves(bed: Bed, replication: dict[str, Any]) -> tuple[float, fl
     return first.rate(since_s=since_s, until_s=until_s), second.rate(since_s=since_s, until_s=until_s)
 
 
+@pytest.mark.long
 def test_throttle_of_kafkas_tool_holds_and_proxy_hardly_adds_to_it(bed: Bed) -> None:
     kafka, proxy = bed
     rates = []

@@ -16,6 +16,8 @@ from tests.end_to_end.support.processes import wait_until
 from tests.end_to_end.support.rebalance import Bed, Growth, Load, Reassignment, behind_proxies, load
 from tests.end_to_end.support.steady import SteadyClients, SyncWatch
 
+pytestmark = pytest.mark.long
+
 MB: Final = 1_000_000
 RATE: Final = 5 * MB
 SIZE: Final = 20 * MB

@@ -60,6 +60,7 @@ def forecast(directory: Path, usage: Path) -> dict[str, str]:
     return row
 
 
+@pytest.mark.pipeline
 def test_forecast_for_clients_that_share_a_user_rule_is_within_a_tenth(kafka_4: Kafka, tmp_path: Path) -> None:
     observed = measured(kafka_4, tmp_path / "observed", {"enforcement": "observe"})
     row = forecast(tmp_path, tmp_path / "observed")
