@@ -56,19 +56,13 @@ EXCEPTIONS = {
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",
-    "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_manager.py",
-    # The parts of the manager, which are tested together.
-    **{
-        f"proxy/client_quotas/{name}.py": "tests/proxy/client_quotas/test_manager.py"
-        for name in ("alter_handler", "rule_applier")
-    },
-    # Events are tested with the source that handles them.
-    "proxy/client_quotas/topic/reader_events.py": "tests/proxy/client_quotas/sources/test_topic_source.py",
+    "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_administration.py",
+    # The interface of sources is tested with the sources.
+    "proxy/client_quotas/source.py": "tests/proxy/client_quotas/test_configured.py",
     # Requests about a topic are tested with the reader that sends them.
     "proxy/client_quotas/topic/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
-    "proxy/client_quotas/storage/store.py": "tests/proxy/client_quotas/test_manager.py",
     # The store on disk is tested with the manager.
-    "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_manager.py",
+    "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_administration.py",
     # The dialer returns this record.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
     # Metrics are tested by whole scrapes.

@@ -108,7 +108,7 @@ class Health:
         reached. It also shows problems with the configuration file, the quota source and the store of quotas, but the
         proxy is ready despite them.
         """
-        rules, manager = self._server.rules.source, self._server.quota_manager
+        source = self._server.quota_manager.source
         is_listening = self._server.is_listening
         faults = {str(address): fault for address, fault in self._server.brokers.faults().items()}
         state = "starting" if not is_listening else "ready" if self._server.brokers.is_reachable() else "degraded"
@@ -125,10 +125,8 @@ class Health:
         }
         if reasons:
             body["reasons"] = reasons
-        if rules is not None:
-            body["quotas_from"] = rules.detail()
-        if manager.store is not None:
-            body["store"] = manager.store.detail()
+        if source is not None:
+            body["quotas_from" if source.writer is None else "store"] = source.status()
         return body
 
 

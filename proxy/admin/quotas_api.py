@@ -7,9 +7,8 @@ of ``admin.quotas_token_file``. This file is read again for each request to chan
 import asyncio
 import hmac
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError
-from itertools import chain
 from math import ceil
 from threading import BoundedSemaphore
 from time import monotonic
@@ -19,8 +18,7 @@ from wsgiref.types import WSGIEnvironment
 
 from kafka_quota_proxy.config.addresses import canonical
 from kafka_quota_proxy.config.errors import TokenFileError
-from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
-from kafka_quota_proxy.config.terms import terms_of
+from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
@@ -33,11 +31,10 @@ from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
     written_rule,
 )
 from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, status_as_json, written_as_of
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP, Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import ADMIN, Origin
-from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 from kafka_quota_proxy.proxy.server.server import Server
 
 log = logging.getLogger(__name__)
@@ -106,7 +103,7 @@ class QuotasApi:
         yield b'{"rules":['
         separator = "\n"
         piece: list[str] = []
-        for one in paced(self._listed(), rest, every=100):
+        for one in paced(self._server.quota_manager.listed(), rest, every=100):
             if all(getattr(one.entity, kind.replace("-", "_")) == name for kind, name in query.items()):
                 piece.append(separator + _written(one, now_ms=self._wall_ms()))
                 separator = ",\n"
@@ -114,13 +111,6 @@ class QuotasApi:
                 yield "".join(piece).encode()
                 piece.clear()
         yield ("".join(piece) + "\n]}\n").encode()
-
-    def _listed(self) -> Iterable[ListedRule]:
-        # The manager does not know the rules that are followed from a topic or from the brokers.
-        of_brokers, of_topic = self._server.broker_quotas, self._server.quota_topic
-        if of_brokers is not None:
-            return (ListedRule(*rule, can_change=False) for rule in of_brokers.listed())
-        return chain(self._server.quota_manager.listed(), map(_as_followed, of_topic.rules if of_topic else ()))
 
     # -- changes --
 
@@ -227,11 +217,6 @@ def _entity_query(query: str) -> Mapping[str, EntityName]:
             raise bad_request(message)
         found[kind] = canonical(name) if kind == IP and isinstance(name, str) else name
     return found
-
-
-def _as_followed(rule: QuotaRule) -> ListedRule:
-    entity = Entity(rule.user, rule.client_id)
-    return ListedRule(entity, StoredRule(limits=limits_of(rule), terms=terms_of(rule)), rule.source, can_change=False)
 
 
 def _written(one: ListedRule, *, now_ms: int) -> str:

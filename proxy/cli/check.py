@@ -26,7 +26,8 @@ from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError, read_store
+from kafka_quota_proxy.proxy.client_quotas.source import UnusableSourceError
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
 
 _INPUT: Final = "-"
 _INPUT_NAME: Final = "<stdin>"
@@ -121,7 +122,7 @@ def report_on(store: Store, path: Path, config: ProxyConfig) -> StoreReport:
             is_there = path.exists()
             return StoreReport(None if is_there else 0, errors=errors, is_there=is_there)
         stored = read_store(path, is_copy=store.topic is not None)
-    except UnusableStoreError as error:
+    except UnusableSourceError as error:
         return StoreReport(None, errors=(*errors, str(error)))
     except OSError as error:
         return StoreReport(None, errors=errors or (f"{path} cannot be used: {error.strerror or error}",))

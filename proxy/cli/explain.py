@@ -26,7 +26,8 @@ from kafka_quota_proxy.proxy.cli.explanation.model import Rules
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import UnusableStoreError, read_store
+from kafka_quota_proxy.proxy.client_quotas.source import UnusableSourceError
+from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
 
 _PROGRAM: Final = "kafka-quota-proxy explain"
 
@@ -73,7 +74,7 @@ def execute(args: argparse.Namespace) -> int:
     except ConfigError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except (OSError, UnusableStoreError) as error:
+    except (OSError, UnusableSourceError) as error:
         return _fail(f"the store cannot be read: {error}", 1)
     except AdminPortError as error:
         return _fail(str(error), 1)
@@ -103,7 +104,7 @@ def rules_at(loaded: Loaded, *, now_ms: int) -> Rules:
 
     Raises:
         OSError: The store cannot be read.
-        UnusableStoreError: The store is damaged or has an unknown format.
+        UnusableSourceError: The store is damaged or has an unknown format.
     """
     store = loaded.config.store
     effective = EffectiveRules(loaded.config, name=str(store or ""), now_ms=now_ms)

@@ -1,18 +1,15 @@
-"""Combines the configuration file with quota rules of other sources: stored rules, a quota topic, or brokers."""
+"""Puts the rules in force into the tables that all brokers share, and reloads of the configuration file with them."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-from kafka_quota_proxy.config.model import Listener, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import Listener, ProxyConfig
+from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.api import Administration
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import broker_source
-from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import topic_source
-from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
+from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
 from kafka_quota_proxy.proxy.session.client_account import Policy
 
@@ -49,7 +46,7 @@ def free(last: list[PreparedFile]) -> None:
 
 
 class ActiveRules:
-    """Holds the configuration and the quota rules in force, and the sources that change them.
+    """Holds the configuration and the quota rules in force, and the manager that changes them.
 
     ``wall_ms`` returns the Unix time in ms, which decides when rules begin and expire. ``on_changed`` is called with
     the changes whenever rules change without a reload of the file.
@@ -64,23 +61,17 @@ class ActiveRules:
     ) -> None:
         self.config = self._started_with = config
         self._on_changed = on_changed
-        self.quota_topic = topic_source(config, on_changes=self._change_topic_rules)
-        self.broker_quotas = broker_source(config, on_changes=self._change, wall_ms=wall_ms)
-        # At most one of the two sources exists, as the key ``quotas_from`` says.
-        self.source: QuotaSource | None = self.quota_topic or self.broker_quotas
-        self.quota_manager = QuotaManager(config, on_changes=self._change_stored_rules, wall_ms=wall_ms)
+        self.quota_manager = QuotaManager(config, on_changes=self._change, wall_ms=wall_ms)
+        source = self.quota_manager.source
+        self.broker_quotas = source if isinstance(source, BrokerSource) else None
         rules = self.quota_manager.rules
         self.tables = RuleTables(replace(config, quotas=rules.quotas, ip_quotas=rules.ip_quotas))
 
     @asynccontextmanager
     async def unchanged(self) -> AsyncIterator[None]:
         """Let nothing but a file change the rules. Other changes wait, so that none is lost while it is prepared."""
-        async with self.quota_manager.using_rules:
-            if self.source is None:
-                yield
-            else:
-                async with self.source.using_rules:
-                    yield
+        async with self.quota_manager.keeper.using_rules:
+            yield
 
     def prepare(self, file: ProxyConfig) -> PreparedFile:
         """Work out which rules are in force under a reloaded file, but enforce none of them yet.
@@ -92,11 +83,8 @@ class ActiveRules:
         # when the bucket is made.
         started = self._started_with
         config = replace(file, usage_log=started.usage_log, quotas_from=started.quotas_from, store=started.store)
-        changes = self.quota_manager.follow_file(config)
-        if self.source is not None:
-            changes = merge_changes(changes, self.source.follow_file(config))
         tables = self.tables.copy()
-        changed = tables.change(config, changes)
+        changed = tables.change(config, self.quota_manager.follow_file(config))
         return PreparedFile(config, tables, changed, config.quotas != self.config.quotas)
 
     def put_in_force(self, file: PreparedFile) -> None:
@@ -106,9 +94,7 @@ class ActiveRules:
         """
         self.config = file.config
         self.tables.swap(file.tables)
-        self.quota_manager.wake()
-        if self.source is not None:
-            self.source.wake()
+        self.quota_manager.keeper.wake()
 
     def policy(self, listener: Listener) -> Policy:
         """Return the settings that the proxy needs while it serves one of a listener's clients."""
@@ -126,19 +112,10 @@ class ActiveRules:
         principals = self.config.principals
         # If the rules come from a topic or from the brokers, the proxy has no rules of its own that a client could
         # change (config.cluster_checks). This stays so after a reload.
-        if not principals.admins or is_inter_broker or self.source is not None:
+        if not principals.admins or is_inter_broker or self._started_with.quotas_from is not None:
             return None
         return Administration(principals.admins, principals.forward_quota_requests, self.quota_manager, listener)
 
-    def _change_topic_rules(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
-        """Enforce changed rules of the quota topic, by entity. None in place of a rule removes the rule."""
-        self._change(changes, {})
-
-    def _change_stored_rules(self, changes: RuleChanges, ips: IpChanges) -> None:
-        """Enforce rules that a client has changed through the proxy, or that have begun or expired."""
-        # If the rules come from the brokers, their source reports changes of the file's own rules as well.
-        if self.broker_quotas is None:
-            self._change(changes, ips)
-
     def _change(self, changes: RuleChanges, ips: IpChanges) -> None:
+        """Enforce rules that have changed, begun or expired."""
         self._on_changed(self.tables.change(self.config, QuotaChanges(changes, ips)))

@@ -16,9 +16,9 @@ from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms
-from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
+from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
+from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms
+from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
 from kafka_quota_proxy.proxy.quota.line import Waiter
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind, refuse_waiting
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, free
@@ -78,8 +78,6 @@ class Server:
         self.started_with: Final = config
         self._announce = announce
         self.rules = ActiveRules(config, wall_ms=wall_ms, on_changed=lambda changed: self.brokers.follow(changed))
-        self.quota_topic = self.rules.quota_topic
-        self.broker_quotas = self.rules.broker_quotas
         self.quota_manager = self.rules.quota_manager
         self.replication = ReplicationLimits(config, self._keep_up)
         self.brokers = KnownBrokers(self.rules, self.replication.throttle)
@@ -176,8 +174,6 @@ class Server:
                 async with asyncio.TaskGroup() as self._tasks:
                     await self._serve(bound, companion)
             finally:
-                if self.rules.source is not None:
-                    await self.rules.source.stop()
                 await self.quota_manager.stop()
                 if self.usage is not None:
                     await self.usage.stop(self._hurry)
@@ -219,15 +215,13 @@ class Server:
             task.cancel()
 
     async def _first_rules(self) -> list[asyncio.Task[None]]:
-        """Wait for the stored rules and those of ``quotas_from``. Return the task that keeps reading the latter."""
-        if self.config.store is not None:
-            await _read_store(self.quota_manager, self._stopping, self._tasks)
-            self.apply(self.config)
-        source = self.rules.source
+        """Wait for the rules of the source. Return the task that keeps the rules up to date."""
+        manager, source = self.quota_manager, self.quota_manager.source
+        await _read_source(manager, self._stopping, self._tasks)
         if source is None:
-            return []
-        source.start()
-        started = [self._keep_up(source.run)]
+            return [self._keep_up(manager.run)]
+        self.apply(self.config)
+        started = [self._keep_up(manager.run)]
         await _await_rules(source, self._stopping, self._tasks)
         return started
 
@@ -276,7 +270,6 @@ class Server:
             self._keep_up(self._sweeps.log_unlimited),
             self._keep_up(self._sweeps.expire_buckets),
             self._keep_up(lambda: watch_tls(self.tls.values())),
-            self._keep_up(self.quota_manager.run),
             self._keep_up(self.brokers.prober.run),
             *(self._keep_up(partial(cluster.run, self._tasks)) for cluster in self.brokers.clusters.values()),
         ]
@@ -298,8 +291,8 @@ class Server:
         return context
 
 
-async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until the quota rules are read that clients have set through the proxy, or until the server stops.
+async def _read_source(manager: QuotaManager, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+    """Wait until the rules that are on this machine are read, or until the server stops.
 
     Raises:
         StartError: If the store cannot be used.
@@ -315,15 +308,18 @@ async def _read_store(manager: QuotaManager, stopping: asyncio.Event, tasks: asy
         reading.cancel()
 
 
-async def _await_rules(source: QuotaSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
-    """Wait until ``source`` has read its first rules, some seconds have passed, or the server stops."""
+async def _await_rules(source: RuleSource, stopping: asyncio.Event, tasks: asyncio.TaskGroup) -> None:
+    """Wait until ``source`` has read its rules, some seconds have passed, or the server stops."""
     waits = [tasks.create_task(event.wait()) for event in (source.may_serve, stopping)]
     await asyncio.wait(waits, timeout=_FIRST_RULES_S, return_when=asyncio.FIRST_COMPLETED)
     for wait in waits:
         wait.cancel()
-    if not source.has_read.is_set() and not stopping.is_set():
+    if not source.has_read and not stopping.is_set():
         within = "" if source.may_serve.is_set() else f" within {_FIRST_RULES_S:.0f} s"
-        log.warning("quotas_from %s: not read to its end%s: clients are served with what is known", source.name, within)
+        no_change = "" if source.writer is None else ", and no quota can be changed until it is read"
+        log.warning(
+            "%s: not read to its end%s: clients are served with what is known%s", source.name, within, no_change
+        )
 
 
 def _close_later(connection: Waiter, after_ms: int) -> None:

@@ -200,7 +200,7 @@ def test_unreachable_topic_keeps_rules_and_refuses_changes(mortal_kafka: Kafka, 
         assert detail(one)["reason"]
         other.kill()
         other.start()
-        assert "clients are served with the quotas of 1 entities, as they were known last" in other.log
+        assert "clients are served with what is known, and no quota can be changed until it is read" in other.log
         for proxy in (one, other):
             assert _limits(proxy) == [1_000]
             with Admin(proxy.port()) as admin:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,13 @@ from confluent_kafka.admin import AdminClient
 
 from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import AdminClient as Client
-from kafka_quota_proxy.config.model import QuotaRule, QuotasFrom
+from kafka_quota_proxy.config.model import ProxyConfig, QuotasFrom
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, encode
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.keeper import RuleKeeper, wall_ms
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
-from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka
@@ -92,7 +94,7 @@ def test_published_rules_hold_at_once_on_open_connections(mortal_kafka: Kafka, t
     ):
         # The rule was read before the first client was served.
         assert _limits(proxy, "lowered") == _limits(proxy, "ruled") == _limits(proxy, "filed") == [_HIGH]
-        assert "has a limit for client-id 'filed', whose rule is in" in proxy.log
+        assert "client-id filed has quotas in kafka://" in proxy.log
         assert not any(is_throttled(client, topic) for client in (lowered, ruled, filed))
 
         store.write(_rule("lowered", _LOW))
@@ -154,22 +156,21 @@ def test_unreachable_topic_keeps_rules_and_is_read_again_later(mortal_kafka: Kaf
         assert "never retrieved" not in process.output()
 
 
-def _followed(
-    kafka: Kafka, store: Store, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
-) -> TopicSource:
+def _followed(kafka: Kafka, store: Store) -> TopicSource:
     """Return a source that follows the topic without a proxy."""
     servers = parse_addresses(kafka.bootstrap_servers)
     settings = QuotasFrom(topic=store.topic, client=Client(bootstrap_servers=servers))
-    return TopicSource(settings, (), on_changes=on_changes, reader=lambda tell: TopicReader(settings, "test", tell))
+    state = TopicState(name="kafka://topic", is_followed=True)
+    return TopicSource("topic", state, reader=lambda tell: TopicReader(settings, "test", tell))
 
 
 @pytest.mark.proof
 async def test_reader_refuses_a_topic_with_several_partitions(
     mortal_kafka: Kafka, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = _followed(mortal_kafka, Store(mortal_kafka, partitions=2), lambda _: None)
+    topic = _followed(mortal_kafka, Store(mortal_kafka, partitions=2))
 
-    topic.start()
+    await topic.start(_ignore)
     await eventually(lambda: topic.failures)
     await topic.stop()
 
@@ -179,16 +180,22 @@ async def test_reader_refuses_a_topic_with_several_partitions(
 async def test_ten_thousand_rules_take_less_than_two_seconds(mortal_kafka: Kafka) -> None:
     store = Store(mortal_kafka)
     store.write(*(_rule(f"client-{number}", number + 1) for number in range(10_000)))
-    changed: set[object] = set()
-    topic = _followed(mortal_kafka, store, changed.update)
+    topic = _followed(mortal_kafka, store)
+    config = ProxyConfig(listeners=())
+    keeper = RuleKeeper(config, topic, on_changes=lambda *_: None, wall_ms=wall_ms)
+    keeper.begin()
 
     # CPU time of this process, which does not depend on other load.
     before_s = time.process_time()
-    topic.start()
+    await topic.start(keeper.apply)
     async with asyncio.timeout(20):
-        await topic.has_read.wait()
+        await topic.may_serve.wait()
     took_s = time.process_time() - before_s
     await topic.stop()
 
-    assert len(topic.rules) == len(changed) == 10_000
+    assert len(keeper.rules.quotas) == 10_000
     assert took_s < 2
+
+
+async def _ignore(_: Sequence[Change]) -> None:
+    """Apply nothing."""

@@ -130,9 +130,8 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._MOST_BACKOFF_S": 0.01,
     "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._CHECK_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.sources.topic_source._AGAIN_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.storage.topic_store._CHECK_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.rule_timer._AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.topic.topic_source._CHECK_S": 0.02,
+    "kafka_quota_proxy.proxy.client_quotas.keeper._AGAIN_S": 0.02,
 }
 
 
@@ -183,8 +182,7 @@ class Bed:
             yield client
 
     def rules(self) -> tuple[QuotaRule, ...]:
-        topic = self.server.quota_topic
-        return self.server.quota_manager.rules.quotas if topic is None else topic.rules
+        return self.server.quota_manager.rules.quotas
 
     def new_name(self) -> str:
         self.names += 1

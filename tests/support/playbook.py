@@ -3,8 +3,7 @@
 import asyncio
 import threading
 
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import ReaderEvent
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import EventHandler, ReaderEvent
 
 
 class Playbook:

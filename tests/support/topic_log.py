@@ -9,14 +9,21 @@ import pytest
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
-from kafka_quota_proxy.proxy.client_quotas import manager as quota_manager
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import EndReached, ReadFailed, ReadingBegan, RecordsRead
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
+from kafka_quota_proxy.proxy.client_quotas import administration
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
+    EndReached,
+    EventHandler,
+    NotWrittenError,
+    ReadFailed,
+    ReadingBegan,
+    Record,
+    RecordsRead,
+    TopicWriter,
+)
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_copy import TopicCopy
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
 
 NAME = "kafka://k:9092/store"
 
@@ -126,15 +133,20 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
     """Return a topic that quota managers use from now on, in place of the topic of their configuration."""
     log = TopicLog()
 
-    def make_store(config: ProxyConfig, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]) -> TopicStore:
+    def source_of(config: ProxyConfig) -> TopicSource:
         path = config.store.path if config.store is not None else None
-        return TopicStore(
-            NAME,
-            apply,
-            None if path is None else TopicCopy(path),
-            reader=lambda tell: LogReader(log, tell),
-            writer=LogWriter(log),
-        )
+        return stored_in(log, None if path is None else TopicCopy(path))
 
-    monkeypatch.setattr(quota_manager, "make_store", make_store)
+    monkeypatch.setattr(administration, "source_of", source_of)
     return log
+
+
+def stored_in(log: TopicLog, copy: TopicCopy | None = None, writer: TopicWriter | None = None) -> TopicSource:
+    """Return a store in a made-up topic. The writer may be another than the one that writes to the topic."""
+    return TopicSource(
+        NAME,
+        TopicState(name=NAME),
+        reader=lambda tell: LogReader(log, tell),
+        writer=writer or LogWriter(log),
+        copy=copy,
+    )

@@ -17,7 +17,7 @@ from kafka_quota_proxy.proxy.admin.clients.active import (
 )
 from kafka_quota_proxy.proxy.admin.clients.query import ClientQuery
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Rest, paced
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.quota.entity import Tags
 from kafka_quota_proxy.proxy.quota.rule_phrases import as_written
 from kafka_quota_proxy.proxy.server.connection import ClientConnection

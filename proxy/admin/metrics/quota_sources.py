@@ -1,33 +1,18 @@
-"""Reads the metrics of the sources of quotas (a topic or the brokers), and of the store of quotas that clients set."""
+"""Reads the metrics of the source of quotas: a directory, a topic or the brokers."""
 
 from collections.abc import Iterator
 from math import nan
 from time import time
-from typing import Final, Protocol
+from typing import Final
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
+from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED, ChangeLog
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
 
-
-class _Records(Protocol):
-    records: int
-    not_understood: int
-
-
-class _Topic(Protocol):
-    failures: int
-    is_connected: bool
-
-    @property
-    def state(self) -> _Records: ...
-
-
-_OF_BOTH: Final[tuple[Metric[_Topic], ...]] = (
+_OF_TOPICS: Final[tuple[Metric[TopicSource], ...]] = (
     ("records_total", "Records that were read, again after each failure.",
      lambda topic: topic.state.records),
     ("not_understood_records_total", "Records that could not be parsed.",
@@ -37,14 +22,8 @@ _OF_BOTH: Final[tuple[Metric[_Topic], ...]] = (
     ("connected", "Whether the topic is being read, and was read to its end.",
      lambda topic: topic.is_connected),
 )  # fmt: skip
-_OF_RULES: Final[tuple[Metric[TopicSource], ...]] = (
-    *_OF_BOTH,
-    ("rules", "Entities that the topic has a rule for.", lambda topic: topic.state.rules),
-    ("rules_in_force", "Entities whose limits come from the topic, because the file has no rule for them.",
-     lambda topic: len(topic.state.in_force)),
-)  # fmt: skip
-_OF_STORE: Final[tuple[Metric[TopicStore], ...]] = (
-    *_OF_BOTH,
+_OF_STORE: Final[tuple[Metric[TopicSource], ...]] = (
+    *_OF_TOPICS,
     ("refused_changes_total", "Requests to change quotas that were not stored, or may not have been stored.",
      lambda topic: topic.refused),
     ("entities", "Entities that the topic has quotas for.", lambda topic: topic.state.entities),
@@ -62,17 +41,12 @@ _OF_BROKERS: Final[tuple[Metric[BrokerSource], ...]] = (
     ("last_read_timestamp_seconds", "When the brokers' quotas were last read, Unix time; NaN before the first time.",
      lambda broker: broker.last_read_s),
     ("entities", "Entities that the brokers have quotas for.", lambda broker: broker.entities),
-    ("overruled_entities", "Entities that have quotas at the brokers, but a rule in the file takes precedence.",
-     lambda broker: broker.overruled),
     ("unconfirmed_changes_total",
      "Changes through the proxy that were acknowledged before the broker showed them.",
      lambda broker: broker.unconfirmed),
 )  # fmt: skip
-_OF_ALL: Final[tuple[Metric[QuotaManager], ...]] = (
-    ("entities", "Entities whose quotas were set through a proxy.", lambda manager: len(manager.rules.stored)),
-)  # fmt: skip
 _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
-    ("writable", "Whether the last change could be written.", lambda store: store.is_writable),
+    ("writable", "Whether the last change could be written.", lambda store: store.is_connected),
     ("write_failures_total", "Changes that could not be written, and were refused.",
      lambda store: store.failures),
     ("last_write_failure_timestamp_seconds", "When a write last failed, Unix time; NaN if none failed.",
@@ -87,28 +61,28 @@ _OF_DIRECTORIES: Final[tuple[Metric[DirectoryStore], ...]] = (
 )  # fmt: skip
 
 
-def quota_topic_metrics(rules: TopicSource | None, store: TopicStore | None) -> Iterator[Family]:
-    """Yield the metrics of the topics that contain quotas.
-
-    ``rules`` reads the topic of the setting ``quotas_from``, and ``store`` the topic with the quotas that clients set
-    through the proxy. Either is None if there is no such topic.
-    """
-    yield from Namespace("kafka_quota_proxy_quotas_topic").single_values(_OF_RULES, rules)
-    yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, store)
-
-
-def broker_quota_metrics(broker: BrokerSource | None) -> Iterator[Family]:
-    """Yield the metrics of the brokers' own quotas, or nothing if the proxy does not read these quotas."""
-    return Namespace("kafka_quota_proxy_broker_quotas").single_values(_OF_BROKERS, broker)
-
-
-def quota_store_metrics(manager: QuotaManager) -> Iterator[Family]:
-    """Yield the metrics of quotas that clients set through the proxy, or nothing if clients cannot set quotas."""
+def quota_source_metrics(manager: QuotaManager) -> Iterator[Family]:
+    """Yield the metrics of the source of quotas, or nothing if all rules come from the configuration file."""
+    source, rules = manager.source, manager.rules
+    if isinstance(source, TopicSource) and source.writer is None:
+        topic = Namespace("kafka_quota_proxy_quotas_topic")
+        yield from topic.single_values(_OF_TOPICS, source)
+        yield topic.gauge("rules", "Entities that the topic has a rule for.", [("", source.state.entities)])
+        in_force = len(rules.stored) - len(rules.doubles)
+        help_ = "Entities whose limits come from the topic, because the file has no rule for them."
+        yield topic.gauge("rules_in_force", help_, [("", in_force)])
+    elif isinstance(source, TopicSource):
+        yield from Namespace("kafka_quota_proxy_store_topic").single_values(_OF_STORE, source)
+    elif isinstance(source, BrokerSource):
+        brokers = Namespace("kafka_quota_proxy_broker_quotas")
+        yield from brokers.single_values(_OF_BROKERS, source)
+        help_ = "Entities that have quotas at the brokers, but a rule in the file takes precedence."
+        yield brokers.gauge("overruled_entities", help_, [("", len(rules.doubles))])
     if manager.store is not None:
         store = Namespace("kafka_quota_proxy_quota_store")
-        yield from store.single_values(_OF_ALL, manager)
-        if isinstance(manager.store, DirectoryStore):
-            yield from store.single_values(_OF_DIRECTORIES, manager.store)
+        yield store.gauge("entities", "Entities whose quotas were set through a proxy.", [("", len(rules.stored))])
+        if isinstance(source, DirectoryStore):
+            yield from store.single_values(_OF_DIRECTORIES, source)
 
 
 def quota_change_metrics(change_log: ChangeLog | None) -> Iterator[Family]:

@@ -20,10 +20,8 @@ from kafka_quota_proxy.proxy.admin.metrics.listeners import (
     upstream_metric,
 )
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
-    broker_quota_metrics,
     quota_change_metrics,
-    quota_store_metrics,
-    quota_topic_metrics,
+    quota_source_metrics,
 )
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
 from kafka_quota_proxy.proxy.admin.metrics.resources import resource_metrics
@@ -54,9 +52,7 @@ class MetricRegistry:
         yield from connection_metrics(brokers.quotas_by_name, listeners, now_ms)
         yield from fair_queue_metrics(brokers.queues_by_name, listeners)
         yield from usage_log_metrics(server.usage)
-        yield from quota_topic_metrics(server.quota_topic, server.quota_manager.topic)
-        yield from broker_quota_metrics(server.broker_quotas)
-        yield from quota_store_metrics(server.quota_manager)
+        yield from quota_source_metrics(server.quota_manager)
         yield from quota_change_metrics(server.quota_manager.change_log)
         has_values = server.config.kafka.client_quota_metric_value_enable
         yield from self._client_quotas.collect(brokers.quotas, rest, now_ms=now_ms, has_values=has_values)

@@ -42,7 +42,7 @@ class StatusReader:
         overview = self._table.overview(most_throttled=MAX_THROTTLED, most_near=MAX_NEAR, rest=rest)
         brokers = broker_rows(server)
         state = str(self._readiness()["state"])
-        faults = faults_of(brokers, last_read, server.rules.source, manager.store, server.replication.watcher)
+        faults = faults_of(brokers, last_read, manager.source, server.replication.watcher)
         sentence = verdict(state, faults, overview, brokers)
         return {
             "time": overview.time,

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka_quota_proxy.proxy.admin.clients.rows import Overview
-from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
-from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
+from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 
@@ -33,8 +32,7 @@ def verdict(state: str, faults: Sequence[str], overview: Overview, brokers: Sequ
 def faults_of(
     brokers: Sequence[Mapping[str, Any]],
     last_read: LastRead,
-    source: QuotaSource | None,
-    store: QuotaStore | None,
+    source: RuleSource | None,
     watcher: ReplicationWatcher | None,
 ) -> list[str]:
     """Return what is not well, one text for each fault, or an empty list."""
@@ -46,13 +44,12 @@ def faults_of(
     if last_read.is_refused:
         found.append(last_read.message)
     if source is not None and not source.is_connected:
-        found.append(f"the quotas of quotas_from ({source.name}) cannot be read")
-    if store is not None:
-        detail = store.detail()
-        if not detail.get("writable", True):
-            found.append(f"the store of quotas {detail['directory']} cannot be written")
-        if not detail.get("connected", True):
-            found.append(f"the store of quotas in the topic {detail['topic']} cannot be reached")
+        if source.writer is None:
+            found.append(f"the quotas of quotas_from ({source.name}) cannot be read")
+        elif "directory" in source.status():
+            found.append(f"the store of quotas {source.name} cannot be written")
+        else:
+            found.append(f"the store of quotas in the topic {source.name} cannot be reached")
     if watcher is not None and not watcher.is_successful:
         found.append("the cluster does not say which replication it throttles")
     if watcher is not None and watcher.is_orphaned:

@@ -7,14 +7,13 @@ import logging
 import time
 from collections import Counter, deque
 from collections.abc import Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.model import Store
 from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
 from kafka_quota_proxy.proxy.client_quotas.audit.rate_limit import ChangeLimit
-from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_lines
+from kafka_quota_proxy.proxy.client_quotas.audit.record import audit_line
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import THROTTLING_QUOTA_EXCEEDED
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, RESULTS, UNKNOWN, Origin, Outcome
 
@@ -74,14 +73,18 @@ class ChangeLog:
         if self._audit is not None:
             self._audit.open()
 
-    def wait_ms(self, origin: Origin) -> int:
+    def begin(self, origin: Origin) -> int:
         """Return how many milliseconds must pass before the proxy accepts another request for changes, or 0.
 
-        If this is not 0, the caller refuses the request of ``origin``. A warning is logged at most once a minute.
+        If this is 0, the request counts as one change against the rate limit. Otherwise the caller refuses the request
+        of ``origin``. A warning is logged at most once a minute.
         """
-        wait_ms = self._limit.wait_ms(now_ms=now_ms())
-        if wait_ms and now_ms() - self._logged_ms >= _AGAIN_AFTER_MS:
-            self._logged_ms = now_ms()
+        now = now_ms()
+        wait_ms = self._limit.wait_ms(now_ms=now)
+        if not wait_ms:
+            self._limit.record(1, now_ms=now)
+        elif now - self._logged_ms >= _AGAIN_AFTER_MS:
+            self._logged_ms = now
             log.warning(
                 "more than %g quotas are changed in a second (store.changes_per_second): %s is refused for %d ms, and "
                 "so are others meanwhile",
@@ -90,44 +93,37 @@ class ChangeLog:
         return wait_ms
 
     def charge(self, changes: int) -> None:
-        """Count changes against the rate limit. A change of several entities counts once for each entity."""
+        """Count further changes of a request against the rate limit, one for each entity."""
         self._limit.record(changes, now_ms=now_ms())
 
-    def count(self, outcomes: Sequence[Outcome], *, is_dry_run: bool) -> None:
-        """Add the results of a request to ``counts``, one for each entity."""
-        for outcome in outcomes:
-            is_throttled = outcome.error_code == THROTTLING_QUOTA_EXCEEDED
-            self.counts[THROTTLED if is_throttled else outcome.result(is_dry_run=is_dry_run)] += 1
+    def count(self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, unix_ms: int) -> Sequence[str]:
+        """Count the results of a request, one for each entity, and keep those of changes that were made.
 
-    def remember(self, outcomes: Sequence[Outcome], origin: Origin, *, unix_ms: int) -> None:
-        """Keep the last changes of a request, which was not a dry run, in ``recent``."""
-        made = (one for one in reversed(outcomes) if one.result(is_dry_run=False) in (APPLIED, UNKNOWN))
-        newest = list(islice(made, MOST_RECENT))
-        self.recent.extend(RecentChange(unix_ms, origin, one) for one in reversed(newest))
+        ``unix_ms`` is the Unix time of the request. Return the results, each one of ``RESULTS``.
+        """
+        results = [outcome.result(is_dry_run=is_dry_run) for outcome in outcomes]
+        for outcome, result in zip(outcomes, results, strict=True):
+            self.counts[THROTTLED if outcome.error_code == THROTTLING_QUOTA_EXCEEDED else result] += 1
+        if APPLIED in results or UNKNOWN in results:
+            made = [one for one, result in zip(outcomes, results, strict=True) if result in (APPLIED, UNKNOWN)]
+            self.recent.extend(RecentChange(unix_ms, origin, one) for one in made[-MOST_RECENT:])
+        return results
 
-    def write(
-        self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, is_refused_whole: bool, unix_ms: int
-    ) -> None:
+    def write(self, outcomes: Sequence[Outcome], results: Sequence[str], origin: Origin, *, unix_ms: int) -> None:
         """Write the outcomes of a request to the audit log, if there is one. An error is logged, not raised.
 
-        ``unix_ms`` is the Unix time of the request. If ``is_refused_whole`` is True, the request gets at most one line.
+        Each change that was made, or that may have been made, has its line. Attempts have lines up to a limit.
         """
         if self._audit is None:
             return
         now = now_ms()
-
-        def may_write() -> bool:
-            if self._attempts.wait_ms(now_ms=now):
-                return False
-            self._attempts.record(1, now_ms=now)
-            return True
-
-        lines = list(
-            audit_lines(
-                outcomes, origin, may_write,
-                is_dry_run=is_dry_run, is_refused_whole=is_refused_whole, unix_ms=unix_ms,
-            )
-        )  # fmt: skip
+        lines = []
+        for outcome, result in zip(outcomes, results, strict=True):
+            if result not in (APPLIED, UNKNOWN):
+                if self._attempts.wait_ms(now_ms=now):
+                    continue
+                self._attempts.record(1, now_ms=now)
+            lines.append(audit_line(outcome, result, origin, unix_ms=unix_ms))
         # In a flood of requests, most have no lines. Then the file is not accessed.
         if lines:
             self._audit.append(lines, now_ms=now)

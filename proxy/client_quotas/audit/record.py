@@ -19,23 +19,17 @@ before. If ``new`` is null, it has none now.
 * ``unknown``: it is unknown whether the rule was or will be changed.
 
 The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
-
-Some lines are about several entities. They have a number such as ``"entities":5000`` in place of ``entity``, ``asked``,
-``old`` and ``new``. A request that was refused as a whole has one such line, and so have all entities that a request
-left unchanged.
-
-Each applied or unknown change has its own line. Attempts with other results have lines up to a limit.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from kafka_quota_proxy.config.terms import NO_TERMS, written_terms, written_terms_change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import NONE, name_of
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import APPLIED, UNCHANGED, UNKNOWN, Origin, Outcome
+from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
 
 # The most characters of a name, a key or a message.
 MAX_TEXT: Final = 256
@@ -45,37 +39,10 @@ MAX_ASKED: Final = 16
 _write: Final = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def audit_lines(
-    outcomes: Sequence[Outcome],
-    origin: Origin,
-    may_write: Callable[[], bool],
-    *,
-    is_dry_run: bool,
-    is_refused_whole: bool,
-    unix_ms: int,
-) -> Iterator[bytes]:
-    """Yield the lines of one request. Each ends with a newline.
-
-    ``may_write`` is called for each line about an attempt that changed nothing, which is left out if the result is
-    False. If ``is_refused_whole``, the request has at most one line.
-    """
+def audit_line(outcome: Outcome, result: str, origin: Origin, *, unix_ms: int) -> bytes:
+    """Return the line about one entity of a request, with a newline. ``result`` is one of ``outcome.RESULTS``."""
     about = {"time": _time(unix_ms), **_about(origin)}
-    if is_refused_whole and outcomes:
-        if may_write():
-            first = outcomes[0]
-            error = _result(first, first.result(is_dry_run=is_dry_run))
-            yield _line({**about, "entities": len(outcomes), **error})
-        return
-    unchanged = []
-    for outcome in outcomes:
-        result = outcome.result(is_dry_run=is_dry_run)
-        if result == UNCHANGED:
-            unchanged.append(outcome)
-        elif result in (APPLIED, UNKNOWN) or may_write():
-            yield _line({**about, **_entity(outcome), **_result(outcome, result)})
-    if unchanged and may_write():
-        entities = _entity(unchanged[0]) if len(unchanged) == 1 else {"entities": len(unchanged)}
-        yield _line({**about, **entities, "result": UNCHANGED})
+    return f"{_write({**about, **_entity(outcome), **_result(outcome, result)})}\n".encode()
 
 
 def _about(origin: Origin) -> Mapping[str, str | None]:
@@ -85,10 +52,6 @@ def _about(origin: Origin) -> Mapping[str, str | None]:
         "address": _cut(origin.address),
         "listener": _cut(origin.listener),
     }
-
-
-def _line(fields: Mapping[str, object]) -> bytes:
-    return f"{_write(fields)}\n".encode()
 
 
 def _entity(outcome: Outcome) -> Mapping[str, object]:
@@ -106,8 +69,7 @@ def _entity(outcome: Outcome) -> Mapping[str, object]:
 def _rule(rule: StoredRule | None) -> object:
     if rule is None:
         return None
-    terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
-    return {**rule.limits, **terms}
+    return {**rule.limits, **({} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)})}
 
 
 def _result(outcome: Outcome, result: str) -> Mapping[str, object]:

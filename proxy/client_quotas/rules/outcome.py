@@ -84,25 +84,22 @@ def outcomes(
     """Return the outcome for each entity of a request, in the order of the request.
 
     An entity that appears twice in the request has one outcome. ``changes`` contains the changes that were made, or
-    that a dry run would make. ``rules`` contains the rules before the changes.
+    that a dry run would make. ``rules`` contains the rules before the changes. ``results`` contains a result for each
+    entity in the same order, or the same error for each alteration.
     """
-    results_by_entity = {_same(result.entity): result for result in results}
     changed = dict(changes)
-    first: dict[frozenset[tuple[str, str | None]], Alteration] = {}
-    for alteration in alterations:
-        first.setdefault(_same(alteration.entity), alteration)
+    results = tuple(results)
+    seen: set[frozenset[tuple[str, str | None]]] = set()
     found = []
-    for same, (parts, ops) in first.items():
-        if same in results_by_entity:
-            result = results_by_entity[same]
-            names = dict(parts)
+    for parts, ops in alterations:
+        names = usual_names(parts)
+        same = frozenset(names.items())
+        if same not in seen:
+            result = results[len(seen)]
+            seen.add(same)
             entity = entity_of(names) if names and names.keys() <= set(ENTITY_TYPES) else Entity()
             old = rules.get(entity)
             # An entity that comes twice has both an error and a change.
             new = changed.get(entity, old)
             found.append(Outcome(parts, ops, terms.get(entity), old, new, result.error_code, result.error_message))
     return tuple(found)
-
-
-def _same(parts: EntityParts) -> frozenset[tuple[str, str | None]]:
-    return frozenset(usual_names(parts).items())

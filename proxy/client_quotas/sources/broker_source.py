@@ -7,26 +7,22 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from math import nan
 from typing import Final, NamedTuple, Protocol, cast
 
-from kafka_quota_proxy.config.model import Address, AdminClient, ProxyConfig, QuotasFromBroker
+from kafka_quota_proxy.config.model import Address, AdminClient, QuotasFromBroker
 from kafka_quota_proxy.protocol.client_quotas import Alteration
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
-from kafka_quota_proxy.proxy.background.isolation import attempt, kept_up, repeated, report
+from kafka_quota_proxy.proxy.background.isolation import attempt, repeated, report
 from kafka_quota_proxy.proxy.client_quotas.api import Ticket, TicketOwner
-from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import OnChanges
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
+from kafka_quota_proxy.proxy.client_quotas.source import ApplyChanges
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas, RefusedError, differences
 from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import has_changes
-from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
-from kafka_quota_proxy.proxy.replication.cluster_view import servers_of
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +87,6 @@ class BrokerSource:
     ``connect`` is called in a thread to make a reader. The reader is kept until it fails.
 
     Attributes:
-        rules: The rules in force, from the configuration file and from the brokers.
         readings: How many times the quotas were read successfully.
         unconfirmed: How many held answers were sent because their time was up, although no reading had shown the
             change.
@@ -100,28 +95,25 @@ class BrokerSource:
     """
 
     name = SOURCE
+    writer = None
 
     def __init__(
         self,
         settings: QuotasFromBroker,
-        config: ProxyConfig,
         servers: Sequence[Address],
         *,
-        on_changes: OnChanges,
         connect: Callable[[AdminClient, Sequence[Address]], QuotaReader] | None = None,
-        wall_ms: Callable[[], int] = unix_ms,
     ) -> None:
-        self.has_read = asyncio.Event()
+        self.places: Mapping[Entity, str] = {}
         self.may_serve = asyncio.Event()
-        self.is_connected = False
+        self.has_read = self.is_connected = False
         self.failures = self.readings = self.unconfirmed = 0
         self.last_read_s = nan
         self.server: Address | None = None
         self._settings = settings
         self._servers = tuple(servers)
-        self._applier = RuleApplier(config, name=SOURCE, on_changes=on_changes, wall_ms=wall_ms)
-        self.rules = self._applier.rules
-        self.using_rules = self._applier.using_rules
+        self._apply: ApplyChanges
+        self._is_applied = False  # whether the rules that were read last are in force
         self._connect = connect or _connect
         self._reader: QuotaReader | None = None
         self._failure = ""  # the last failure that was logged
@@ -130,52 +122,22 @@ class BrokerSource:
         self._held_answers: dict[Ticket, _HeldAnswer] = {}
         self._retry_s = 0.0
         self._must_read = asyncio.Event()
-        self._warned: set[object] = set()
-
-    # -- called by the server --
-
-    def listed(self) -> Iterator[tuple[Entity, StoredRule, str]]:
-        """Yield each entity, its rule and the source of the rule, except for rules that another rule hides.
-
-        May be called from any thread.
-        """
-        for one in self.rules.listed():
-            if one.shadowed_by is None:
-                yield one.entity, one.rule, one.source
+        self._warned: set[str] = set()
 
     @property
     def entities(self) -> int:
         """The number of entities that the brokers have quotas for."""
         return len(self._rules)
 
-    @property
-    def overruled(self) -> int:
-        """The number of entities with quotas at the brokers that are overruled by a rule of the configuration file."""
-        return sum(1 for entity in self.rules.sources if entity in self._rules)
-
-    def detail(self) -> dict[str, object]:
+    def status(self) -> dict[str, object]:
         """Return the state of reading quotas from the brokers, as a part of the response to ``/readyz``."""
         return {
             "broker": None if self.server is None else str(self.server),
             "connected": self.is_connected,
-            "read": self.has_read.is_set(),
+            "read": self.has_read,
             "entities": self.entities,
             **({} if self.is_connected or not self._failure else {"failure": self._failure}),
         }
-
-    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
-        """Apply the rules of a new version of the configuration file in place of the old ones.
-
-        Return all rules that have changed and were not reported yet. They are not passed to ``on_changes``.
-        """
-        changes = self._applier.follow_file(config)
-        self._warned = {one for one in self._warned.copy() if one in self.rules.sources or isinstance(one, str)}
-        self._warn_of_overruled(entity for entity in self.rules.sources if entity in self._rules)
-        return changes
-
-    def wake(self) -> None:
-        """Begin to apply the rules of the file at the times that they contain."""
-        self._applier.timer.wake()
 
     def await_change(self, changed: tuple[Alteration, ...], answer: bytes, owner: object) -> Ticket:
         """Hold a broker's ``answer`` to a client until the proxy applies the changes. See ``AlterConfirmer``."""
@@ -191,20 +153,15 @@ class BrokerSource:
         self._must_read.set()
         return ticket
 
-    def start(self) -> None:
-        """Do nothing, because the quotas are read in ``run``."""
+    async def start(self, apply: ApplyChanges) -> None:
+        """Do nothing else than keep ``apply``, because the quotas are read in ``changes``."""
+        self._apply = apply
 
     async def stop(self) -> None:
-        """Do nothing. ``run`` closes the connection when it ends."""
+        """Do nothing. ``changes`` closes the connection when it ends."""
 
-    async def run(self) -> None:
+    async def changes(self) -> None:
         """Read the brokers' quotas at once and then every few seconds, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(kept_up(self._applier.timer.run))
-            await kept_up(self._follow)
-
-    async def _follow(self) -> None:
-        self._applier.begin()
         try:
             while True:
                 self._must_read.clear()
@@ -245,27 +202,24 @@ class BrokerSource:
         if reading.quotas is not None:
             self._rules = reading.quotas.rules
             for text in reading.quotas.passed_over:
-                if self._is_new(text):
+                if text not in self._warned and len(self._warned) < _MOST_WARNINGS:
+                    self._warned.add(text)
                     log.warning("quotas_from %s: ignored: %s", self.name, text)
-            self._warn_of_overruled(entity for entity, rule in reading.changes if rule is not None)
+        self._is_applied = False
         try:
             await self._apply(reading.changes)
         except Exception as error:  # noqa: BLE001 - clients notice only that a limit is late
             report(error, "quotas_from %s: rules could not be applied; trying again", self.name)
             return
-        if not self.has_read.is_set():
+        self._is_applied = True
+        if not self.has_read:
             log.info("quotas_from %s: %s has quotas of %d entities", self.name, reading.server, self.entities)
-        self.has_read.set()
+        self.has_read = True
         self.may_serve.set()
-
-    async def _apply(self, changes: Sequence[Change]) -> None:
-        """Apply changed rules of the brokers. If ``on_changes`` fails, it is called again after the next reading."""
-        await self._applier.apply(changes)
-        self._applier.report()
 
     def _answer(self) -> None:
         """Send each held answer to a change that the proxy applies now."""
-        if not (self._applier.is_reported and self.is_connected):
+        if not (self._is_applied and self.is_connected):
             return
         for ticket, one in tuple(self._held_answers.items()):
             if ticket.is_dropped or has_changes(self._rules, one.changed):
@@ -314,21 +268,6 @@ class BrokerSource:
         if is_lasting:
             self.may_serve.set()
 
-    def _warn_of_overruled(self, entities: Iterable[Entity]) -> None:
-        for entity in entities:
-            source = self.rules.sources.get(entity)
-            if source is not None and self._is_new(entity):
-                log.warning(
-                    "%s: %s has quotas at the broker, too; the proxy applies the file's, the broker its own: remove "
-                    "one", source, entity,
-                )  # fmt: skip
-
-    def _is_new(self, warning: object) -> bool:
-        if warning in self._warned or len(self._warned) >= _MOST_WARNINGS:
-            return False
-        self._warned.add(warning)
-        return True
-
     def _ask(self) -> _Reading:
         """Read the quotas in a thread, one call at a time, and compare them with those that were read before."""
         is_kept = self._reader is not None
@@ -356,17 +295,6 @@ class BrokerSource:
         reader, self._reader = self._reader, None
         if reader is not None:
             threading.Thread(target=attempt, args=(reader.close,), name="quotas-close", daemon=True).start()
-
-
-def broker_source(
-    config: ProxyConfig, *, on_changes: OnChanges, wall_ms: Callable[[], int] = unix_ms
-) -> BrokerSource | None:
-    """Return the object that reads and applies the brokers' quotas, or None without ``quotas_from: broker``."""
-    settings = config.quotas_from
-    if not isinstance(settings, QuotasFromBroker):
-        return None
-    servers = settings.client.bootstrap_servers or servers_of(config.listeners)
-    return BrokerSource(settings, config, servers, on_changes=on_changes, wall_ms=wall_ms)
 
 
 def _connect(settings: AdminClient, servers: Sequence[Address]) -> QuotaReader:

@@ -16,8 +16,8 @@ from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, REQUEST_TIMED_OUT
+from kafka_quota_proxy.proxy.client_quotas.source import ApplyChanges, NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase, UncertainWriteError
-from kafka_quota_proxy.proxy.client_quotas.storage.store import ApplyChanges, NotKeptError
 
 log = logging.getLogger(__name__)
 
@@ -26,39 +26,46 @@ _WRITE_S: Final = 10.0
 
 
 class DirectoryStore:
-    """Stores the quotas that clients set in a local directory of this proxy (a ``QuotaStore``).
-
-    Args:
-        apply: Called with changes that have been stored. Makes the proxy apply them.
-        stored: A view of all stored rules. ``apply`` keeps them up to date.
+    """A ``RuleSource`` in a local directory of this proxy, which administrators can change.
 
     Attributes:
+        entities: The number of entities that have quotas.
         failures: The number of writes that failed.
         last_failure_s: The Unix time of the last write that failed, or None if none has failed.
-        is_writable: Whether the last write succeeded.
+        is_connected: Whether the last write succeeded.
     """
 
-    def __init__(self, directory: str, apply: ApplyChanges, stored: Mapping[Entity, StoredRule]) -> None:
+    def __init__(self, directory: str) -> None:
         self.name = directory
-        self.sources: Mapping[Entity, str] = {}
-        self.failures = 0
+        self.places: Mapping[Entity, str] = {}
+        self.may_serve = asyncio.Event()
+        self.has_read = False
+        self.is_connected = True
+        self.entities = self.failures = 0
         self.last_failure_s: float | None = None
-        self.is_writable = True
         self.database = RuleDatabase(Path(directory))
         self._thread = WorkerThread("quota-store")
-        self._stored = stored
-        self._apply = apply
+        self._apply: ApplyChanges
         self._late: asyncio.Task[None] | None = None  # a write for whose outcome its client no longer waits
         self._is_uncertain = False  # whether a failed write may still appear in the database after a restart
 
-    async def open(self) -> None:
-        """Lock and read the directory, and apply the stored rules. ``QuotaStore.open`` lists the errors."""
+    @property
+    def writer(self) -> "DirectoryStore":
+        """This source, which stores changes."""
+        return self
+
+    async def start(self, apply: ApplyChanges) -> None:
+        """Lock and read the directory, and apply the stored rules. ``RuleSource.start`` lists the errors."""
+        self._apply = apply
         read = await self._thread.run(self.database.open)
-        await self._apply([Change(entity, rule) for entity, rule in read.rules.items()])
+        self.entities = len(read.rules)
+        await apply([Change(entity, rule) for entity, rule in read.rules.items()])
+        self.has_read = True
+        self.may_serve.set()
         log.info("%d entities have quotas in %s", len(read.rules), self.name)
 
-    async def run(self) -> None:
-        """Do nothing. This store has no background work."""
+    async def changes(self) -> None:
+        """Do nothing. No other program changes the directory."""
 
     async def catch_up(self) -> None:
         """Make sure that no earlier change can appear later. No other process changes this store.
@@ -80,8 +87,8 @@ class DirectoryStore:
                 raise NotKeptError(KAFKA_STORAGE_ERROR, f"No quota was changed: {why}; try again") from error
 
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
-        """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``QuotaStore.keep`` describes."""
-        writing = asyncio.get_running_loop().create_task(self._write(changes))
+        """Write changes to the database, then apply them. Raises ``NotKeptError``, as ``RuleWriter.keep`` describes."""
+        writing = asyncio.get_running_loop().create_task(self._write(changes, before))
         ended: set[asyncio.Task[None]] = set()
         try:
             ended, _ = await asyncio.wait({writing}, timeout=_WRITE_S)
@@ -94,7 +101,7 @@ class DirectoryStore:
             raise self._failed(REQUEST_TIMED_OUT, message, may_hold=True)
         writing.result()
 
-    async def _write(self, changes: Sequence[Change]) -> None:
+    async def _write(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         try:
             await self._thread.run(self.database.write, changes)
         except OSError as error:
@@ -104,13 +111,14 @@ class DirectoryStore:
             if may_hold:
                 message += "; after a restart the change may apply nevertheless"
             raise self._failed(KAFKA_STORAGE_ERROR, message, may_hold=may_hold) from error
-        self.is_writable = True
+        self.is_connected = True
         self._is_uncertain = False
         if changes:
+            self.entities += sum((rule is not None) - (entity in before) for entity, rule in changes)
             await self._apply(changes)
 
     def _failed(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:
-        self.is_writable = False
+        self.is_connected = False
         self.failures += 1
         self.last_failure_s = time()
         log.warning("changed no quota in %s: %s", self.name, message)
@@ -124,16 +132,16 @@ class DirectoryStore:
         elif not isinstance(error, NotKeptError):
             report(error, "quotas in %s could not be applied, but are stored", self.name)
 
-    async def close(self) -> None:
+    async def stop(self) -> None:
         """Close the database, and stop the thread that writes to it."""
         await self._thread.run(self.database.close)
         self._thread.shutdown()
 
-    def detail(self) -> dict[str, object]:
+    def status(self) -> dict[str, object]:
         """Return the state of this store of quotas, as a part of the response to ``/readyz``."""
         return {
             "directory": self.name,
-            "entities": len(self._stored),
-            "writable": self.is_writable,
+            "entities": self.entities,
+            "writable": self.is_connected,
             "damaged_files": self.database.damaged_files,
         }

@@ -29,6 +29,7 @@ from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.source import UnusableSourceError
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,6 @@ VERSION: Final = 1
 FILE: Final = "quotas.db"
 
 _PART: Final = f"{FILE}.part"  # a new database that is being written
-_OLD_FILES: Final = (".journal", ".snapshot")  # of builds before 0.1.0
 # The number keeps rules in the order in which their entities were first set.
 _TABLE: Final = "CREATE TABLE rules (number INTEGER PRIMARY KEY, entity TEXT NOT NULL UNIQUE, rule TEXT NOT NULL)"
 _UPSERT: Final = (
@@ -55,10 +55,6 @@ _ERRNO: Final = {
 }
 
 
-class UnusableStoreError(Exception):
-    """Raised if this version cannot read the store. The message gives the reason and tells the operator what to do."""
-
-
 class UncertainWriteError(OSError):
     """Raised if changes of quotas could not be written, but may still appear in the database after a restart."""
 
@@ -67,7 +63,7 @@ class StoredRules(NamedTuple):
     """The quota rules that were read from a directory, and descriptions of those that could not be read.
 
     The directory may contain a copy of the rules in a topic. Only such a copy is used if some of its rules cannot be
-    read. Otherwise an ``UnusableStoreError`` is raised instead.
+    read. Otherwise an ``UnusableSourceError`` is raised instead.
 
     Attributes:
         rules: The rules that were read.
@@ -98,13 +94,8 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
 
     Raises:
         OSError: The files cannot be read.
-        UnusableStoreError: The files are damaged, or this version does not understand them, and ``is_copy`` is false.
+        UnusableSourceError: The files are damaged, or this version does not understand them, and ``is_copy`` is false.
     """
-    if not is_copy and any(path.suffix in _OLD_FILES for path in directory.iterdir()):
-        raise UnusableStoreError(
-            f"{directory} has quotas in files of an early build, *.journal and *.snapshot; save them with that build "
-            "(kafka-quota-proxy quotas export), move the files away, and import what you have saved"
-        )
     path = directory / FILE
     if not path.exists():
         return StoredRules({})
@@ -113,7 +104,7 @@ def read_store(directory: Path, *, is_copy: bool = False) -> StoredRules:
     try:
         with _errors_translated(path), closing(_connect(path, f"?{mode}")) as connection:
             return _read(connection, path, is_copy=is_copy)
-    except UnusableStoreError as error:
+    except UnusableSourceError as error:
         if not is_copy:
             raise
         return StoredRules({}, damage=str(error))
@@ -148,7 +139,7 @@ class RuleDatabase:
 
         Raises:
             OSError: The directory or its files cannot be used, or another process has locked the directory.
-            UnusableStoreError: The files are damaged, or this version does not understand them.
+            UnusableSourceError: The files are damaged, or this version does not understand them.
         """
         _make(self._directory)
         taken = f"another process uses the quota store in {self._directory}; give each proxy its own directory"
@@ -259,7 +250,7 @@ def _connect(path: Path, options: str = "?mode=rw") -> sqlite3.Connection:
 def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> StoredRules:
     ((version,),) = connection.execute("PRAGMA user_version")
     if version != VERSION:
-        raise UnusableStoreError(f"{path} has version {version}; this program knows {VERSION}; {_THEN}")
+        raise UnusableSourceError(f"{path} has version {version}; this program knows {VERSION}; {_THEN}")
     rules: dict[Entity, StoredRule] = {}
     not_understood: list[str] = []
     try:
@@ -274,7 +265,7 @@ def _read(connection: sqlite3.Connection, path: Path, *, is_copy: bool) -> Store
             raise
         return StoredRules(rules, tuple(not_understood), f"{path} is damaged: {error}")
     if not_understood and not is_copy:
-        raise UnusableStoreError(f"{not_understood[0]}; {_THEN}")
+        raise UnusableSourceError(f"{not_understood[0]}; {_THEN}")
     return StoredRules(rules, tuple(not_understood), is_written=not not_understood)
 
 
@@ -306,7 +297,7 @@ def _errors_translated(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         if _primary_code(error) in _DAMAGE:
-            raise UnusableStoreError(f"{path} is damaged: {error}; {_RESTORE}") from error
+            raise UnusableSourceError(f"{path} is damaged: {error}; {_RESTORE}") from error
         raise _as_os_error(error) from error
 
 

@@ -7,9 +7,10 @@ applies.
 
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.quota_record import TERMS, QuotaRecord, RecordFault
+from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 
 # The table keeps a whole rule under this key, next to the keys of settings.
 RULE: Final = ""
@@ -17,8 +18,6 @@ RULE: Final = ""
 UNKNOWN_TERMS: Final = object()
 # The highest number of different faults that the log names.
 MOST_NAMED: Final = 100
-
-E = TypeVar("E")
 
 
 class TopicRecord(NamedTuple):
@@ -42,15 +41,14 @@ class Notices:
         """Append a message."""
         self._waiting.append(text)
 
-    def add_once(self, named: set[E], about: E, text: str, *, others: str = "only counted") -> None:
+    def add_once(self, named: set[str], about: str, text: str) -> None:
         """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
 
-        ``named`` is the set of faults for which messages were appended, at most ``MOST_NAMED``. The message that fills
-        the set says what happens to other faults: ``others`` completes the sentence "others are … from now on".
+        ``named`` is the set of faults for which messages were appended, at most ``MOST_NAMED``.
         """
         if about not in named and len(named) < MOST_NAMED:
             named.add(about)
-            more = f"; others are {others} from now on" if len(named) == MOST_NAMED else ""
+            more = "; others are only counted from now on" if len(named) == MOST_NAMED else ""
             self.add(f"{text}{more}")
 
 
@@ -80,21 +78,21 @@ class TableValue(NamedTuple):
     offset: int
 
 
-class RecordTable(Generic[E]):
+class RecordTable:
     """Contains the latest value of each quota key of each entity, for at most ``most`` entities."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._entities: dict[E, dict[str, TableValue]] = {}
-        self._deleted: set[tuple[E, str]] = set()
+        self._entities: dict[Entity, dict[str, TableValue]] = {}
+        self._deleted: set[tuple[Entity, str]] = set()
 
     def __len__(self) -> int:
         return len(self._entities)
 
-    def __iter__(self) -> Iterator[E]:
+    def __iter__(self) -> Iterator[Entity]:
         return iter(self._entities)
 
-    def put(self, entity: E, key: str, value: object, offset: int) -> bool:
+    def put(self, entity: Entity, key: str, value: object, offset: int) -> bool:
         """Set the value of a key, or delete the key if the value is empty. Return False if the table is full."""
         values = self._entities.get(entity)
         if not value:
@@ -108,7 +106,7 @@ class RecordTable(Generic[E]):
         values[key] = TableValue(value, offset)
         return True
 
-    def mark_unknown_terms(self, entity: E, offset: int) -> bool:
+    def mark_unknown_terms(self, entity: Entity, offset: int) -> bool:
         """Note that an entity's latest terms (expiry, schedule, ramp) could not be decoded.
 
         If earlier terms of the entity are known, they remain valid, and the result is False. Otherwise the result is
@@ -119,15 +117,15 @@ class RecordTable(Generic[E]):
             self.put(entity, TERMS, UNKNOWN_TERMS, offset)
         return terms is None or terms.value is UNKNOWN_TERMS
 
-    def value(self, entity: E, key: str) -> TableValue | None:
+    def value(self, entity: Entity, key: str) -> TableValue | None:
         """Return the value of an entity's quota key and the offset of its record, or None if the key has no value."""
         return self._entities.get(entity, {}).get(key)
 
-    def has_only(self, entity: E, key: str) -> bool:
+    def has_only(self, entity: Entity, key: str) -> bool:
         """Return whether ``key`` is the only quota key of an entity that has a value."""
         return self._entities.get(entity, {}).keys() == {key}
 
-    def limits(self, entity: E) -> EntityLimits | None:
+    def limits(self, entity: Entity) -> EntityLimits | None:
         """Return the limits of an entity, or None if it has none."""
         values = self._entities.get(entity)
         if values is None:
@@ -143,7 +141,7 @@ class RecordTable(Generic[E]):
 
     # -- for the new table while the topic is read again; ``before`` is the table of the previous reading
 
-    def remember_deletion(self, before: "RecordTable[E]", entity: E, key: str) -> None:
+    def remember_deletion(self, before: "RecordTable", entity: Entity, key: str) -> None:
         """Note that the topic deletes a quota key that had a value when the topic was read before (in ``before``).
 
         ``carry_over`` then does not copy this value.
@@ -151,7 +149,7 @@ class RecordTable(Generic[E]):
         if before.value(entity, key) is not None:
             self._deleted.add((entity, key))
 
-    def carry_over(self, before: "RecordTable[E]", entity: E, key: str) -> None:
+    def carry_over(self, before: "RecordTable", entity: Entity, key: str) -> None:
         """Copy the value of a key from ``before``, the previous table. Call this for a record that was not understood.
 
         Nothing is copied if the topic has deleted the key, or if this table has a value for it.

@@ -23,7 +23,7 @@ from kafka_quota_proxy.config.model import Address, QuotasFrom
 from kafka_quota_proxy.proxy.background.client_security import connection
 from kafka_quota_proxy.proxy.background.isolation import persisting
 from kafka_quota_proxy.proxy.background.loop_thread import ClientLoop
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
     ReaderEvent,
     ReadFailed,

@@ -11,6 +11,8 @@ from typing import Final
 import pytest
 
 from kafka_quota_proxy.config.model import (
+    Address,
+    AdminClient,
     Enforcement,
     IpRule,
     ProxyConfig,
@@ -19,12 +21,14 @@ from kafka_quota_proxy.config.model import (
     QuotasFromBroker,
     Store,
 )
+from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import RefusedError
 from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES, MAX_CHANGES
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.quota_page import FILED, LISTENER, TOKEN, P, Page, page
 from tests.support.stub_broker import eventually, on_uvloop
@@ -69,11 +73,15 @@ async def test_rules_are_listed_with_their_source(tmp_path: Path) -> None:
             assert (await one.get(query)).status == 400
 
 
-async def test_followed_rules_are_listed_as_they_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_followed_rules_are_listed_as_they_hold() -> None:
     address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
-    server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=QuotasFrom()))
-    followed = QuotaRule(user="bob", producer_byte_rate=5.0, source="kafka://b:9092/t")
-    monkeypatch.setattr(TopicSource, "rules", (followed,))
+    topic = QuotasFrom(topic="t", client=AdminClient(bootstrap_servers=(Address(host="b", port=9092),)))
+    server = Server(ProxyConfig(listeners=(LISTENER,), ip_quotas=(address,), quotas_from=topic))
+    source = server.quota_manager.source
+    assert isinstance(source, TopicSource)
+    source.state.begin()
+    source.state.take([TopicRecord(7, Rule(user="bob", limits={P: 5.0}))], next_offset=8)
+    server.quota_manager.rules.change([one.change for one in source.state.changes()], now_ms=0)
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
 
     listed = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))
@@ -81,7 +89,7 @@ async def test_followed_rules_are_listed_as_they_hold(monkeypatch: pytest.Monkey
     rate, bob = {"connection_creation_rate": 5.0}, {"user": "bob"}
     assert listed["rules"] == [
         {"entity": {"ip": "10.0.0.7"}, "limits": rate, "source": "p.yaml:9", "can_change": False},
-        {"entity": bob, "limits": {P: 5.0}, "source": "kafka://b:9092/t", "can_change": False},
+        {"entity": bob, "limits": {P: 5.0}, "source": "kafka://t@7", "can_change": False},
     ]
 
 
@@ -104,20 +112,19 @@ async def test_with_quotas_from_brokers_rules_of_the_file_are_listed_as_set() ->
     address = IpRule(ip="10.0.0.7", connection_creation_rate=5.0, source="p.yaml:9")
     config = ProxyConfig(listeners=(LISTENER,), quotas=(filed,), ip_quotas=(address,), quotas_from=QuotasFromBroker())
     server = Server(config)
-    brokers = server.broker_quotas
-    assert brokers is not None
     stored = {Entity("bob"): StoredRule(limits={P: 5.0}), Entity("filed"): StoredRule(limits={P: 6.0})}
-    brokers.rules.change([Change(*one) for one in stored.items()], now_ms=2)
+    server.quota_manager.rules.change([Change(*one) for one in stored.items()], now_ms=2)
 
     quota_page = QuotasApi(asyncio.get_running_loop(), server, None)
     listed = json.loads(b"".join(quota_page.get({"QUERY_STRING": ""}).body))["rules"]
 
-    filed_rule, of_address, bob = listed
+    filed_rule, of_address, bob, hidden = listed
     assert filed_rule["terms"] == {"enforcement": "observe", "expires": "1970-01-01T00:00:00.001Z"}
     assert filed_rule["limits"] == {P: 7.0, "connections": 3.0}
     assert filed_rule["now"]["limits"] is None
     assert (of_address["source"], of_address["can_change"]) == ("p.yaml:9", False)
     assert bob == {"entity": {"user": "bob"}, "limits": {P: 5.0}, "source": "broker", "can_change": False}
+    assert (hidden["entity"], hidden["source"], hidden["shadowed_by"]) == ({"user": "filed"}, "broker", filed.source)
 
 
 @on_uvloop

@@ -78,16 +78,6 @@ def test_store_of_another_version_is_an_error_and_such_a_copy_a_warning(tmp_path
     assert of_topic.warnings[0].endswith("the proxy will set it aside when it starts")
 
 
-@pytest.mark.parametrize("name", ["00000000000000000000.journal", "00000000000000000007.snapshot"])
-def test_files_of_an_early_build_are_an_error_and_no_copy(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_bytes(b"")
-
-    (error,) = report(tmp_path).errors
-
-    assert "save them with that build (kafka-quota-proxy quotas export)" in error
-    assert report(tmp_path, topic=QuotasFrom(topic="t")) == StoreReport(0)
-
-
 def test_copy_of_a_topic_is_read_as_the_proxy_reads_it(tmp_path: Path) -> None:
     database = keep_strange(tmp_path, ALICE, BOB)
 
@@ -110,6 +100,6 @@ def test_an_unreadable_store_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     def fails(_: Path) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "iterdir", fails)
+    monkeypatch.setattr(Path, "exists", fails)
 
     assert report(tmp_path) == StoreReport(None, errors=(f"{tmp_path} cannot be used: Permission denied",))

@@ -3,7 +3,7 @@
 import asyncio
 
 from kafka_quota_proxy.proxy.client_quotas.api import Ticket
-from kafka_quota_proxy.proxy.client_quotas.manager import RequestQueue
+from kafka_quota_proxy.proxy.client_quotas.request_queue import RequestQueue
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 
 ORIGIN = Origin("admin")

@@ -78,8 +78,8 @@ def alter(limit: float | None, *, is_dry: bool = False, version: int = 1) -> byt
 
 
 def follower_of(server: Server) -> BrokerSource:
-    assert server.broker_quotas is not None
-    return server.broker_quotas
+    assert isinstance(server.quota_manager.source, BrokerSource)
+    return server.quota_manager.source
 
 
 PASSES = produce_response(1)
@@ -184,8 +184,7 @@ async def test_a_change_elsewhere_holds_after_the_next_reading() -> None:
     ):
         quotas.set(ENTITY, producer_byte_rate=1_000.0)
         quotas.set(Entity(ip="192.0.2.7"), connection_creation_rate=5.0)
-        assert server.broker_quotas is not None
-        rules = server.broker_quotas.rules
+        rules = server.quota_manager.rules
         await eventually(lambda: rules.ip_quotas)
         assert await client.ask(LARGE) == WAITS
         assert rules.ip_quotas == (IpRule(ip="192.0.2.7", connection_creation_rate=5.0, source="broker"),)
@@ -218,7 +217,7 @@ async def test_a_broker_that_is_away_is_not_waited_for_for_ever(
     async with running(config) as server:
         assert server.is_listening
 
-    assert "quotas_from broker: not read to its end within 0 s: clients are served with what is known" in caplog.text
+    assert "broker: not read to its end within 0 s: clients are served with what is known" in caplog.text
 
 
 @on_uvloop
@@ -240,7 +239,7 @@ async def test_after_a_reload_the_file_overrules_the_broker_and_no_client_may_ad
                 assert list(upstream.quotas.produce.table.rules()) == [wanted]
                 assert server.config.quotas_from == config.quotas_from
                 assert [listener.policy.administration for listener in server.listeners] == [None]
-                assert [one.policy.authority for one in server.listeners] == [server.broker_quotas]
+                assert [one.policy.authority for one in server.listeners] == [follower_of(server)]
 
 
 @on_uvloop

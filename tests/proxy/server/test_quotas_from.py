@@ -1,7 +1,6 @@
 """Tests a proxy that follows the rules of a quota topic, at its start, while it runs, and after a reload."""
 
 import asyncio
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import pytest
@@ -11,18 +10,17 @@ from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+from kafka_quota_proxy.proxy.client_quotas import administration
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
     ReaderEvent,
     ReadFailed,
     ReadingBegan,
     RecordsRead,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.quota.entity import Entity
-from kafka_quota_proxy.proxy.server import active_rules as active_rules_module
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response
@@ -49,15 +47,11 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[ReaderEvent]:
     """Return the list of events that the topic's readers report. Tests fill the list before the proxy starts."""
     events: list[ReaderEvent] = []
 
-    def followed(
-        config: ProxyConfig, *, on_changes: Callable[[Mapping[Entity, QuotaRule | None]], None]
-    ) -> TopicSource | None:
-        def reader(tell: EventHandler) -> Playbook:
-            return Playbook(tell, *events)
+    def followed(_: ProxyConfig) -> TopicSource:
+        state = TopicState(name="kafka://store", is_followed=True)
+        return TopicSource(str(SETTINGS), state, reader=lambda tell: Playbook(tell, *events))
 
-        return TopicSource(SETTINGS, config.quotas, on_changes=on_changes, reader=reader)
-
-    monkeypatch.setattr(active_rules_module, "topic_source", followed)
+    monkeypatch.setattr(administration, "source_of", followed)
     return events
 
 
@@ -71,8 +65,8 @@ def answers(frame: bytes) -> bytes:
 
 
 def topic_of(server: Server) -> TopicSource:
-    assert server.quota_topic is not None
-    return server.quota_topic
+    assert isinstance(server.quota_manager.source, TopicSource)
+    return server.quota_manager.source
 
 
 async def stopped(server: Server, end: asyncio.Future[None]) -> None:
@@ -111,7 +105,7 @@ async def test_no_client_is_served_before_the_topic_is_read(events: list[ReaderE
 
         await topic_of(server)._on_event(EndReached())
         await eventually(lambda: server.is_listening)
-        assert health.readiness()["quotas_from"] == topic_of(server).detail()
+        assert health.readiness()["quotas_from"] == topic_of(server).status()
         await stopped(server, end)
 
 

@@ -14,18 +14,15 @@ from typing import Any
 import pytest
 
 from kafka_quota_proxy.config.load import load
-from kafka_quota_proxy.config.model import ProxyConfig, QuotasFrom
+from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
-from kafka_quota_proxy.proxy.client_quotas.rule_applier import RuleApplier
+from kafka_quota_proxy.proxy.client_quotas.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import ReadingBegan
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server
-from tests.support.playbook import Playbook
 
 TWO_BROKERS = """
 listeners:
@@ -159,7 +156,7 @@ async def test_other_changes_wait_while_a_file_is_prepared_and_the_old_rules_are
 ) -> None:
     bed = Bed(tmp_path, 2)
     server, prepared, may_go_on = bed.server, threading.Event(), threading.Event()
-    applier = server.quota_manager._applier
+    applier = server.quota_manager.keeper
     applier.begin()
     prepare = ActiveRules.prepare
 
@@ -195,17 +192,12 @@ async def test_other_changes_wait_while_a_file_is_prepared_and_the_old_rules_are
     }
 
 
-async def test_times_and_a_topic_change_no_rules_while_a_thread_may_use_them() -> None:
-    config = ProxyConfig(listeners=())
-    applier = RuleApplier(config, name="store", on_changes=lambda *_: None, wall_ms=lambda: 0)
-    topic = TopicSource(QuotasFrom(), (), on_changes=lambda _: None, reader=Playbook)
-    changes: list[tuple[asyncio.Lock, Callable[[], Coroutine[None, None, None]]]] = [
-        (applier.using_rules, applier.timer._settle),
-        (topic.using_rules, lambda: topic._on_event(ReadingBegan())),
-    ]
+async def test_times_and_a_source_change_no_rules_while_a_thread_may_use_them() -> None:
+    keeper = RuleKeeper(ProxyConfig(listeners=()), None, on_changes=lambda *_: None, wall_ms=lambda: 0)
+    changes: list[Callable[[], Coroutine[None, None, None]]] = [keeper._settle, lambda: keeper.apply(())]
 
-    for lock, change in changes:
-        async with lock:
+    for change in changes:
+        async with keeper.using_rules:
             changing = asyncio.ensure_future(change())
             for _ in range(5):
                 await asyncio.sleep(0)

@@ -12,7 +12,6 @@ from kafka_quota_proxy.config.model import (
     Listener,
     ProxyConfig,
     QuotaRule,
-    QuotasFrom,
     QuotasFromBroker,
     Store,
 )
@@ -20,26 +19,24 @@ from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health
 from kafka_quota_proxy.proxy.admin.metrics.exposition import Family
 from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
-    broker_quota_metrics,
     quota_change_metrics,
-    quota_store_metrics,
-    quota_topic_metrics,
+    quota_source_metrics,
 )
+from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
-from kafka_quota_proxy.proxy.client_quotas.manager import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.source import NotKeptError, RuleSource
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.playbook import Playbook
 from tests.support.reloads import Reloads
 from tests.support.stores import no_room_above
 from tests.support.stub_broker import on_uvloop
-from tests.support.topic_log import LogReader, LogWriter, TopicLog
+from tests.support.topic_log import TopicLog, stored_in
 
 OF_BROKERS = "kafka_quota_proxy_broker_quotas_"
 OF_MANAGER = "kafka_quota_proxy_quota_store_"
@@ -57,23 +54,29 @@ def values(prefix: str, families: Iterable[Family]) -> dict[str, float]:
 async def test_without_a_source_there_are_no_families() -> None:
     server = Server(ProxyConfig(listeners=(LISTENER,)))
 
-    assert list(broker_quota_metrics(None)) == []
     assert list(quota_change_metrics(None)) == []
-    assert list(quota_store_metrics(server.quota_manager)) == []
-    assert list(quota_topic_metrics(None, None)) == []
+    assert list(quota_source_metrics(server.quota_manager)) == []
     assert "store" not in Health(server, Reloads()).readiness()
 
 
-def test_quotas_of_brokers_show_their_readings_and_rules() -> None:
-    config = ProxyConfig(listeners=(LISTENER,), quotas=(QuotaRule(user="a", producer_byte_rate=1.0),))
-    source = BrokerSource(QuotasFromBroker(), config, (), on_changes=lambda changes, has_addresses: None)
-    assert isnan(values(OF_BROKERS, broker_quota_metrics(source))["last_read_timestamp_seconds"])
+def managed(source: RuleSource, *users: str) -> QuotaManager:
+    """Return a manager of a source and of a file with rules of these users."""
+    quotas = tuple(QuotaRule(user=user, producer_byte_rate=1.0) for user in users)
+    config = ProxyConfig(listeners=(LISTENER,), quotas=quotas)
+    return QuotaManager(config, on_changes=lambda *_: None, source=source)
+
+
+async def test_quotas_of_brokers_show_their_readings_and_rules() -> None:
+    source = BrokerSource(QuotasFromBroker(), ())
+    manager = managed(source, "a")
+    assert isnan(values(OF_BROKERS, quota_source_metrics(manager))["last_read_timestamp_seconds"])
 
     source._rules = {Entity(user=name): StoredRule(limits={"producer_byte_rate": 1.0}) for name in ("a", "b")}
+    await manager.keeper.apply([Change(*one) for one in source._rules.items()])
     source.is_connected, source.readings, source.failures, source.last_read_s = True, 3, 2, 7.5
     source.unconfirmed = 1
 
-    assert values(OF_BROKERS, broker_quota_metrics(source)) == {
+    assert values(OF_BROKERS, quota_source_metrics(manager)) == {
         "connected": 1.0,
         "readings_total": 3.0,
         "failures_total": 2.0,
@@ -113,7 +116,8 @@ def sizes(directory: Path) -> dict[str, int]:
 
 async def changed(manager: QuotaManager, *entities: Entity) -> None:
     assert manager.store is not None
-    await manager.store.keep([Change(entity, RULE) for entity in entities], {})
+    assert manager.store.writer is not None
+    await manager.store.writer.keep([Change(entity, RULE) for entity in entities], dict(manager.rules.stored))
 
 
 @on_uvloop
@@ -122,19 +126,20 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
     manager = server.quota_manager
     await manager.read()
     assert manager.store is not None
-    begun = values(OF_MANAGER, quota_store_metrics(manager))
+    begun = values(OF_MANAGER, quota_source_metrics(manager))
     assert isnan(begun["last_write_failure_timestamp_seconds"])
     before_s = time.time()
 
     await changed(manager, Entity("alice"), Entity("bob"))
     await changed(manager, Entity("alice"))
     of_ip = StoredRule(limits={"connection_creation_rate": 1.0})
-    await manager.store.keep([Change(Entity(ip="192.0.2.1"), of_ip)], {})
-    kept = values(OF_MANAGER, quota_store_metrics(manager))
+    assert manager.store.writer is not None
+    await manager.store.writer.keep([Change(Entity(ip="192.0.2.1"), of_ip)], {})
+    kept = values(OF_MANAGER, quota_source_metrics(manager))
     assert kept.pop("journal_bytes") == sizes(tmp_path)["quotas.db-wal"] > begun["journal_bytes"]
     with no_room_above(0), pytest.raises(NotKeptError):
         await changed(manager, Entity("carol"))
-    failed = values(OF_MANAGER, quota_store_metrics(manager))
+    failed = values(OF_MANAGER, quota_source_metrics(manager))
 
     assert kept.pop("snapshot_bytes") == sizes(tmp_path)["quotas.db"] > 0
     assert 0 <= kept.pop("snapshot_age_seconds") < 60
@@ -154,14 +159,13 @@ async def test_a_store_shows_its_entities_and_failed_writes(tmp_path: Path) -> N
         "damaged_files": 0,
     }
     await changed(manager, Entity("carol"))
-    assert values(OF_MANAGER, quota_store_metrics(manager))["writable"] == 1.0
+    assert values(OF_MANAGER, quota_source_metrics(manager))["writable"] == 1.0
     await manager.stop()
 
 
-def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
-    topic = TopicSource(
-        QuotasFrom(), [QuotaRule(user="filed")], on_changes=lambda _: None, reader=lambda tell: Playbook(tell)
-    )
+async def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
+    topic = TopicSource("t", TopicState(name="t", is_followed=True), reader=Playbook)
+    manager = managed(topic, "filed")
     fault = decode(b"?", None)
     assert isinstance(fault, RecordFault)
     records: list[QuotaRecord | RecordFault] = [
@@ -170,11 +174,11 @@ def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
         fault,
     ]
     topic.state.begin()
-    topic.state.take(TopicRecord(offset, record) for offset, record in enumerate(records))
-    topic.state.changes()
+    topic.state.take((TopicRecord(offset, record) for offset, record in enumerate(records)), next_offset=3)
+    await manager.keeper.apply([one.change for one in topic.state.changes()])
     topic.is_connected, topic.failures = True, 4
 
-    assert values(OF_RULES, quota_topic_metrics(topic, None)) == {
+    assert values(OF_RULES, quota_source_metrics(manager)) == {
         "records_total": 3.0,
         "not_understood_records_total": 1.0,
         "failures_total": 4.0,
@@ -185,8 +189,7 @@ def test_a_topic_of_rules_shows_its_records_and_rules() -> None:
 
 
 def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
-    log = TopicLog()
-    topic = TopicStore("t", _nothing, None, reader=lambda tell: LogReader(log, tell), writer=LogWriter(log))
+    topic = stored_in(TopicLog())
     setting = Setting(user="alice", key="producer_byte_rate", value=5.0)
     topic.state.begin()
     topic.state.take(
@@ -195,7 +198,9 @@ def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
     topic.state.end_reached(next_offset=3)
     topic.is_connected, topic.failures, topic.refused, topic.offset = True, 4, 5, 3
 
-    assert values(OF_STORE, quota_topic_metrics(None, topic)) == {
+    *of_topic, entities = quota_source_metrics(managed(topic))
+    assert values(OF_MANAGER, [entities]) == {"entities": 0.0}
+    assert values(OF_STORE, of_topic) == {
         "records_total": 3.0,
         "not_understood_records_total": 1.0,
         "failures_total": 4.0,
@@ -205,7 +210,3 @@ def test_a_topic_that_is_the_store_shows_its_records_and_offset() -> None:
         "offset": 3.0,
         "disk_failures_total": 0.0,
     }
-
-
-async def _nothing(_: object) -> None:
-    """Ignore the changes."""

@@ -87,8 +87,8 @@ def outcome(name: str | None, old: float | None, new: float | None, *, is_unknow
 
 def test_a_change_has_the_old_and_the_new_limit(tmp_path: Path) -> None:
     log = ChangeLog(Store(directory=str(tmp_path)))
-    log.remember([outcome("alice", 1_000_000.0, 2_000_000.0)], ORIGIN, unix_ms=1_767_225_600_000)
-    log.remember([outcome(None, None, 5.0, is_unknown=True)], ORIGIN, unix_ms=1_767_225_601_000)
+    log.count([outcome("alice", 1_000_000.0, 2_000_000.0)], ORIGIN, is_dry_run=False, unix_ms=1_767_225_600_000)
+    log.count([outcome(None, None, 5.0, is_unknown=True)], ORIGIN, is_dry_run=False, unix_ms=1_767_225_601_000)
 
     newest, oldest = change_rows(log) or []
 
@@ -110,8 +110,8 @@ def test_a_change_has_the_old_and_the_new_limit(tmp_path: Path) -> None:
 
 def test_only_the_last_changes_are_kept_and_only_those_that_were_made(tmp_path: Path) -> None:
     log = ChangeLog(Store(directory=str(tmp_path)))
-    log.remember([outcome(f"u{number}", None, 1.0) for number in range(500)], ORIGIN, unix_ms=0)
-    log.remember([outcome("same", 1.0, 1.0)], ORIGIN, unix_ms=0)
+    log.count([outcome(f"u{number}", None, 1.0) for number in range(500)], ORIGIN, is_dry_run=False, unix_ms=0)
+    log.count([outcome("same", 1.0, 1.0)], ORIGIN, is_dry_run=False, unix_ms=0)
 
     rows = change_rows(log) or []
 
@@ -124,7 +124,7 @@ def test_without_a_store_there_is_no_section_about_changes() -> None:
 
 def test_names_are_cut(tmp_path: Path) -> None:
     log = ChangeLog(Store(directory=str(tmp_path)))
-    log.remember([outcome("é" * 30_000, None, 1.0)], ORIGIN._replace(principal="p" * 30_000), unix_ms=0)
+    log.count([outcome("é" * 30_000, None, 1.0)], ORIGIN._replace(principal="p" * 30_000), is_dry_run=False, unix_ms=0)
 
     (row,) = change_rows(log) or []
 

@@ -7,8 +7,7 @@ import pytest
 from kafka_quota_proxy.config.errors import Fault
 from kafka_quota_proxy.proxy.admin.clients.rows import Overview, Section
 from kafka_quota_proxy.proxy.admin.status.verdict import faults_of, verdict
-from kafka_quota_proxy.proxy.client_quotas.sources.quota_source import QuotaSource
-from kafka_quota_proxy.proxy.client_quotas.storage.store import QuotaStore
+from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 
@@ -42,8 +41,8 @@ def test_a_proxy_that_starts_or_stops_is_not_well(state: str, said: str) -> None
 
 
 def test_brokers_that_cannot_be_reached_are_named() -> None:
-    found = faults_of([REACHED, away(1)], READ, None, None, None)
-    many = faults_of([away(number) for number in range(5)], READ, None, None, None)
+    found = faults_of([REACHED, away(1)], READ, None, None)
+    many = faults_of([away(number) for number in range(5)], READ, None, None)
 
     assert verdict("degraded", found, overview(2, 1), [REACHED, away(1)]) == (
         "Not well: broker away:1 (refused) cannot be reached. 2 clients, 1 throttled, 1 of 2 brokers reached"
@@ -56,22 +55,18 @@ def test_a_refused_file_is_a_fault() -> None:
         0.0, "config_refused", "proxy.yaml is not valid", (Fault(file="f", line=1, key="k", message="m"),)
     )
 
-    assert faults_of([REACHED], refused, None, None, None) == ["proxy.yaml is not valid"]
+    assert faults_of([REACHED], refused, None, None) == ["proxy.yaml is not valid"]
 
 
 class Source:
-    name = "kafka://b:1/quotas"
-
-    def __init__(self, *, is_connected: bool) -> None:
+    def __init__(self, name: str, *, is_connected: bool, key: str = "topic", is_store: bool = False) -> None:
+        self.name = name
         self.is_connected = is_connected
+        self.writer = self if is_store else None
+        self._key = key
 
-
-class Store:
-    def __init__(self, **detail: object) -> None:
-        self._detail = detail
-
-    def detail(self) -> dict[str, object]:
-        return self._detail
+    def status(self) -> dict[str, object]:
+        return {self._key: self.name}
 
 
 class Watcher:
@@ -79,27 +74,23 @@ class Watcher:
         self.is_successful, self.is_orphaned = is_successful, is_orphaned
 
 
+DIRECTORY = Source("d", is_connected=False, key="directory", is_store=True)
+TOPIC = Source("t", is_connected=False, is_store=True)
+FOLLOWED = Source("kafka://b:1/quotas", is_connected=False)
+
+
 @pytest.mark.parametrize(
-    ("source", "store", "watcher", "said"),
+    ("source", "watcher", "said"),
     [
-        (Source(is_connected=True), Store(directory="d", writable=True), Watcher(), []),
-        (Source(is_connected=False), None, None, ["the quotas of quotas_from (kafka://b:1/quotas) cannot be read"]),
-        (None, Store(directory="d", writable=False), None, ["the store of quotas d cannot be written"]),
-        (None, Store(topic="t", connected=False), None, ["the store of quotas in the topic t cannot be reached"]),
-        (None, None, Watcher(is_successful=False), ["the cluster does not say which replication it throttles"]),
-        (
-            None,
-            None,
-            Watcher(is_orphaned=True),
-            ["the cluster throttles replication while nothing is being reassigned"],
-        ),
+        (Source("d", is_connected=True, key="directory", is_store=True), Watcher(), []),
+        (FOLLOWED, None, ["the quotas of quotas_from (kafka://b:1/quotas) cannot be read"]),
+        (DIRECTORY, None, ["the store of quotas d cannot be written"]),
+        (TOPIC, None, ["the store of quotas in the topic t cannot be reached"]),
+        (None, Watcher(is_successful=False), ["the cluster does not say which replication it throttles"]),
+        (None, Watcher(is_orphaned=True), ["the cluster throttles replication while nothing is being reassigned"]),
     ],
 )
-def test_where_quotas_come_from_and_replication_count_too(
-    source: object, store: object, watcher: object, said: list[str]
-) -> None:
-    found = faults_of(
-        [REACHED], READ, cast(QuotaSource, source), cast(QuotaStore, store), cast(ReplicationWatcher, watcher)
-    )
+def test_where_quotas_come_from_and_replication_count_too(source: object, watcher: object, said: list[str]) -> None:
+    found = faults_of([REACHED], READ, cast(RuleSource, source), cast(ReplicationWatcher, watcher))
 
     assert found == said

@@ -253,17 +253,17 @@ async def test_an_import_waits_for_the_limit_on_changes(
 
         def waited(seconds: float) -> None:
             waits.append(seconds)
-            monkeypatch.setattr(limit, "wait_ms", lambda _: next(passed))
+            monkeypatch.setattr(limit, "begin", lambda _: next(passed))
 
         # Only the command's sleep is replaced. Other threads still sleep.
         monkeypatch.setattr(quotas, "time", SimpleNamespace(sleep=waited))
         monkeypatch.setattr(quotas, "_BATCH", 4)
-        monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
+        monkeypatch.setattr(limit, "begin", lambda _: 1_500)
         assert "6 entities changed" in await run(f"import {file}")
 
         assert waits == [2, 3]
         assert "waiting for 2 s" in run.errors
-        monkeypatch.setattr(limit, "wait_ms", lambda _: 1_500)
+        monkeypatch.setattr(limit, "begin", lambda _: 1_500)
         await run("delete --user u1", status=1)
         assert "Too many quotas are changed (store.changes_per_second); try again in 1500 ms" in run.errors
 

@@ -16,12 +16,12 @@ import pytest
 
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, apply
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.source import UnusableSourceError
 from kafka_quota_proxy.proxy.client_quotas.storage import rule_database as module
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import (
     RuleDatabase,
     StoredRules,
     UncertainWriteError,
-    UnusableStoreError,
     read_store,
 )
 from tests.support.stores import (
@@ -225,9 +225,9 @@ def test_damaged_database_is_refused_and_left_as_it_is(tmp_path: Path, harm: Cal
     before = contents(tmp_path)
 
     message = r"quotas\.db is damaged: .*; replace it with a backup, or"
-    with pytest.raises(UnusableStoreError, match=message):
+    with pytest.raises(UnusableSourceError, match=message):
         RuleDatabase(tmp_path).open()
-    with pytest.raises(UnusableStoreError, match=message):
+    with pytest.raises(UnusableSourceError, match=message):
         read_store(tmp_path)
     assert contents(tmp_path) == before
 
@@ -238,7 +238,7 @@ def test_database_of_another_version_is_refused_and_left_as_it_is(tmp_path: Path
     harm(tmp_path)
     before = contents(tmp_path)
 
-    with pytest.raises(UnusableStoreError, match=r"has version [02]; this program knows 1; start the version that"):
+    with pytest.raises(UnusableSourceError, match=r"has version [02]; this program knows 1; start the version that"):
         RuleDatabase(tmp_path).open()
     assert contents(tmp_path) == before
 
@@ -247,7 +247,7 @@ def test_rule_that_this_version_does_not_know_is_refused(tmp_path: Path) -> None
     keep_strange(tmp_path, ALICE)
 
     with pytest.raises(
-        UnusableStoreError, match=r"quotas\.db, .*strange-0.*'Mars/Olympus' is not a known time zone.*; start"
+        UnusableSourceError, match=r"quotas\.db, .*strange-0.*'Mars/Olympus' is not a known time zone.*; start"
     ):
         RuleDatabase(tmp_path).open()
 
@@ -413,7 +413,7 @@ def failing(fails: Callable[[int], BaseException | None]) -> Iterator[None]:
 def play(path: Path) -> int:
     """Open a store and write changes. Return how many were acknowledged. A failed change is tried twice."""
     acknowledged = 0
-    with suppress(OSError, UnusableStoreError, CrashError), opened(path) as (database, stored):
+    with suppress(OSError, UnusableSourceError, CrashError), opened(path) as (database, stored):
         acknowledged = next(count for count in range(ALL + 1) if rules_after(count) == stored.rules)
         for number in range(acknowledged, ALL):
             for _ in range(2):

@@ -15,7 +15,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.quota_record import QuotaRecord, RecordFault, Rule
 from kafka_quota_proxy.proxy.client_quotas.topic import topic_reader as reader_module
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
     ReaderEvent,
     ReadFailed,

@@ -5,8 +5,13 @@ import threading
 
 import pytest
 
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import EndReached, ReaderEvent, ReadingBegan
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
+    EndReached,
+    EventHandler,
+    ReaderBridge,
+    ReaderEvent,
+    ReadingBegan,
+)
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
 

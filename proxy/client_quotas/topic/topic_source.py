@@ -1,14 +1,13 @@
-"""Stores quotas in a topic that several proxies share. Each proxy applies the records in the order of their offsets.
+"""Reads rules from a Kafka topic, and stores quotas in it if several proxies share it as their store.
 
-Before the quota manager decides on a change, this proxy applies all records that are in the topic. The proxy then
-writes the change as one batch. The client receives its answer once the proxy has read the batch back and applied it.
+Each proxy applies the records in the order of their offsets. Before a change is decided on, this proxy applies all
+records that are in the topic. It then writes the change as one batch. The client receives its answer once the proxy has
+read the batch back and applied it.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from time import monotonic
 from typing import Final
 
 from kafka_quota_proxy.config.quota_record import encode
@@ -17,28 +16,25 @@ from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import log_words
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
-from kafka_quota_proxy.proxy.client_quotas.storage.store import (
-    ApplyChanges,
-    NotKeptError,
-    NotWrittenError,
-    Record,
-    TopicWriter,
-)
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, settings_of
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+from kafka_quota_proxy.proxy.client_quotas.source import ApplyChanges, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
+    EventHandler,
+    NotWrittenError,
+    ReaderBridge,
     ReaderEvent,
+    ReaderThread,
     ReadFailed,
     ReadingBegan,
+    Record,
     RecordsRead,
+    TopicWriter,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler, ReaderBridge, ReaderThread
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_copy import TopicCopy
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState, settings_of
 
 log = logging.getLogger(__name__)
 
-# How long the proxy waits at its start for the topic to be read, before it serves clients with the copy.
-_START_S: Final = 15.0
 # How long it may take until the reader of this proxy has read a change that was written to the topic.
 _READ_BACK_S: Final = 5.0
 # How many entities are looked at before other tasks have a turn. They take some milliseconds.
@@ -48,14 +44,13 @@ _CHECK_S: Final = 5.0
 _UNPACKED: Final = ("producer", "uncompressed", "gzip")
 
 
-class TopicStore:
-    """Stores the quotas that clients set in a Kafka topic (a ``QuotaStore``). Use it on the event loop.
+class TopicSource:
+    """A ``RuleSource`` in a Kafka topic. With a ``writer`` it is the store of this proxy, and of others.
 
     Attributes:
         name: The bootstrap servers and the topic, as ``kafka://SERVERS/TOPIC``.
         copy: The local copy of the topic's rules, or None if none is kept.
         state: The rules that follow from the records that were read from the topic so far.
-        has_read: Whether the topic has been read to its end at least once.
         is_connected: Whether the topic has been read to its end since the last failure to read it.
         offset: The offset up to which records have been applied: the offset of the last of them plus 1.
         failures: How many times reading the topic failed.
@@ -65,72 +60,57 @@ class TopicStore:
     def __init__(
         self,
         name: str,
-        apply: ApplyChanges,
-        copy: TopicCopy | None,
+        state: TopicState,
         *,
         reader: Callable[[EventHandler], ReaderThread],
-        writer: TopicWriter,
+        writer: TopicWriter | None = None,
+        copy: TopicCopy | None = None,
     ) -> None:
         self.name = name
-        self.state = StoreTopicState(name=name)
+        self.state = state
+        self.places: Mapping[Entity, str] = state.places
         self.has_read = self.is_connected = False
+        self.may_serve = asyncio.Event()
         self.failures = self.refused = self.offset = 0
         self.copy = copy
-        self._apply = apply
         self._bridge = ReaderBridge(reader, self._on_event)
         self._writer = writer
+        self._apply: ApplyChanges
         self._writing = asyncio.Lock()
+        self._key = "quotas_from" if writer is None else "store"  # of the configuration, for the log
         self._is_failing = False
         self._reason = "it has not been read yet"  # why the topic is not connected
-        self._may_serve = asyncio.Event()
         self._has_moved = asyncio.Event()
         self._must_check = asyncio.Event()
         self._is_within_batch = False
         self._warned: set[str] = set()
 
     @property
-    def sources(self) -> Mapping[Entity, str]:
-        """The entities whose rules cannot be changed through the proxy, and where each of these rules is defined."""
-        return self.state.sources
+    def writer(self) -> "TopicSource | None":
+        """This source, if changes are stored in the topic."""
+        return None if self._writer is None else self
 
-    def detail(self) -> dict[str, object]:
-        """Return the state of this store of quotas, as a part of the response to ``/readyz``."""
-        return {
-            "topic": self.name,
-            "connected": self.is_connected,
-            **({} if self.is_connected else {"reason": self._reason}),
-            "read": self.has_read,
-            "entities": self.state.entities,
-            "offset": self.offset,
-        }
+    def status(self) -> dict[str, object]:
+        """Return the state of the topic, as a part of the response to ``/readyz``."""
+        status = {"topic": self.name, "connected": self.is_connected, "read": self.has_read}
+        if self._writer is None:
+            return {**status, "rules": self.state.entities}
+        reason = {} if self.is_connected else {"reason": self._reason}
+        return {**status, **reason, "entities": self.state.entities, "offset": self.offset}
 
-    async def open(self) -> None:
-        """Read the topic to its end and apply its rules.
-
-        If the topic cannot be read in time, apply the rules of the local copy.
-        """
+    async def start(self, apply: ApplyChanges) -> None:
+        """Apply the rules of the local copy, and begin to read the topic."""
+        self._apply = apply
         if self.copy is not None:
             self.state.restore(await self.copy.open())
-        known = self.state.entities
+            await self._apply_changes(is_copied=True)
         self._bridge.start()
-        began_s = monotonic()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_START_S):
-                await self._may_serve.wait()
-        if self.has_read:
-            return
-        await self._apply_changes(is_logged=False)
-        log.warning(
-            "store %s: not read to its end within %.0f s: clients are served with the quotas of %d entities, as they "
-            "were known last; none can be changed until it is read",
-            self.name, monotonic() - began_s, known,
-        )  # fmt: skip
 
-    async def run(self) -> None:
+    async def changes(self) -> None:
         """Write changes to the local copy, and check the configuration of the topic, until cancelled.
 
-        The configuration is checked after the topic has been read for the first time, and after it has been read again
-        because of a failure.
+        The reader's thread applies what it reads by itself. The configuration is checked after the topic has been read
+        for the first time, and after it has been read again because of a failure.
         """
         async with asyncio.TaskGroup() as tasks:
             if self.copy is not None:
@@ -144,20 +124,30 @@ class TopicStore:
                     report(error, "store %s: its configuration could not be read", self.name)
                 await asyncio.sleep(_CHECK_S)
 
+    async def stop(self) -> None:
+        """Stop the reader, close the writer's connection, then write remaining changes to the copy and close it."""
+        await self._bridge.stop()
+        if self._writer is not None:
+            await self._writer.close()
+        if self.copy is not None:
+            await self.copy.close()
+
+    # -- writing --
+
     async def catch_up(self) -> None:
         """Wait until this proxy has applied all records that are in the topic now.
 
         Raises:
             NotKeptError: The topic cannot be read, or this takes too long.
         """
-        self._check_connected()
+        writer = self._checked_writer()
         was_read_to = self.offset
         try:
             async with self._writing:
-                end_offset = await self._writer.end_offset()
+                end_offset = await writer.end_offset()
                 if end_offset < was_read_to:
                     # The topic was created again, or has another leader, which the next call must look for.
-                    await self._writer.close()
+                    await writer.close()
         except NotWrittenError as error:
             raise self._not_kept(error) from error
         if end_offset < was_read_to:
@@ -169,14 +159,14 @@ class TopicStore:
     async def keep(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> None:
         """Write changes of quotas to the topic, and wait until this proxy has read them back and applied them.
 
-        ``QuotaStore.keep`` describes the arguments and the error.
+        ``RuleWriter.keep`` describes the arguments and the error.
         """
-        self._check_connected()
+        writer = self._checked_writer()
         records = await self._records_of(changes, before)
         was_read_to = self.offset
         try:
             async with self._writing:
-                offset = await self._writer.append(records)
+                offset = await writer.append(records)
         except NotWrittenError as error:
             raise self._not_kept(error) from error
         message = f"The change is in {self.name} at offset {offset}"
@@ -190,29 +180,17 @@ class TopicStore:
             message += ", but could not be read back; see the proxy's log"
             # A proxy of another version may understand the change.
             raise self._refusal(KAFKA_STORAGE_ERROR, message, may_hold=True)
-        self._check_not_hidden(changes, message)
+        # Another program may have published a rule meanwhile, which hides the change.
+        for entity, _ in changes:
+            if entity in self.places:
+                message += f", and {self.places[entity]} holds in its place for {entity}"
+                raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
 
-    async def close(self) -> None:
-        """Stop the reader, close the writer's connection, then write remaining changes to the copy and close it."""
-        await self._bridge.stop()
-        await self._writer.close()
-        if self.copy is not None:
-            await self.copy.close()
-
-    # -- writing --
-
-    def _check_connected(self) -> None:
-        if not self.is_connected:
+    def _checked_writer(self) -> TopicWriter:
+        if self._writer is None or not self.is_connected:
             message = f"No quota can be changed while {self.name} cannot be read: {self._reason}"
             raise self._refusal(KAFKA_STORAGE_ERROR, message)
-
-    def _check_not_hidden(self, changes: Sequence[Change], message: str) -> None:
-        """Raise ``NotKeptError`` if a rule that another program has meanwhile published hides one of the changes."""
-        for entity, _ in changes:
-            source = self.state.sources.get(entity)
-            if source is not None:
-                message += f", and {source} holds in its place for {entity}"
-                raise self._refusal(REQUEST_TIMED_OUT, message, may_hold=True)
+        return self._writer
 
     async def _records_of(self, changes: Sequence[Change], before: Mapping[Entity, StoredRule]) -> Sequence[Record]:
         left = self.state.left_terms(entity for entity, _ in changes if entity not in before)
@@ -247,10 +225,9 @@ class TopicStore:
         return True
 
     async def _check_configuration(self) -> None:
-        """Log a warning for each value in the topic's configuration that is unsuitable for storing quotas.
-
-        Each warning is logged only once.
-        """
+        """Log a warning, once, for each value in the topic's configuration that is unsuitable for storing quotas."""
+        if self._writer is None:
+            return
         try:
             async with self._writing:
                 found = await self._writer.configuration()
@@ -277,7 +254,7 @@ class TopicStore:
     def _warn(self, text: str) -> None:
         if text not in self._warned:
             self._warned.add(text)
-            log.warning("store %s: %s", self.name, text)
+            log.warning("%s %s: %s", self._key, self.name, text)
 
     # -- reading --
 
@@ -293,57 +270,53 @@ class TopicStore:
             self.state.end_reached(next_offset=event.next_offset)
         else:
             self._fail(event)
+        # The rest of a record batch may contain the terms of a limit, without which the limit must not apply.
         if self._is_within_batch:
             return
-        await self._apply_changes(is_logged=isinstance(event, RecordsRead))
+        await self._apply_changes()
         self.offset = self.state.next_offset
         if isinstance(event, EndReached):
+            await self._apply(())  # changes that could not be applied before
             self._succeed()
         self._has_moved.set()
 
-    async def _apply_changes(self, *, is_logged: bool) -> None:
-        """Apply changed rules, unless only part of a record batch has been read.
-
-        The rest of the batch may contain the terms of a limit, without which the limit must not apply.
-        """
-        while self.state.is_unsettled and not self._is_within_batch:
-            changes = self.state.changes(_AT_ONCE)
+    async def _apply_changes(self, *, is_copied: bool = False) -> None:
+        """Apply changed rules. Those of other proxies are logged. If ``is_copied``, they come from the local copy."""
+        self._log_notices()
+        while self.state.is_unsettled:
+            found = self.state.changes(_AT_ONCE)
             self._log_notices()
-            if changes:
-                try:
-                    await self._apply([one.change for one in changes])
-                except Exception:
-                    self.state.take_back(changes)
-                    raise
-                if self.copy is not None:
-                    self.copy.put(one.change for one in changes)
-            for (entity, rule), offset in changes if is_logged else ():
+            if found:
+                changes = [one.change for one in found]
+                if self.copy is not None and not is_copied:
+                    self.copy.put(changes)
+                await self._apply(changes)
+            for (entity, rule), offset in found if self.writer and self.is_connected else ():
                 log.info("%s@%d sets the quotas of %s: %s", self.name, offset, entity, log_words(rule))
             # Let other tasks run even if nothing changed, as when a topic is read again.
             await asyncio.sleep(0)
-        self._log_notices()
 
     def _succeed(self) -> None:
         if not self.is_connected:
-            log.info("store %s: read, %d entities have quotas", self.name, self.state.entities)
+            log.info("%s %s: read, %d entities have quotas", self._key, self.name, self.state.entities)
         self.has_read = self.is_connected = True
         self._is_failing = False
-        self._may_serve.set()
+        self.may_serve.set()
         self._must_check.set()
 
     def _fail(self, failure: ReadFailed) -> None:
         if not self._is_failing:
             self._is_failing = True
             log.warning(
-                "store %s: cannot be read: %s; trying again, and known quotas still apply",
-                self.name, failure.reason,
+                "%s %s: cannot be read: %s; trying again, and known quotas still apply",
+                self._key, self.name, failure.reason,
             )  # fmt: skip
         self.failures += 1
         self.is_connected = False
         self._reason = failure.reason
         if failure.is_own_fault:
-            self._may_serve.set()
+            self.may_serve.set()
 
     def _log_notices(self) -> None:
         for notice in self.state.notices:
-            log.warning("store %s: %s", self.name, notice)
+            log.warning("%s %s: %s", self._key, self.name, notice)

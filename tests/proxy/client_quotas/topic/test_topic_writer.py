@@ -12,10 +12,10 @@ from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import InitProducerIdRequest
 from aiokafka.record import MemoryRecords
 
-from kafka_quota_proxy.proxy.client_quotas.storage import topic_writer as writer_module
-from kafka_quota_proxy.proxy.client_quotas.storage.store import NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_writer import Writer
+from kafka_quota_proxy.proxy.client_quotas.topic import topic_writer as writer_module
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import MOST_DECOMPRESSED_BYTES, RecordBatches
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_writer import Writer
 from tests.support.topic_cluster import SETTINGS, TopicCluster
 
 ONE: list[Record] = [(b'{"user":"a"}', b'{"producer_byte_rate":1.0}'), (b'{"user":"b"}', None)]

@@ -12,9 +12,9 @@ from kafka_quota_proxy.config import term_values
 from kafka_quota_proxy.config.terms import read_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage import topic_copy as module
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase, read_store
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
+from kafka_quota_proxy.proxy.client_quotas.topic import topic_copy as module
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_copy import TopicCopy
 from tests.support.stores import damage, keep, set_version
 from tests.support.stub_broker import eventually, on_uvloop
 

@@ -20,7 +20,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_quota_proxy.config.model import Address, QuotasFrom
 from kafka_quota_proxy.proxy.background.client_security import connection
-from kafka_quota_proxy.proxy.client_quotas.storage.store import NotWrittenError, Record
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import NotWrittenError, Record
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     LATEST,
     NoTopicError,

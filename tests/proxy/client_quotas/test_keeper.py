@@ -1,4 +1,4 @@
-"""Tests that timed rules are applied when they are due, also if the clock is set."""
+"""Tests that rules are applied when they change, and timed ones when they are due, also if the clock is set."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.config.terms import Terms
-from kafka_quota_proxy.proxy.client_quotas.rule_timer import RuleTimer
+from kafka_quota_proxy.proxy.client_quotas import keeper as module
+from kafka_quota_proxy.proxy.client_quotas.keeper import RuleKeeper
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
@@ -41,15 +41,16 @@ class Clock:
 
 
 class Bed:
-    """A ``RuleTimer``, its clock, and the changes that it has reported."""
+    """A ``RuleKeeper``, its clock, and the changes that it has reported."""
 
     def __init__(self, *rules: QuotaRule, ips: tuple[IpRule, ...] = ()) -> None:
         self.clock = Clock()
         self.told: list[Told] = []
         self.fails = 0
         config = ProxyConfig(listeners=(), quotas=rules, ip_quotas=ips)
-        self.in_force = EffectiveRules(config, name="quotas.d", now_ms=self.clock())
-        self.timer = RuleTimer(self.in_force, asyncio.Lock(), on_changes=self._take, wall_ms=self.clock)
+        self.keeper = RuleKeeper(config, None, on_changes=self._take, wall_ms=self.clock)
+        self.in_force = self.keeper.rules
+        self.keeper.begin()
 
     def _take(self, rules: RuleChanges, ips: IpChanges) -> None:
         if self.fails:
@@ -61,7 +62,7 @@ class Bed:
         """Set the clock, wake the timer, and return the changes that are due."""
         self.clock.now_ms = now_ms
         self.told.clear()
-        self.timer.wake()
+        self.keeper.wake()
         for _ in range(20):
             await asyncio.sleep(0)
         return list(self.told)
@@ -69,7 +70,7 @@ class Bed:
 
 @asynccontextmanager
 async def followed(bed: Bed) -> AsyncIterator[Bed]:
-    task = asyncio.get_running_loop().create_task(bed.timer.run())
+    task = asyncio.get_running_loop().create_task(bed.keeper.run())
     try:
         yield bed
         assert not task.done()
@@ -123,17 +124,17 @@ async def test_a_clock_that_is_set_is_followed_both_ways() -> None:
 
 
 async def test_no_wait_is_so_long_that_a_set_clock_would_not_be_noticed() -> None:
-    assert Bed(rule("a", expires_ms=START_MS + 900 * HOUR_MS)).timer._wait_s() == 1.0
-    assert Bed(rule("a", expires_ms=START_MS + 250)).timer._wait_s() == 0.25
-    assert Bed(rule("a", expires_ms=START_MS - 1)).timer._wait_s() == 1.0  # a clock that is set back revives it
-    assert Bed(rule("a")).timer._wait_s() is None
+    assert Bed(rule("a", expires_ms=START_MS + 900 * HOUR_MS)).keeper._wait_s() == 1.0
+    assert Bed(rule("a", expires_ms=START_MS + 250)).keeper._wait_s() == 0.25
+    assert Bed(rule("a", expires_ms=START_MS - 1)).keeper._wait_s() == 1.0  # a clock that is set back revives it
+    assert Bed(rule("a")).keeper._wait_s() is None
 
 
 @pytest.mark.usefixtures("has_faults")
 async def test_changes_that_could_not_be_applied_are_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.rule_timer._AGAIN_S", 0.01)
+    monkeypatch.setattr("kafka_quota_proxy.proxy.client_quotas.keeper._AGAIN_S", 0.01)
     async with followed(Bed(rule("a", expires_ms=START_MS + 5), rule("b", expires_ms=START_MS + 900))) as bed:
         bed.fails = 1
         await bed.at(START_MS + 5)
@@ -209,7 +210,7 @@ async def test_first_timed_rule_wakes_the_timer(tmp_path: Path, is_stored: bool)
 
             if is_stored:
                 stored = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=START_MS + 20))
-                await server.quota_manager._applier.apply((Change(StoreEntity(client_id="etl"), stored),))
+                await server.quota_manager.keeper.apply((Change(StoreEntity(client_id="etl"), stored),))
             else:
                 filed = QuotaRule(client_id="etl", producer_byte_rate=1.0, expires_ms=START_MS + 20)
                 server.apply(replace(config, quotas=(filed,)))
@@ -256,3 +257,46 @@ async def test_alter_during_a_ramp_sets_its_target(tmp_path: Path) -> None:
         async with client_of(server) as client:
             assert await put(client, ETL, P, 5_000.0) == 0
         assert [rule.limits.get("producer_byte_rate") for rule in server.quota_manager.rules.quotas] == [7_000.0]
+
+
+@pytest.mark.usefixtures("has_faults")
+async def test_rules_that_could_not_be_applied_are_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AGAIN_S", 0.001)
+    bed = Bed()
+    async with followed(bed):
+        bed.fails = 3
+        stored = StoredRule(limits={P: 1.0})
+        with pytest.raises(RuntimeError, match="no"):
+            await bed.keeper.apply([Change(StoreEntity("a"), stored)])
+        await eventually(lambda: bed.told)
+
+    assert [list(rules) for rules, _ in bed.told] == [[("a", None)]]
+    assert bed.keeper.is_reported
+
+
+async def test_changes_before_the_beginning_are_returned_with_those_of_the_file() -> None:
+    bed = Bed()
+    keeper = RuleKeeper(ProxyConfig(listeners=()), None, on_changes=bed._take, wall_ms=bed.clock)
+    await keeper.apply([Change(StoreEntity("a"), StoredRule(limits={P: 1.0}))])
+
+    changes = keeper.follow_file(ProxyConfig(listeners=(), quotas=(rule("b"),)))
+
+    assert list(changes.rules) == [("a", None), ("b", None)]
+    assert bed.told == []
+    assert keeper.is_reported
+
+
+async def test_an_entity_of_the_file_and_of_the_source_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    filed = replace(rule("a"), source="f.yaml:3")
+    keeper = RuleKeeper(ProxyConfig(listeners=(), quotas=(filed,)), None, on_changes=Bed()._take, wall_ms=Clock())
+    change = Change(StoreEntity("a"), StoredRule(limits={P: 1.0}))
+    said = "f.yaml:3: user a has quotas in , too; those of the file apply"
+
+    await keeper.apply([change])
+    await keeper.apply([change])
+    keeper.follow_file(ProxyConfig(listeners=(), quotas=(filed,)))
+    assert caplog.messages == [said]
+    # Without the rule of the file there is nothing to warn of, and with it again there is.
+    keeper.follow_file(ProxyConfig(listeners=()))
+    keeper.follow_file(ProxyConfig(listeners=(), quotas=(filed,)))
+    assert caplog.messages == [said, said]

@@ -1,14 +1,13 @@
-"""Works out the rules from the records of a topic that proxies share, and the records to write for a change of rules.
+"""Works out the rules from the records of a quota topic, and the records to write for a change of rules. No I/O.
 
-This module does no I/O and reads no clock.
-
-A setting is a record with the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a
-change as settings, so two proxies may change different keys of an entity at the same time. Another program may publish
-a whole rule for an entity. While this rule is in the topic, it hides the entity's settings, and they cannot be changed.
+The topic is the store of several proxies, or the proxy only follows it (``quotas_from``). A setting is a record with
+the value of one quota key of an entity (``config.quota_record.Setting``). Proxies write a change as settings, so two
+proxies may change different keys of an entity at the same time. Another program may publish a whole rule for an entity.
+While this rule is in the topic, it hides the entity's settings, and they cannot be changed.
 
 If the latest value of a key is not understood, the key keeps its old value. The terms of an entity (``config.terms``)
 restrict its limits, for example by an expiry. If the terms of an entity have never been understood, its settings do not
-apply and cannot be changed.
+apply and cannot be changed. A proxy that only follows the topic understands neither terms nor limits of addresses.
 
 After a failure the topic is read again from its start. The known rules stay in force until the end is reached.
 """
@@ -41,8 +40,10 @@ from kafka_quota_proxy.proxy.client_quotas.topic.record_table import (
     TopicRecord,
 )
 
+# The highest number of entities with rules. Each takes about 1 kB at most.
+MOST_FOLLOWED: Final = 200_000
 # Higher than ``proxy.client_quotas.rules.alter.MAX_RULES``, because two proxies may both set the last rule at once.
-MOST_ENTITIES: Final = 210_000
+MOST_STORED: Final = 210_000
 # How many offsets of records that were not understood are remembered. The proxy that wrote a record checks its offset
 # soon after.
 _MOST_FAULTS: Final = 10_000
@@ -56,34 +57,39 @@ class TopicChange(NamedTuple):
     offset: int
 
 
-class StoreTopicState:
-    """Works out the rules of the topic ``name`` from its records, for at most ``most`` entities.
+class TopicState:
+    """Works out the rules of a topic from its records, for at most ``most`` entities.
 
     The caller passes the records to ``take``, and gets the rules that they change from ``changes``.
+
+    Args:
+        name: The beginning of the place of each rule, before ``@OFFSET``.
+        is_followed: Whether the proxy only follows the topic. Terms and limits of addresses are then not understood.
 
     Attributes:
         records: The number of records that were read, for metrics. A record that is read again counts again.
         not_understood: The number of records that were not understood, for metrics.
         next_offset: The offset after the last record that was taken. It does not go back while the topic is read again.
         in_force: The rules of the topic, as ``changes`` has returned them so far.
-        sources: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
-            program has published the rule, or its terms are not understood.
+        places: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
+            program has published the rule, its terms are not understood, or the topic is only followed.
         notices: Messages for the log.
     """
 
-    def __init__(self, *, name: str, most: int = MOST_ENTITIES) -> None:
+    def __init__(self, *, name: str, is_followed: bool = False, most: int | None = None) -> None:
         self.records = self.not_understood = self.next_offset = 0
         self.in_force: dict[Entity, StoredRule] = {}
-        self.sources: dict[Entity, str] = {}
+        self.places: dict[Entity, str] = {}
         self._name = name
-        self._most = most
-        self._now: RecordTable[Entity] = RecordTable(most)
-        self._next: RecordTable[Entity] | None = None  # set while the topic is read again from its start
+        self._is_followed = is_followed
+        self._most = most or (MOST_FOLLOWED if is_followed else MOST_STORED)
+        self._now = RecordTable(self._most)
+        self._next: RecordTable | None = None  # set while the topic is read again from its start
+        self._has_begun = False
         # The entities that ``changes`` has to look at, and the offsets of the records that changed them.
         self._touched: dict[Entity, int | None] = {}
-        self._unapplied: set[Entity] = set()  # their changes were returned, and could not be applied
         self.notices = Notices()
-        self._named_faults: set[object] = set()
+        self._named_faults: set[str] = set()
         self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # the offsets of records that were not understood
         self._is_full = False
 
@@ -99,10 +105,13 @@ class StoreTopicState:
                 terms = rule.terms if setting.key == TERMS and setting.value else None
                 self._now.put(entity, *_key_and_value(setting, terms), -1)
             self._touched[entity] = None
+        self._has_begun = True
 
     def begin(self) -> None:
         """Prepare to take all records of the topic, beginning with the first."""
-        self._next = RecordTable(self._most)
+        # The first time there may be no earlier rules that have to stay in force until the end is reached.
+        self._next = RecordTable(self._most) if self._has_begun else None
+        self._has_begun = True
         self._faults.clear()
 
     def take(self, records: Iterable[TopicRecord], *, next_offset: int) -> None:
@@ -113,7 +122,10 @@ class StoreTopicState:
             record = terms if isinstance(terms, RecordFault) else one.record
             if isinstance(record, RecordFault):
                 self._not_understood(one.offset, record)
-            else:
+                continue
+            if self._is_followed and _is_for_stores(record):
+                self._not_understood(one.offset, _for_stores(record))
+            if not self._is_followed or record.ip is None:
                 self._put(record, one.offset, terms)
         if self._next is None:
             self.next_offset = next_offset
@@ -168,9 +180,8 @@ class StoreTopicState:
             offset = self._touched.pop(entity)
             limits = self._now.limits(entity)
             rule = self._rule(entity, limits)
-            if rule == self.in_force.get(entity) and entity not in self._unapplied:
+            if rule == self.in_force.get(entity):
                 continue
-            self._unapplied.discard(entity)
             if rule is None:
                 self.in_force.pop(entity, None)
             else:
@@ -179,12 +190,6 @@ class StoreTopicState:
                 offset = self.next_offset - 1 if limits is None else limits.offset
             found.append(TopicChange(Change(entity, rule), offset))
         return found
-
-    def take_back(self, changes: Iterable[TopicChange]) -> None:
-        """Let ``changes`` return these changes once more. Call this if the proxy failed to apply them."""
-        for (entity, _), offset in changes:
-            self._touched[entity] = offset
-            self._unapplied.add(entity)
 
     def has(self, count: int, *, offset: int) -> bool:
         """Return whether the ``count`` records that begin at ``offset`` were all understood.
@@ -204,11 +209,13 @@ class StoreTopicState:
     # -- within --
 
     def _rule(self, entity: Entity, limits: EntityLimits | None) -> StoredRule | None:
-        is_held_back = limits is not None and limits.terms is UNKNOWN_TERMS
-        if limits is not None and (limits.is_published or is_held_back):
-            self.sources[entity] = f"{self._name}@{limits.offset}"
+        is_held_back = limits is not None and (
+            limits.terms is UNKNOWN_TERMS or (self._is_followed and limits.terms is not None)
+        )
+        if limits is not None and (limits.is_published or is_held_back or self._is_followed):
+            self.places[entity] = f"{self._name}@{limits.offset}"
         else:
-            self.sources.pop(entity, None)
+            self.places.pop(entity, None)
         if limits is None or is_held_back:
             return None
         return StoredRule(limits=limits.limits, terms=limits.terms if isinstance(limits.terms, Terms) else NO_TERMS)
@@ -234,7 +241,7 @@ class StoreTopicState:
         self.not_understood += 1
         self._faults.append(offset)
         text = f"offset {offset} was not understood: {fault}"
-        if isinstance(fault.about, Rule | Setting):
+        if fault.about is not None and not (self._is_followed and fault.about.ip is not None):
             entity, (key, _) = _entity(fault.about), _key_and_value(fault.about, None)
             table = self._now if self._next is None else self._next
             if self._next is not None:
@@ -252,7 +259,7 @@ def settings_of(
     """Return the records to write for ``changes``, one for each key whose value differs from the rule in ``before``.
 
     ``before`` contains the rules from which the changes were computed. The rules in force now may contain newer changes
-    of other proxies, which must not be undone. ``left`` contains the entities that ``StoreTopicState.left_terms``
+    of other proxies, which must not be undone. ``left`` contains the entities that ``TopicState.left_terms``
     returned. The terms of these entities are always written.
     """
     return tuple(
@@ -260,6 +267,24 @@ def settings_of(
         for entity, rule in changes
         for setting in _settings(entity, before.get(entity), rule, has_left_terms=entity in left)
     )
+
+
+def _is_for_stores(record: Rule | Setting) -> bool:
+    if isinstance(record, Rule):
+        return record.ip is not None and bool(record.limits)
+    # A deletion of such a setting is understood by all proxies.
+    return record.value is not None and (record.ip is not None or record.key == TERMS)
+
+
+def _for_stores(record: Rule | Setting) -> RecordFault:
+    where = "apply only if the topic is the proxy's store"
+    message = f"terms {where}{_NONE_HOLD}" if record.ip is None else f"limits of addresses {where}"
+    return RecordFault(kind=FaultKind.KEY, key=_shown_key(record), message=message)
+
+
+def _shown_key(record: Rule | Setting) -> str:
+    # Without its value, because that may be one that ``encode`` refuses.
+    return encode(replace(record, value=None) if isinstance(record, Setting) else record)[0].decode()
 
 
 def _entity(record: Rule | Setting) -> Entity:
@@ -286,9 +311,8 @@ def _terms(record: QuotaRecord | RecordFault) -> Terms | RecordFault | None:
         check_terms(terms, limits=keys, allowed=keys)
         check_kept(terms)
     except TermsError as error:
-        # Without its value, because the value that was read may be one that ``encode`` refuses.
         about = replace(record, value=None)
-        return RecordFault(kind=FaultKind.VALUE, key=encode(about)[0].decode(), message=str(error), about=about)
+        return RecordFault(kind=FaultKind.VALUE, key=_shown_key(record), message=str(error), about=about)
     return terms
 
 

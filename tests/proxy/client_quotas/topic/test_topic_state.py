@@ -24,8 +24,8 @@ from kafka_quota_proxy.config.quota_record import (
 from kafka_quota_proxy.config.terms import Terms, read_terms, written_terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import StoreTopicState, settings_of
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState, settings_of
 
 P, C, RATE = "producer_byte_rate", "consumer_byte_rate", "connection_creation_rate"
 ALICE = Entity(user="alice")
@@ -48,9 +48,9 @@ def garbage(key: bytes = b'{"user":"alice","key":"producer_byte_rate"}') -> Reco
 
 @dataclass
 class Reader:
-    """A ``StoreTopicState``. ``told`` has the rules that result from the changes that the state has returned."""
+    """A ``TopicState``. ``told`` has the rules that result from the changes that the state has returned."""
 
-    state: StoreTopicState = field(default_factory=lambda: StoreTopicState(name="kafka://k:9092/store", most=4))
+    state: TopicState = field(default_factory=lambda: TopicState(name="kafka://k:9092/store", most=4))
     told: dict[Entity, StoredRule] = field(default_factory=dict)
 
     def starts(self, *records: Record, first: int = 0) -> "Reader":
@@ -135,12 +135,12 @@ def test_published_rule_replaces_the_settings_and_has_its_offset_as_source() -> 
     reader = Reader().starts(setting(P, 5.0), Rule(user="alice", limits={C: 7.0}))
     reader.settles()
     assert reader.told == {ALICE: rule(**{C: 7.0})}
-    assert reader.state.sources == {ALICE: "kafka://k:9092/store@1"}
+    assert reader.state.places == {ALICE: "kafka://k:9092/store@1"}
 
     reader.takes(Rule(user="alice"), first=2)
     reader.settles()
     assert reader.told == {ALICE: rule(**{P: 5.0})}
-    assert reader.state.sources == {}
+    assert reader.state.places == {}
 
 
 def test_copy_holds_until_the_topic_is_read() -> None:
@@ -179,16 +179,6 @@ def test_recreated_topic_is_warned_of() -> None:
         "was created again: it ends at offset 0, and was read up to 2 before",
         "has no quotas any more; the known quotas of 1 entity are removed",
     ]
-
-
-def test_changes_that_could_not_be_applied_are_returned_again() -> None:
-    reader = Reader().starts(setting(P, 1.0))
-    told = reader.state.changes()
-
-    reader.state.take_back(told)
-
-    assert reader.state.changes() == told
-    assert reader.state.changes() == []
 
 
 def test_garbage_is_counted_and_warned_of_once_a_key() -> None:
@@ -445,7 +435,7 @@ def test_limits_without_their_terms_do_not_apply_and_cannot_be_changed() -> None
         reader = Reader().starts(*first)
 
         assert reader.settles() == []
-        assert list(reader.state.sources) == [ALICE]
+        assert list(reader.state.places) == [ALICE]
         (said,) = reader.said()
         assert said.endswith("; none of the limits that were set for this entity apply")
 
@@ -454,7 +444,7 @@ def test_limits_without_their_terms_do_not_apply_and_cannot_be_changed() -> None
         reader.takes(Setting(user="alice", key=TERMS, value=written_terms(TERMS_OF_ALICE)), first=3)
         reader.settles()
         assert reader.told == {ALICE: StoredRule(limits={P: 5.0, C: 6.0}, terms=TERMS_OF_ALICE)}
-        assert reader.state.sources == {}
+        assert reader.state.places == {}
 
 
 def test_unknown_terms_stay_known_when_the_topic_is_read_again() -> None:

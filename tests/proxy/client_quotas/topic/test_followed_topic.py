@@ -1,4 +1,7 @@
-"""Tests which rules of a quota topic and a configuration file are in force. Terms are all of a rule but its limits."""
+"""Tests which rules of a followed topic and a configuration file are in force.
+
+Terms are all of a rule but its limits.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -7,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kafka_quota_proxy.config.model import DEFAULT, EntityName, QuotaRule
+from kafka_quota_proxy.config.model import DEFAULT, EntityName, ProxyConfig, QuotaRule
 from kafka_quota_proxy.config.quota_record import TERMS, QuotaRecord, RecordFault, Rule, Setting, decode
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_rules import TopicRules
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.quota.entity import Entity
 
 FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
@@ -24,11 +28,52 @@ def alice(byte_rate: float) -> Rule:
     return Rule(user="alice", limits=produce(byte_rate))
 
 
+class FollowedRules:
+    """The rules of a followed topic and of a file. ``changes`` and ``in_force`` leave out the file's own rules."""
+
+    def __init__(self, *file_rules: QuotaRule, most: int | None = None) -> None:
+        self.topic = TopicState(name="kafka://store", is_followed=True, most=most)
+        self.merged = EffectiveRules(
+            ProxyConfig(listeners=(), quotas=file_rules),
+            name="kafka://k:9092/store",
+            now_ms=0,
+            places=self.topic.places,
+            is_writable=False,
+        )
+        self.notices = self.topic.notices
+        self.begin = self.topic.begin
+        self._of_file: dict[Entity, QuotaRule | None] = {}
+
+    def take(self, records: Iterable[TopicRecord]) -> None:
+        seen = tuple(records)
+        self.topic.take(seen, next_offset=seen[-1].offset + 1 if seen else self.topic.next_offset)
+
+    def end_reached(self) -> None:
+        self.topic.end_reached(next_offset=self.topic.next_offset)
+
+    def follow_file(self, rules: Iterable[QuotaRule]) -> None:
+        found = self.merged.follow_file(ProxyConfig(listeners=(), quotas=tuple(rules)), now_ms=0)
+        self._of_file = {entity: rule for entity, rule in found.rules.items() if _is_of_topic(rule)}
+
+    def changes(self, most: int | None = None) -> dict[Entity, QuotaRule | None]:
+        found = self.merged.change([one.change for one in self.topic.changes(most)], now_ms=0)
+        of_file, self._of_file = self._of_file, {}
+        return {**of_file, **found.rules}
+
+    @property
+    def in_force(self) -> dict[Entity, QuotaRule]:
+        return {(rule.user, rule.client_id): rule for rule in self.merged.quotas if _is_of_topic(rule)}
+
+
+def _is_of_topic(rule: QuotaRule | None) -> bool:
+    return rule is not None and rule.source.startswith("kafka:")
+
+
 @dataclass
 class Topic:
     """The rules of a topic. Its methods read further records into the rules."""
 
-    state: TopicRules = field(default_factory=lambda: TopicRules(topic="store", file_rules=[FILE]))
+    state: FollowedRules = field(default_factory=lambda: FollowedRules(FILE))
     offset: int = 0
 
     def read(self, *records: QuotaRecord | RecordFault) -> None:
@@ -86,7 +131,7 @@ def test_the_same_record_again_changes_nothing() -> None:
 
     topic.read(alice(5.0))
 
-    assert topic.state.is_unsettled
+    assert topic.state.topic.is_unsettled
     assert topic.state.changes() == {}
 
 
@@ -94,36 +139,10 @@ def test_changes_come_in_portions() -> None:
     topic = Topic().started(*(Rule(user=f"u{number}", limits=produce(1.0)) for number in range(10)))
 
     portions = []
-    while topic.state.is_unsettled:
+    while topic.state.topic.is_unsettled:
         portions.append([entity[0] for entity in topic.state.changes(4)])
 
     assert portions == [["u0", "u1", "u2", "u3"], ["u4", "u5", "u6", "u7"], ["u8", "u9"]]
-
-
-def test_changes_taken_back_are_returned_again() -> None:
-    topic = Topic().started(alice(5.0), Rule(user="bob", limits=produce(1.0)))
-    topic.state.changes()
-    topic.read(alice(6.0), Rule(user="bob"))
-    changes = topic.state.changes()
-
-    topic.state.take_back(changes)
-    assert topic.state.is_unsettled
-    assert topic.state.changes() == changes
-    topic.state.take_back(changes)
-    topic.read(alice(7.0))
-    assert topic.state.changes()[ALICE] == topic.state.in_force[ALICE]
-    assert not topic.state.is_unsettled
-    topic.read(alice(7.0))
-    assert topic.state.changes() == {}
-
-
-def test_a_rule_that_the_file_took_over_is_not_reported_as_removed() -> None:
-    topic = Topic().started(alice(5.0))
-    topic.state.take_back(topic.state.changes())
-
-    topic.state.follow_file([QuotaRule(user="alice", request_rate=1.0, source="f.yaml:9")])
-
-    assert topic.state.changes() == {}
 
 
 def test_every_kind_of_limit_is_accepted() -> None:
@@ -141,11 +160,11 @@ def test_every_kind_of_limit_is_accepted() -> None:
 
 def test_a_long_name_is_bounded_as_in_the_table_of_rules() -> None:
     name = "n" * 300
-    topic = Topic(TopicRules(topic="store", file_rules=[QuotaRule(client_id=name, connections=1)]))
+    topic = Topic(FollowedRules(QuotaRule(client_id=name, connections=1)))
 
     topic.started(Rule(client_id=name, limits=produce(1.0)), Rule(user=name, limits=produce(2.0)))
 
-    ((user, client_id),) = topic.rates()
+    ((user, client_id),) = topic.state.changes()
     assert client_id is None
     assert isinstance(user, str)
     assert len(user) < 256
@@ -189,7 +208,7 @@ def test_addresses_and_terms_are_counted_and_logged_as_for_stores() -> None:
     )
 
     assert topic.rates() == {}
-    assert topic.state.not_understood == 3  # the terms count too: alice has no limit that they could apply to
+    assert topic.state.topic.not_understood == 3  # the terms count too: alice has no limit that they could apply to
     assert topic.said()[0] == (
         'offset 0 was not understood: key of {"ip":"192.0.2.7"}: limits of addresses apply only if the topic '
         "is the proxy's store"
@@ -210,7 +229,7 @@ def test_a_tombstone_of_a_store_record_is_understood(deletion: Rule | Setting) -
 
     topic.read(deletion)
 
-    assert (topic.state.records, topic.state.not_understood, topic.said()) == (2, 0, [])
+    assert (topic.state.topic.records, topic.state.topic.not_understood, topic.said()) == (2, 0, [])
 
 
 def test_settings_that_have_terms_do_not_hold_without_them() -> None:
@@ -237,7 +256,7 @@ def test_terms_that_could_not_be_written_again_are_counted() -> None:
     topic = Topic().started(decode(b'{"user":"alice","key":"terms"}', b'{"value":{"expires":"\\ud800"}}'), alice(5.0))
 
     assert topic.rates() == {ALICE: 5.0}
-    assert topic.state.not_understood == 1
+    assert topic.state.topic.not_understood == 1
     assert "value.expires holds half of a pair of surrogates" in topic.said()[0]
 
 
@@ -257,16 +276,14 @@ def test_settings_with_terms_of_an_unknown_form_do_not_hold() -> None:
 # -- the file --
 
 
-def test_the_file_overrules_the_topic_and_that_is_logged_once() -> None:
+def test_the_file_overrules_the_topic() -> None:
     topic = Topic().started(Rule(user="filed", limits=produce(5.0)))
 
     assert topic.rates() == {}
-    assert topic.said() == [
-        "has a limit for user 'filed', whose rule is in f.yaml:3: the rule of the file applies; remove one",
-    ]
+    said = "f.yaml:3: user filed has quotas in kafka://k:9092/store, too; those of the file apply"
+    assert topic.state.merged.doubles == (said,)
     topic.read(Rule(user="filed", limits=produce(6.0)))
     assert topic.rates() == {}
-    assert topic.said() == []
 
 
 def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
@@ -278,7 +295,7 @@ def test_a_reload_hides_and_returns_rules_of_the_topic() -> None:
     assert topic.state.changes() == {
         ("filed", None): QuotaRule(user="filed", producer_byte_rate=4.0, source="kafka://store@1")
     }
-    assert "user 'alice', whose rule is in f.yaml:9" in topic.said()[-1]
+    assert topic.state.merged.doubles[0].startswith("f.yaml:9: user alice has quotas in kafka://k:9092/store")
     topic.state.follow_file([])
     assert topic.rates() == {ALICE: 5.0, ("filed", None): 4.0}
 
@@ -327,7 +344,7 @@ def test_garbage_is_counted_logged_once_per_key_and_changes_nothing() -> None:
     topic = Topic().started(alice(5.0), garbage(), garbage(b"\xff"), garbage())
 
     assert topic.rates() == {ALICE: 5.0}
-    assert (topic.state.records, topic.state.not_understood) == (4, 3)
+    assert (topic.state.topic.records, topic.state.topic.not_understood) == (4, 3)
     assert topic.said() == [
         """offset 1 was not understood: value of '{"user":"alice"}': line 1 is not JSON: Expecting value""",
         r"offset 2 was not understood: key of '\\xff': byte 0 is not UTF-8",
@@ -340,7 +357,7 @@ def test_garbage_of_many_keys_is_logged_a_hundred_times() -> None:
     said = topic.said()
     assert len(said) == 100
     assert said[-1].endswith("is not a JSON object; others are only counted from now on")
-    assert topic.state.not_understood == 300
+    assert topic.state.topic.not_understood == 300
 
 
 def test_garbage_left_by_compaction_keeps_the_former_rule() -> None:
@@ -351,7 +368,7 @@ def test_garbage_left_by_compaction_keeps_the_former_rule() -> None:
     topic.state.end_reached()
 
     assert topic.rates() == {ALICE: 5.0}
-    assert topic.state.rules == 1
+    assert topic.state.topic.entities == 1
 
 
 def test_garbage_after_a_new_rule_keeps_the_new_rule() -> None:
@@ -364,7 +381,7 @@ def test_garbage_after_a_new_rule_keeps_the_new_rule() -> None:
 
 
 def test_the_number_of_entities_is_bounded() -> None:
-    topic = Topic(TopicRules(topic="store", most=3))
+    topic = Topic(FollowedRules(most=3))
 
     topic.started(*(Rule(user=f"u{number}", limits=produce(1.0)) for number in range(5)))
     topic.read(Rule(user="u0", limits=produce(2.0)), Rule(user="u1"), Rule(user="u9", limits=produce(3.0)))
@@ -373,11 +390,11 @@ def test_the_number_of_entities_is_bounded() -> None:
     assert topic.said() == [
         "has more than 3 entities: further ones are ignored, from offset 3 on",
     ]
-    assert topic.state.not_understood == 2
+    assert topic.state.topic.not_understood == 2
 
 
 def test_tombstones_do_not_count_as_entities() -> None:
-    topic = Topic(TopicRules(topic="store", most=3)).started(Rule(user="u0", limits=produce(1.0)))
+    topic = Topic(FollowedRules(most=3)).started(Rule(user="u0", limits=produce(1.0)))
     topic.state.begin()
     topic.read(*(Rule(user=f"u{number}") for number in range(5)))
     topic.read(*(Rule(user=f"u{number}", limits=produce(2.0)) for number in (7, 8, 9)), garbage(b'{"user":"u0"}'))
@@ -456,10 +473,10 @@ def says_something(record: Rule | Setting) -> bool:
 
 
 class Run:
-    """Runs ``TopicRules`` on the oracle's records. ``told`` has the rules that result from the reported changes."""
+    """Runs ``FollowedRules`` on the oracle's records. ``told`` has the rules that result from the reported changes."""
 
     def __init__(self) -> None:
-        self.state, self.oracle = TopicRules(topic="store"), Oracle()
+        self.state, self.oracle = FollowedRules(), Oracle()
         self.state.begin()
         self.state.end_reached()
         self.told: dict[Entity, QuotaRule] = {}
@@ -484,12 +501,14 @@ class Run:
             self.state.end_reached()
 
     def settle(self, portion: int) -> None:
-        while self.state.is_unsettled:
+        while True:
             for entity, rule in self.state.changes(portion).items():
                 if rule is None:
                     del self.told[entity]
                 else:
                     self.told[entity] = rule
+            if not self.state.topic.is_unsettled:
+                break
 
 
 @settings(max_examples=300)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -10,22 +10,26 @@ import pytest
 
 from kafka_quota_proxy.config.model import Address, AdminClient, Listener, ProxyConfig, QuotaRule, QuotasFrom
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, Setting
-from kafka_quota_proxy.proxy.client_quotas.sources import topic_source as watcher_module
-from kafka_quota_proxy.proxy.client_quotas.sources.topic_source import TopicSource, topic_source
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+from kafka_quota_proxy.proxy.client_quotas import keeper
+from kafka_quota_proxy.proxy.client_quotas.keeper import RuleKeeper
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
+    EventHandler,
     ReaderEvent,
     ReadFailed,
     ReadingBegan,
     RecordsRead,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_thread import EventHandler
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.quota.entity import Entity
+from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, RuleChanges
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually
 
 SETTINGS = QuotasFrom(topic="store", client=AdminClient(bootstrap_servers=(Address(host="k", port=9092),)))
+CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
 FILE = QuotaRule(user="filed", producer_byte_rate=7.0, source="f.yaml:3")
 ALICE: Entity = ("alice", None)
 
@@ -44,14 +48,22 @@ class Watched:
     def __init__(self, *told: ReaderEvent) -> None:
         self.changes: dict[Entity, QuotaRule | None] = {}
         self.portions: list[int] = []
+        self.fails = 0
         self.playbook: Playbook
-        self.topic = TopicSource(SETTINGS, [FILE], on_changes=self.changed, reader=lambda tell: self.reader(tell, told))
+        state = TopicState(name="kafka://store", is_followed=True)
+        self.topic = TopicSource(str(SETTINGS), state, reader=lambda tell: self.reader(tell, told))
+        config = replace(CONFIG, quotas=(FILE,))
+        self.keeper = RuleKeeper(config, self.topic, on_changes=self.changed, wall_ms=lambda: 0)
+        self.keeper.begin()
 
     def reader(self, tell: EventHandler, told: tuple[ReaderEvent, ...]) -> Playbook:
         self.playbook = Playbook(tell, *told)
         return self.playbook
 
-    def changed(self, changes: Mapping[Entity, QuotaRule | None]) -> None:
+    def changed(self, changes: RuleChanges, _: IpChanges) -> None:
+        if self.fails:
+            self.fails -= 1
+            raise OSError("broken")
         self.changes.update(changes)
         self.portions.append(len(changes))
 
@@ -62,13 +74,14 @@ class Watched:
 
 @asynccontextmanager
 async def running(watched: Watched) -> AsyncIterator[Watched]:
-    watched.topic.start()
-    run = asyncio.ensure_future(watched.topic.run())
+    await watched.topic.start(watched.keeper.apply)
+    runs = [asyncio.ensure_future(run()) for run in (watched.topic.changes, watched.keeper.run)]
     try:
         yield watched
     finally:
-        run.cancel()
-        await asyncio.wait([run])
+        for run in runs:
+            run.cancel()
+        await asyncio.wait(runs)
         await watched.topic.stop()
 
 
@@ -78,13 +91,12 @@ async def test_read_rules_are_in_force_before_the_reader_continues() -> None:
     )
 
     async with running(watched):
-        async with asyncio.timeout(10):
-            await watched.topic.has_read.wait()
+        await eventually(lambda: watched.topic.has_read)
 
         assert len(watched.changes) == 600
         assert max(watched.portions) <= 250
         assert watched.topic.is_connected
-        assert len(watched.topic.rules) == 600
+        assert len(watched.keeper.rules.stored) == 600
     assert watched.playbook.is_stopped
     assert watched.playbook.errors == []
 
@@ -119,9 +131,9 @@ async def test_a_failure_is_logged_once_and_changes_nothing(caplog: pytest.LogCa
 
     assert watched.topic.failures == 2
     assert [record.getMessage().removeprefix("quotas_from kafka://k:9092/store: ") for record in caplog.records] == [
-        "read, rules: 1",
+        "read, 1 entities have quotas",
         "cannot be read: away; trying again, and known quotas still apply",
-        "read, rules: 1",
+        "read, 1 entities have quotas",
     ]
 
 
@@ -157,34 +169,35 @@ async def test_clients_wait_only_for_a_topic_that_can_be_read(
     async with running(watched):
         await eventually(lambda: watched.topic.failures or watched.topic.is_connected)
 
-    assert (watched.topic.may_serve.is_set(), watched.topic.has_read.is_set()) == (may_serve, has_read)
+    assert (watched.topic.may_serve.is_set(), watched.topic.has_read) == (may_serve, has_read)
 
 
 async def test_a_reload_merges_the_rules_again() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="filed", limits={"connections": 1})), EndReached())
     async with running(watched):
-        await eventually(watched.topic.has_read.is_set)
+        await eventually(lambda: watched.topic.has_read)
         watched.changes.clear()
 
         own = QuotaRule(user="alice", connections=3, source="f.yaml:1")
-        gained = watched.topic.follow_file(replace(CONFIG, quotas=(own,)))
-        lost = watched.topic.follow_file(replace(CONFIG, quotas=()))
-        watched.topic.follow_file(replace(CONFIG, quotas=(own,)))
+        gained = watched.keeper.follow_file(replace(CONFIG, quotas=(own,)))
+        lost = watched.keeper.follow_file(replace(CONFIG, quotas=()))
+        watched.keeper.follow_file(replace(CONFIG, quotas=(own,)))
 
         sources = [{entity: rule and rule.source for entity, rule in one.rules.items()} for one in (gained, lost)]
-        assert sources == [{("filed", None): "kafka://store@1"}, {("alice", None): "kafka://store@0"}]
-        assert watched.topic.rules == (QuotaRule(user="filed", connections=1, source="kafka://store@1"),)
+        filed = QuotaRule(user="filed", connections=1, source="kafka://store@1")
+        assert sources == [
+            {ALICE: "f.yaml:1", ("filed", None): "kafka://store@1"},
+            {ALICE: "kafka://store@0"},
+        ]
+        assert watched.keeper.rules.quotas == (own, filed)
         assert watched.changes == {}
 
 
 @pytest.mark.usefixtures("has_faults")
 async def test_an_error_on_the_loop_is_reported_by_the_reader() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
+    watched.fails = 10
 
-    def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
-        raise OSError("broken")
-
-    watched.topic._on_changes = fail
     async with running(watched):
         await eventually(lambda: watched.playbook.errors)
 
@@ -192,40 +205,20 @@ async def test_an_error_on_the_loop_is_reported_by_the_reader() -> None:
 
 
 @pytest.mark.usefixtures("has_faults")
-async def test_rules_that_failed_to_apply_are_retried(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(watcher_module, "_AGAIN_S", 0.001)
+async def test_rules_that_failed_to_apply_are_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keeper, "_AGAIN_S", 0.001)
     watched = Watched(ReadingBegan(), read(alice(5.0), Rule(user="bob", limits={"connections": 1})))
-    faults = 3
+    watched.fails = 3
 
-    def fail(changes: Mapping[Entity, QuotaRule | None]) -> None:
-        nonlocal faults
-        if faults:
-            faults -= 1
-            raise OSError("broken")
-        watched.changed(changes)
-
-    watched.topic._on_changes = fail
     async with running(watched):
         await eventually(lambda: ALICE in watched.changes)
 
-    assert watched.changes == watched.topic.state.in_force
-    assert caplog.text.count("rules could not be applied; trying again") >= 1
-    assert "OSError: broken" in caplog.text
+    assert list(watched.changes) == [ALICE, ("bob", None)]
 
 
 async def test_detail_and_metrics_describe_the_state() -> None:
     watched = Watched(ReadingBegan(), read(alice(5.0)), EndReached())
     async with running(watched):
-        await eventually(watched.topic.has_read.is_set)
+        await eventually(lambda: watched.topic.has_read)
 
-    assert watched.topic.detail() == {"topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1}
-
-
-CONFIG = ProxyConfig(listeners=(Listener(name="a", bind=Address(host="h", port=9092)),), quotas_from=SETTINGS)
-
-
-def test_a_file_without_a_topic_has_no_source() -> None:
-    assert topic_source(CONFIG, on_changes=lambda changes: None) is not None
-    assert topic_source(ProxyConfig(listeners=()), on_changes=lambda changes: None) is None
+    assert watched.topic.status() == {"topic": "kafka://k:9092/store", "connected": True, "read": True, "rules": 1}

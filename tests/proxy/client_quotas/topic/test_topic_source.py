@@ -16,24 +16,26 @@ from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
-from kafka_quota_proxy.proxy.client_quotas.storage import topic_store as topic_module
-from kafka_quota_proxy.proxy.client_quotas.storage import topic_store_state as topic_state
+from kafka_quota_proxy.proxy.client_quotas.source import NotKeptError
 from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
-from kafka_quota_proxy.proxy.client_quotas.storage.store import NotKeptError, NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_copy import TopicCopy
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store import TopicStore
-from kafka_quota_proxy.proxy.client_quotas.storage.topic_store_state import TopicChange
-from kafka_quota_proxy.proxy.client_quotas.topic.reader_events import (
+from kafka_quota_proxy.proxy.client_quotas.topic import topic_source as topic_module
+from kafka_quota_proxy.proxy.client_quotas.topic import topic_state as topic_state
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
+    NotWrittenError,
     ReaderEvent,
     ReadFailed,
     ReadingBegan,
+    Record,
     RecordsRead,
 )
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_copy import TopicCopy
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicChange, TopicState
 from tests.support.playbook import Playbook
 from tests.support.stub_broker import eventually, on_uvloop
-from tests.support.topic_log import LogReader, LogWriter, TopicLog
+from tests.support.topic_log import LogWriter, TopicLog, stored_in
 
 P, C = "producer_byte_rate", "consumer_byte_rate"
 ALICE = Entity(user="alice")
@@ -45,27 +47,27 @@ def rule(**limits: float) -> StoredRule:
 
 
 class Bed:
-    """A ``TopicStore``, and the changes that it has applied."""
+    """A ``TopicSource``, and the changes that it has applied."""
 
     def __init__(self, log: TopicLog, directory: Path | None = None) -> None:
         self.stored: dict[Entity, StoredRule] = {}
         self.held: list[list[Entity]] = []
         self.fails = 0
         self.writer = LogWriter(log)
-        copy = None if directory is None else TopicCopy(str(directory))
-        self.store = TopicStore(NAME, self.hold, copy, reader=lambda tell: LogReader(log, tell), writer=self.writer)
+        self.store = stored_in(log, None if directory is None else TopicCopy(str(directory)), self.writer)
 
     async def hold(self, changes: Sequence[Change]) -> None:
         await asyncio.sleep(0)
-        if self.fails:
-            self.fails -= 1
-            raise RuntimeError("not now")
-        self.held.append([entity for entity, _ in changes])
+        if changes:
+            self.held.append([entity for entity, _ in changes])
         for entity, changed in changes:
             if changed is None:
                 del self.stored[entity]
             else:
                 self.stored[entity] = changed
+        if self.fails and self.store.has_read:
+            self.fails -= 1
+            raise RuntimeError("not now")
 
     async def set(self, entity: Entity, limits: Mapping[str, float]) -> None:
         await self.store.catch_up()
@@ -76,14 +78,16 @@ class Bed:
 @asynccontextmanager
 async def bed(log: TopicLog, directory: Path | None = None) -> AsyncIterator[Bed]:
     one = Bed(log, directory)
-    await one.store.open()
-    running = asyncio.ensure_future(one.store.run())
+    await one.store.start(one.hold)
+    running = asyncio.ensure_future(one.store.changes())
     try:
+        if not log.is_away:
+            await one.store.may_serve.wait()
         yield one
     finally:
         running.cancel()
         await asyncio.wait([running])
-        await one.store.close()
+        await one.store.stop()
         assert one.writer.is_closed
 
 
@@ -138,17 +142,19 @@ async def test_batch_is_applied_when_all_of_it_is_read() -> None:
 
     async def hold(changes: Sequence[Change]) -> None:
         held.extend(changes)
-        offsets.append(store.offset)
+        offsets.extend(store.offset for _ in changes)
 
     told: list[ReaderEvent] = [
         ReadingBegan(), EndReached(0),
         batch(0, limit, is_whole=False), batch(1, terms),
         batch(2, lower, is_whole=False), batch(3, replace(terms, value=None)),
     ]  # fmt: skip
-    store = TopicStore(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
-    await store.open()
+    store = TopicSource(
+        NAME, TopicState(name=NAME), reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog())
+    )
+    await store.start(hold)
     await eventually(lambda: store.offset == 4)
-    await store.close()
+    await store.stop()
 
     observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
     assert held == [Change(ALICE, observed), Change(ALICE, rule(**{P: 1.0}))]
@@ -169,10 +175,12 @@ async def test_batch_that_the_reader_fails_in_is_not_applied() -> None:
         ReadingBegan(), EndReached(0), batch(0, limit, is_whole=False), ReadFailed("cut off"),
         ReadingBegan(), batch(0, limit, terms), batch(2, bob), EndReached(3),
     ]  # fmt: skip
-    store = TopicStore(NAME, hold, None, reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog()))
-    await store.open()
+    store = TopicSource(
+        NAME, TopicState(name=NAME), reader=lambda tell: Playbook(tell, *told), writer=LogWriter(TopicLog())
+    )
+    await store.start(hold)
     await eventually(lambda: store.offset == 3)
-    await store.close()
+    await store.stop()
 
     observed = StoredRule(limits={P: 5.0}, terms=Terms(enforcement=Enforcement.OBSERVE))
     assert held == [Change(ALICE, observed), Change(Entity(user="bob"), rule(**{P: 1.0}))]
@@ -219,7 +227,7 @@ async def test_topic_is_read_to_its_end_before_clients_are_served() -> None:
         assert one.store.has_read
         assert len(one.stored) == 600
         assert max(map(len, one.held)) == 250
-        assert one.store.detail() == {
+        assert one.store.status() == {
             "topic": NAME, "connected": True, "read": True, "entities": 600, "offset": 600,
         }  # fmt: skip
 
@@ -266,7 +274,7 @@ async def test_unreachable_topic_keeps_its_rules_and_refuses_changes() -> None:
         with pytest.raises(NotKeptError, match="while kafka://k:9092/store cannot be read: the cluster is away") as no:
             await one.set(ALICE, {P: 6.0})
         assert no.value.error_code == KAFKA_STORAGE_ERROR
-        assert one.store.detail()["reason"] == "the cluster is away"
+        assert one.store.status()["reason"] == "the cluster is away"
         assert one.stored == {ALICE: rule(**{P: 5.0})}
         assert one.store.refused == 1
 
@@ -289,12 +297,10 @@ async def test_copy_is_used_if_the_topic_is_unreachable_at_the_start(
         await one.set(Entity(user="bob"), {P: 5.0})
         await one.set(Entity(user="bob"), {})
     log.is_away = True
-    monkeypatch.setattr(topic_module, "_START_S", 0.01)
 
     async with bed(log, tmp_path) as one:
         assert one.stored == {ALICE: rule(**{P: 5.0})}
         assert not one.store.has_read
-        assert "clients are served with the quotas of 1 entities, as they were known last" in caplog.text
         log.write(Setting(user="carol", key=P, value=1.0), Setting(user="alice", key=P))
         log.is_away = False
         await eventually(lambda: one.store.is_connected)
@@ -455,7 +461,8 @@ async def test_changes_that_could_not_be_applied_are_tried_again(caplog: pytest.
     async with bed(log) as one:
         one.fails = 2
         log.write(Setting(user="alice", key=P, value=5.0))
-        await eventually(lambda: one.stored == {ALICE: rule(**{P: 5.0})})
+        await eventually(lambda: not one.fails and one.store.is_connected)
+        assert one.stored == {ALICE: rule(**{P: 5.0})}
     assert caplog.text.count("records of a topic could not be applied; reading them again") == 2
 
 
@@ -465,7 +472,7 @@ async def test_published_rule_has_its_offset_as_source() -> None:
     log.write(Rule(user="alice", limits={P: 5.0}))
     async with bed(log) as one:
         assert one.stored == {ALICE: rule(**{P: 5.0})}
-        assert one.store.sources == {ALICE: f"{NAME}@0"}
+        assert one.store.places == {ALICE: f"{NAME}@0"}
 
 
 @on_uvloop
@@ -539,5 +546,5 @@ async def test_two_proxies_do_not_share_a_directory(tmp_path: Path) -> None:
     async with bed(log, tmp_path):
         other = Bed(log, tmp_path)
         with pytest.raises(OSError, match="another process uses the quota store"):
-            await other.store.open()
-        await other.store.close()
+            await other.store.start(other.hold)
+        await other.store.stop()
