@@ -23,16 +23,16 @@ from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
     JsonFormError,
     RequestedChanges,
     read_changes,
+    status_as_json,
     written_results,
     written_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import shadowed, status_as_json, written_as_of
 from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms as unix_ms
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule, status_of
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import ADMIN, Origin
 from kafka_quota_proxy.proxy.server.server import Server
@@ -220,8 +220,10 @@ def _entity_query(query: str) -> Mapping[str, EntityName]:
 
 
 def _written(one: ListedRule, *, now_ms: int) -> str:
-    where = {"source": one.source, "can_change": one.can_change}
+    where: dict[str, object] = {"source": one.source, "can_change": one.can_change}
     if one.shadowed_by is not None:
-        now = status_as_json(shadowed(one.shadowed_by))
-        return written_rule(one.entity, one.rule, **where, shadowed_by=one.shadowed_by, now=now)
-    return written_rule(one.entity, one.rule, **where, **written_as_of(one.entity, one.rule, now_ms=now_ms))
+        where["shadowed_by"] = one.shadowed_by
+    status = status_of(one, now_ms=now_ms)
+    if status is not None:
+        where["now"] = status_as_json(status)
+    return written_rule(one.entity, one.rule, **where)

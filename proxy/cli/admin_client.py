@@ -10,14 +10,15 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
     RequestedChanges,
     Result,
     read_results,
     read_rules,
+    read_status,
     written_changes,
 )
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import RuleStatus, read_status
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import RuleStatus
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 
 # Longer than the time within which the proxy itself answers a change.

@@ -35,9 +35,8 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     refusal,
 )
 from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.configured import source_of
-from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import log_words
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.keeper import OnChanges, RuleKeeper
 from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.request_queue import RequestQueue
@@ -53,6 +52,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, outcomes
 from kafka_quota_proxy.proxy.client_quotas.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
+from kafka_quota_proxy.proxy.client_quotas.text import log_words
 from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
 
 log = logging.getLogger(__name__)

@@ -25,8 +25,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.field_reader import MAX_ELEMENTS
-from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_name
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges
+from kafka_quota_proxy.proxy.client_quotas.codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import refuse_alter
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import refuse_describe
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
@@ -34,6 +33,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.errors import (
     CLUSTER_AUTHORIZATION_FAILED_MESSAGE,
 )
 from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
+from kafka_quota_proxy.proxy.client_quotas.text import shown_name
 
 # The longest request of an administrator. It can have some 50,000 entities and limits. Kafka's own limit is
 # socket.request.max.bytes.

@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 
 from kafka_quota_proxy.config.model import EntityName, IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.background.isolation import report
-from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_limit
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import NOWHERE, EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
 from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
+from kafka_quota_proxy.proxy.client_quotas.text import shown_limit
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
 

@@ -26,7 +26,7 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
     decode_entity,
     decode_rule,
     encode_entity,

@@ -22,21 +22,21 @@ from kafka_quota_proxy.proxy.cli.quotas.arguments import (
 )
 from kafka_quota_proxy.proxy.cli.quotas.diff import Difference, changes_of, differences, lines
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json, as_yaml, not_in_yaml, read
-from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import shown_entity, shown_limits
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
     MAX_BODY_BYTES,
     RequestedChanges,
     Result,
+    status_as_json,
     written_changes,
     written_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import format_status, status_as_json
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     Entity,
     StoredRule,
     keys_of,
     names_of,
 )
+from kafka_quota_proxy.proxy.client_quotas.text import format_status, shown_entity, shown_limits
 
 _PROGRAM: Final = "kafka-quota-proxy quotas"
 # The most changes that an import sends in one request. A usual file fits into one request, and the limit on changes

@@ -16,8 +16,9 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRul
 from kafka_quota_proxy.proxy.quota.entity import Entity as RuleEntity
 from kafka_quota_proxy.proxy.quota.entity import bounded
 from kafka_quota_proxy.proxy.quota.rule_changes import Ip, QuotaChanges
+from kafka_quota_proxy.proxy.quota.rule_phrases import upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_schedule import RuleSchedule
-from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
+from kafka_quota_proxy.proxy.quota.rule_terms import in_force, limits_of
 
 _TERMS: Final = tuple(field.name for field in fields(Terms))
 _TIMES: Final = ("expires_ms", "schedule", "ramp")
@@ -45,6 +46,16 @@ class ListedRule(NamedTuple):
     source: str
     can_change: bool
     shadowed_by: str | None = None
+
+
+class RuleStatus(NamedTuple):
+    """Which limits of a rule are in force at an instant, and why.
+
+    ``limits`` is None if the rule is not in force. ``why`` is empty if the rule is always in force.
+    """
+
+    limits: Mapping[str, float] | None
+    why: str
 
 
 class EffectiveRules:
@@ -212,6 +223,20 @@ def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
         limits: dict[str, Any] = dict(stored.limits)
         return IpRule(ip=entity.ip, **limits, **terms, source=source)
     return QuotaRule(user=entity.user, client_id=entity.client_id, limits=stored.limits, **terms, source=source)
+
+
+def status_of(one: ListedRule, *, now_ms: int) -> RuleStatus | None:
+    """Return the status of a rule at a Unix time; None if it has no terms and is not hidden, so always in force."""
+    if one.shadowed_by is not None:
+        return RuleStatus(None, f"for {one.shadowed_by} sets quotas of the same")
+    if one.rule.terms == NO_TERMS:
+        return None
+    rule = as_rule(one.entity, one.rule, source="")
+    held = in_force(rule, now_ms=now_ms)
+    if held is None:
+        return RuleStatus(None, why_inactive(rule, now_ms=now_ms))
+    limits = {key: float(limit) for key, limit in limits_of(held).items()}
+    return RuleStatus(limits, ", ".join(upcoming_changes(rule, now_ms=now_ms)))
 
 
 def _difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, None]:

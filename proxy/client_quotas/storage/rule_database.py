@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from kafka_quota_proxy.proxy.background.disk_access import lock_file
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
-from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
+    JsonFormError,
     decode_entity,
     decode_rule,
     encode_entity,

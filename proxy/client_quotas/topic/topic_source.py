@@ -12,11 +12,11 @@ from typing import Final
 
 from kafka_quota_proxy.config.quota_record import encode
 from kafka_quota_proxy.proxy.background.isolation import kept_up, report
-from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import log_words
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.rules.errors import KAFKA_STORAGE_ERROR, POLICY_VIOLATION, REQUEST_TIMED_OUT
 from kafka_quota_proxy.proxy.client_quotas.source import ApplyChanges, NotKeptError
+from kafka_quota_proxy.proxy.client_quotas.text import log_words
 from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     EndReached,
     EventHandler,

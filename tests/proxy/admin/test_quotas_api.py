@@ -24,7 +24,7 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import RefusedError
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import MAX_BODY_BYTES, MAX_CHANGES
+from kafka_quota_proxy.proxy.client_quotas.codec import MAX_BODY_BYTES, MAX_CHANGES
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord

@@ -13,7 +13,7 @@ from kafka_quota_proxy.config.quota_record import Rule, Setting
 from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
 from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import read_changes
+from kafka_quota_proxy.proxy.client_quotas.codec import read_changes
 from kafka_quota_proxy.proxy.client_quotas.topic.clients import NotWrittenError
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.server.server import Server

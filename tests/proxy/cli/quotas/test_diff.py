@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.cli.quotas.diff import changes_of, differences, lines
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import RequestedChanges, read_changes, written_changes
+from kafka_quota_proxy.proxy.client_quotas.codec import RequestedChanges, read_changes, written_changes
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import apply, decide
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from tests.support.quota_rules import some_rules

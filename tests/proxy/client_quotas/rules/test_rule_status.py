@@ -7,14 +7,10 @@ from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.term_values import parse_instant_ms
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
-from kafka_quota_proxy.proxy.client_quotas.formats.rule_status import (
-    format_status,
-    read_status,
-    status_as_json,
-    status_of,
-)
+from kafka_quota_proxy.proxy.client_quotas.codec import JsonFormError, read_status, status_as_json
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule, RuleStatus, status_of
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.text import format_status
 
 P, RATE = "producer_byte_rate", "connection_creation_rate"
 ALICE = Entity("alice")
@@ -23,18 +19,20 @@ HOUR_MS = 3_600_000
 OFFICE = Schedule(time_zone="UTC", days=frozenset(range(5)), begin_minute=480, end_minute=1080)
 
 
+def at(rule: StoredRule, *, at_ms: int = NOON_MS, entity: Entity = ALICE) -> RuleStatus | None:
+    return status_of(ListedRule(entity, rule, "f.yaml:1", can_change=False), now_ms=at_ms)
+
+
 def shown(terms: Terms, *, at_ms: int = NOON_MS, entity: Entity = ALICE, key: str = P) -> str:
-    now = status_of(entity, StoredRule(limits={key: 2.0}, terms=terms), now_ms=at_ms)
+    now = at(StoredRule(limits={key: 2.0}, terms=terms), at_ms=at_ms, entity=entity)
     assert read_status(None if now is None else status_as_json(now)) == now
     return format_status(now)
 
 
 def test_rule_without_times_has_no_status() -> None:
-    assert status_of(ALICE, StoredRule(limits={P: 2.0}), now_ms=NOON_MS) is None
+    assert at(StoredRule(limits={P: 2.0})) is None
     assert shown(NO_TERMS) == ""
-    observed = status_of(
-        ALICE, StoredRule(limits={P: 2.0}, terms=Terms(enforcement=Enforcement.OBSERVE)), now_ms=NOON_MS
-    )
+    observed = at(StoredRule(limits={P: 2.0}, terms=Terms(enforcement=Enforcement.OBSERVE)))
     assert observed == ({P: 2.0}, "")
     assert shown(Terms(enforcement=Enforcement.OBSERVE)) == ""
 

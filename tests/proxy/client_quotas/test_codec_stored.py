@@ -11,8 +11,8 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import JsonFormError
-from kafka_quota_proxy.proxy.client_quotas.formats.stored_rule import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
+    JsonFormError,
     decode_entity,
     decode_rule,
     encode_entity,

@@ -11,8 +11,9 @@ from typing import Final
 
 from kafka_quota_proxy.config.model import DEFAULT, Default
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY
-from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.config.terms import NO_TERMS, written_terms
 from kafka_quota_proxy.config.units import written_number
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import RuleStatus
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
 
 _PLAIN: Final = re.compile(r"[^\s\"',:<>{}\[\]\\\x00-\x1f\x7f-\x9f]+")
@@ -45,9 +46,19 @@ def shown_limits(rule: StoredRule) -> str:
 
 def log_words(rule: StoredRule | None) -> str:
     """Return the limits and terms of a rule as text for a log message."""
-    limits = {key: shown_limit(key, value) for key, value in rule.limits.items()} if rule else {}
-    fields: dict[str, object] = {**limits, **written_terms(rule.terms)} if rule else {}
-    return ", ".join(f"{key}={value}" for key, value in fields.items()) or "none"
+    fields: list[tuple[str, object]] = []
+    if rule is not None:
+        fields += [(key, shown_limit(key, value)) for key, value in rule.limits.items()]
+        fields += () if rule.terms is NO_TERMS else written_terms(rule.terms).items()
+    return ", ".join([f"{key}={value}" for key, value in fields]) or "none"
+
+
+def format_status(status: RuleStatus | None) -> str:
+    """Return a status as text that can be appended to the text of its rule, or "" if the rule is always in force."""
+    if status is None or not status.why:
+        return ""
+    why = status.why if status.why.isprintable() else repr(status.why)
+    return f"; now: {shown_limits(StoredRule(limits=status.limits)) if status.limits else 'nothing'}, {why}"
 
 
 def in_order(limits: Mapping[str, float]) -> list[tuple[str, float]]:

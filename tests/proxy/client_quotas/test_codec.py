@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
-from kafka_quota_proxy.proxy.client_quotas.formats.json_codec import (
+from kafka_quota_proxy.proxy.client_quotas.codec import (
     JsonFormError,
     read_changes,
     read_results,

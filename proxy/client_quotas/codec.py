@@ -1,4 +1,4 @@
-"""Reads and writes rules, changes and the results of changes as JSON, for the admin port and the command line.
+"""Reads and writes rules, changes and the results of changes as JSON: in stores, at the admin port, in exported files.
 
     rule        {"entity":{"user":"alice","client-id":null},"limits":{"producer_byte_rate":5242880.0},
                  "terms":{"expires":"2026-12-01T00:00:00Z"},"source":"proxy.yaml:7","can_change":false}
@@ -10,11 +10,13 @@ If a name is null, it stands for the default entity. In a change, a limit that i
 ``limits`` removes all limits. The same is true of ``terms`` (``config.terms``). Limits and terms that the change does
 not mention are kept.
 
-``source`` says where a rule comes from. If another rule hides it, ``shadowed_by`` is the source of that rule. ``old``
-and ``new`` are the rules before and after a change, or null. ``error`` has Kafka's code, its name and a message. With
-``"may_hold":true`` the change failed, but may have taken effect or take effect later.
+``source`` says where a rule comes from. If another rule hides it, ``shadowed_by`` is the source of that rule. A rule
+that has terms or is hidden has ``now``, the limits that are in force, or null, and why. ``old`` and ``new`` are the
+rules before and after a change, or null. ``error`` has Kafka's code, its name and a message. With ``"may_hold":true``
+the change failed, but may have taken effect or take effect later.
 
-This module checks only the form of the JSON. ``proxy.client_quotas.rules.alter`` checks keys and limits.
+A store keeps ``entity`` in one text, and ``limits`` and ``terms`` in another. What is read from a store is checked in
+full. Of requests, only the form of the JSON is checked here, and ``rules.alter`` checks names, keys and limits.
 """
 
 import json
@@ -25,6 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
 from kafka_quota_proxy.config.model import MAX_NAME_BYTES
+from kafka_quota_proxy.config.quota_kinds import CLIENT_LIMIT_KEYS, IP_LIMIT_KEYS, KIND_OF_KEY
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
 from kafka_quota_proxy.config.terms import (
     NO_TERMS,
@@ -37,6 +40,7 @@ from kafka_quota_proxy.config.terms import (
 from kafka_quota_proxy.config.units import shown
 from kafka_quota_proxy.protocol.client_quotas import Alteration, EntityParts, Op
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS
+from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import RuleStatus
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     ENTITY_TYPES,
     IP,
@@ -55,6 +59,7 @@ MAX_CHANGES: Final = MAX_CHANGED_KEYS
 MAX_BODY_BYTES: Final = 1024 * 1024
 # There are four keys, so a change with more keys than this has unknown keys.
 _MAX_LIMITS: Final = 16
+_NOT_A_RULE: Final = "a rule has limits, and may have terms"
 # The fields of a rule in the answer of a proxy. A file of rules may have any of them.
 _OF_RULE: Final = ("entity", "limits", "terms", "source", "can_change", "now", "shadowed_by")
 T = TypeVar("T")
@@ -136,6 +141,65 @@ def rule_as_json(rule: StoredRule) -> dict[str, object]:
     """Return the limits and terms of a rule as a dict that can be encoded as JSON."""
     terms = {} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)}
     return {"limits": dict(rule.limits), **terms}
+
+
+def status_as_json(status: RuleStatus) -> Mapping[str, object]:
+    """Return the status of a rule (which limits are in force, and why) as a mapping that can be encoded as JSON."""
+    return {"limits": None if status.limits is None else dict(status.limits), "why": status.why}
+
+
+# -- rules in a store
+
+
+def encode_entity(entity: Entity) -> str:
+    """Return an entity as JSON. Equal entities always give the same text."""
+    return encode(names_of(entity))
+
+
+def encode_rule(rule: StoredRule) -> str:
+    """Return a quota rule as JSON: its limits, and the terms that say when and how they apply."""
+    return encode(rule_as_json(rule))
+
+
+def decode_entity(data: bytes) -> Entity:
+    """Read an entity from JSON. Raises JsonFormError if this version does not know it."""
+    parts = _entity(_decoded(data), "entity")
+    names = dict(parts)
+    ip = names.get(IP)
+    if "" in names.values() or (IP in names and len(names) > 1):
+        raise JsonFormError("entity: has an empty name, or is an address and more")
+    if ip is not None and usual_ip(ip) != ip:
+        raise JsonFormError(f"the usual form of {ip} is {usual_ip(ip)}")
+    return entity_of(names)
+
+
+def decode_rule(entity: Entity, data: bytes) -> StoredRule:
+    """Read the quota rule of an entity from JSON. Raises JsonFormError if this version does not know all of it."""
+    given = _decoded(data)
+    if not isinstance(given, dict) or not {"limits"} <= given.keys() <= {"limits", "terms"}:
+        raise JsonFormError(_NOT_A_RULE)
+    limits = given["limits"]
+    if not isinstance(limits, dict) or not limits:
+        raise JsonFormError("a rule has no limits")
+    # A rule that was published to a topic may have more keys than Kafka's API.
+    unknown = limits.keys() - set(CLIENT_LIMIT_KEYS if entity.ip is None else IP_LIMIT_KEYS)
+    if unknown:
+        raise JsonFormError(f"{min(unknown)!r} is not a key of {entity}")
+    checked = {key: _stored_limit(key, value) for key, value in limits.items()}
+    return StoredRule(limits=checked, terms=_terms(given.get("terms", {}), f"terms of {entity}", read_terms, ": "))
+
+
+def _stored_limit(key: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise JsonFormError(f"{key} is not a number above 0")
+    return int(value) if KIND_OF_KEY[key].spec.unit.is_whole else float(value)
+
+
+def _decoded(data: bytes) -> object:
+    try:
+        return json.loads(data.decode())
+    except (ValueError, RecursionError):
+        raise JsonFormError("not JSON") from None
 
 
 # -- reading JSON
@@ -239,8 +303,10 @@ def _entity(given: object, at: str) -> EntityParts:
 
 
 def _limit(given: object, at: str, key: str) -> float | None:
-    if given is None:
-        return None
+    return None if given is None else _number(given, at, key)
+
+
+def _number(given: object, at: str, key: str) -> float:
     if isinstance(given, int | float) and not isinstance(given, bool):
         try:
             return float(given)
@@ -257,11 +323,26 @@ def _stored(fields: Mapping[str, Any], at: str) -> StoredRule:
     return StoredRule(limits=numbers, terms=_terms(fields.get("terms", {}), f"{at}.terms", read_terms))
 
 
-def _terms(given: object, at: str, read: Callable[[object], T]) -> T:
+def read_status(given: object) -> RuleStatus | None:
+    """Read a status from parsed JSON, or None from null. Raises JsonFormError for any other form."""
+    if given is None:
+        return None
+    if not isinstance(given, dict) or given.keys() != {"limits", "why"}:
+        raise JsonFormError("now: must have limits and why")
+    limits, why = given["limits"], given["why"]
+    limits = (
+        None
+        if limits is None
+        else {key: _number(value, "now.limits", key) for key, value in _object(limits, "now.limits").items()}
+    )
+    return RuleStatus(limits, str(why))
+
+
+def _terms(given: object, at: str, read: Callable[[object], T], separator: str = ".") -> T:
     try:
         return read(given)
     except TermsError as error:
-        raise JsonFormError(f"{at}{'.' if error.path else ': '}{error}") from None
+        raise JsonFormError(f"{at}{separator if error.path else ': '}{error}") from None
 
 
 def _read_result(given: object, at: str) -> Result:

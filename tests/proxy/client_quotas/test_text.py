@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.quota_kinds import parse_limit
-from kafka_quota_proxy.proxy.client_quotas.formats.format_rule import in_order, shown_entity, shown_limit, shown_limits
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.client_quotas.text import in_order, shown_entity, shown_limit, shown_limits
 from tests.support.quota_rules import names
 
 P, C, R = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
