@@ -56,11 +56,10 @@ EXCEPTIONS = {
     # The command line and the client of `quotas` are tested through the command.
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",
-    "proxy/client_quotas/audit/log.py": "tests/proxy/client_quotas/test_administration.py",
     # The interface of sources is tested with the sources.
     "proxy/client_quotas/source.py": "tests/proxy/client_quotas/test_configured.py",
     # Requests about a topic are tested with the reader that sends them.
-    "proxy/client_quotas/topic/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
+    "proxy/background/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
     # The store on disk is tested with the manager.
     "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_administration.py",
     # The dialer returns this record.

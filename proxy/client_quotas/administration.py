@@ -34,7 +34,7 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     read_request,
     refusal,
 )
-from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.audit import ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.codec import RequestedChanges
 from kafka_quota_proxy.proxy.client_quotas.configured import source_of
 from kafka_quota_proxy.proxy.client_quotas.keeper import OnChanges, RuleKeeper

@@ -25,7 +25,7 @@ from kafka_quota_proxy.protocol import metadata
 from kafka_quota_proxy.protocol.api import HIGHEST_VERSION, ApiKey
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.background.isolation import alone
-from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
+from kafka_quota_proxy.proxy.background.own_address import own_bind
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.broker_identity import BrokerIdentity, node_at
 from kafka_quota_proxy.proxy.server.broker_registry import BrokerRegistry

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TypeVar
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.client_quotas.topic.own_address import ips_here, own_bind
+from kafka_quota_proxy.proxy.background.own_address import ips_here, own_bind
 from kafka_quota_proxy.proxy.server.broker_identity import leads_to
 from kafka_quota_proxy.proxy.server.host_lookups import Lookups
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
 from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.audit.log import COUNTED, ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.audit import COUNTED, ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
 from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource

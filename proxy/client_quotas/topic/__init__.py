@@ -1,11 +1,11 @@
-"""Reads quota rules from a Kafka topic that several proxies share.
+"""Reads rules from a Kafka topic, which may be the store of several proxies.
 
-topic_rules     works out which rules of the topic this proxy applies, without I/O
+topic_source    the source: passes on what is read, and writes changes
+topic_state     works out the rules from the records, without I/O
 record_table    keeps the latest records of each entity
-topic_reader    reads the topic in a thread
-topic_requests  the requests that the reader sends to the cluster
+clients         what reads the topic in a thread, and what writes to it
+topic_reader    reads the topic
+topic_writer    writes to the topic
 record_batches  decodes the records of a Fetch response (``config.quota_record`` describes their format)
-reader_events   the events that the reader reports
-reader_thread   passes these events from the thread to the event loop
-own_address     finds out whether an address leads to this proxy itself
+topic_copy      keeps a copy of the rules in a directory of this proxy
 """

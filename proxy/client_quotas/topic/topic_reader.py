@@ -23,15 +23,7 @@ from kafka_quota_proxy.config.model import Address, QuotasFrom
 from kafka_quota_proxy.proxy.background.client_security import connection
 from kafka_quota_proxy.proxy.background.isolation import persisting
 from kafka_quota_proxy.proxy.background.loop_thread import ClientLoop
-from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
-    EndReached,
-    ReaderEvent,
-    ReadFailed,
-    ReadingBegan,
-    RecordsRead,
-)
-from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import RecordBatches
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
+from kafka_quota_proxy.proxy.background.topic_requests import (
     ANY_ISOLATION,
     EARLIEST,
     LATEST,
@@ -42,6 +34,14 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     watch_leader,
     words_of,
 )
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
+    EndReached,
+    ReaderEvent,
+    ReadFailed,
+    ReadingBegan,
+    RecordsRead,
+)
+from kafka_quota_proxy.proxy.client_quotas.topic.record_batches import RecordBatches
 
 # How long a broker may wait for new records before it answers a fetch.
 _WAIT_MS: Final = 250

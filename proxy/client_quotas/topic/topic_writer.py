@@ -20,8 +20,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from kafka_quota_proxy.config.model import Address, QuotasFrom
 from kafka_quota_proxy.proxy.background.client_security import connection
-from kafka_quota_proxy.proxy.client_quotas.topic.clients import NotWrittenError, Record
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
+from kafka_quota_proxy.proxy.background.topic_requests import (
     LATEST,
     NoTopicError,
     OwnAddressError,
@@ -30,6 +29,7 @@ from kafka_quota_proxy.proxy.client_quotas.topic.topic_requests import (
     raise_for,
     words_of,
 )
+from kafka_quota_proxy.proxy.client_quotas.topic.clients import NotWrittenError, Record
 
 T = TypeVar("T")
 

@@ -31,7 +31,7 @@ from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.proxy.client_quotas import codec as json_form
 from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
 from kafka_quota_proxy.proxy.client_quotas.api import QuotaRequest
-from kafka_quota_proxy.proxy.client_quotas.audit.file import AuditFile
+from kafka_quota_proxy.proxy.client_quotas.audit_file import AuditFile
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule

@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
     quota_source_metrics,
 )
 from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.audit.log import ChangeLog
+from kafka_quota_proxy.proxy.client_quotas.audit import ChangeLog
 from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
 from kafka_quota_proxy.proxy.client_quotas.source import NotKeptError, RuleSource

@@ -13,7 +13,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from aiokafka.protocol.offset import OffsetRequest
 
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.client_quotas.topic.own_address import own_bind
+from kafka_quota_proxy.proxy.background.own_address import own_bind
 
 EARLIEST: Final = -2
 LATEST: Final = -1

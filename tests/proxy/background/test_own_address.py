@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quota_proxy.config.addresses import parse_address
 from kafka_quota_proxy.config.model import Address
-from kafka_quota_proxy.proxy.client_quotas.topic.own_address import bind_of, own_bind
+from kafka_quota_proxy.proxy.background.own_address import bind_of, own_bind
 
 
 @pytest.mark.parametrize(
