@@ -14,9 +14,7 @@ from kafka_quota_proxy.protocol.primitives import (
     Buffer,
     read_array_count,
     read_compact_array_count,
-    read_int16,
     read_int32,
-    read_string,
     read_uvarint,
     skip,
     skip_bytes,
@@ -30,6 +28,8 @@ MAX_ELEMENTS: Final = 50_000
 # The most array elements and tags in a broker's response, which may list some 30 configs for each created topic.
 MAX_RESPONSE_ELEMENTS: Final = 500_000
 
+_INT16: Final = Struct(">h").unpack_from
+_INT32: Final = Struct(">i").unpack_from
 _FLOAT64: Final = Struct(">d").unpack_from
 
 
@@ -50,17 +50,25 @@ class FieldReader:
 
     def skip(self, size_bytes: int) -> None:
         """Step over a field of ``size_bytes`` bytes."""
-        self.at = skip(self.data, self.at, size_bytes)
+        self._step(size_bytes)
+
+    def _step(self, size_bytes: int) -> int:
+        """Step over a field, and return where it begins."""
+        begin = self.at
+        end = begin + size_bytes
+        if end > len(self.data):
+            raise Truncated(f"the data ends at byte {len(self.data)}, before the end of a field at byte {end}")
+        self.at = end
+        return begin
 
     def raw(self, size_bytes: int) -> bytes:
         """Read a field of ``size_bytes`` bytes, and return these bytes."""
-        begin = self.at
-        self.skip(size_bytes)
+        begin = self._step(size_bytes)
         return bytes(self.data[begin : self.at])
 
     def boolean(self) -> bool:
         """Read one byte as a boolean. Any value but 0 is true."""
-        return self.raw(1) != b"\0"
+        return self.data[self._step(1)] != 0
 
     def int8(self) -> int:
         """Read a signed byte."""
@@ -68,37 +76,36 @@ class FieldReader:
 
     def int16(self) -> int:
         """Read a signed integer of two bytes."""
-        value, self.at = read_int16(self.data, self.at)
+        value: int = _INT16(self.data, self._step(2))[0]
         return value
 
     def int32(self) -> int:
         """Read a signed integer of four bytes."""
-        value, self.at = read_int32(self.data, self.at)
+        value: int = _INT32(self.data, self._step(4))[0]
         return value
 
     def float64(self) -> float:
         """Read an IEEE 754 double."""
-        begin = self.at
-        self.skip(8)
-        value: float = _FLOAT64(self.data, begin)[0]
+        value: float = _FLOAT64(self.data, self._step(8))[0]
         return value
 
     def string(self) -> bytes:
         """Read a string that must not be null, and return its UTF-8 bytes."""
-        value, self.at = read_string(self.data, self.at, is_compact=self.is_flexible)
+        value = self.nullable_string()
+        if value is None:
+            raise MalformedLength("a string that cannot be null has length -1")
         return value
 
     def nullable_string(self) -> bytes | None:
         """Read a string, and return its UTF-8 bytes, or None if it is null."""
         if self.is_flexible:
-            length, at = read_uvarint(self.data, self.at)
+            length, self.at = read_uvarint(self.data, self.at)
             length -= 1
         else:
-            length, at = read_int16(self.data, self.at)
+            length = _INT16(self.data, self._step(2))[0]
         if not -1 <= length <= MAX_STRING_BYTES:
             raise MalformedLength(f"a string has length {length}")
-        self.at = skip(self.data, at, max(length, 0))
-        return None if length < 0 else bytes(self.data[at : self.at])
+        return None if length < 0 else self.raw(length)
 
     def bytes_field(self) -> bytes:
         """Read a field of bytes that must not be null."""
@@ -116,7 +123,9 @@ class FieldReader:
         """Read the number of elements of an array, which is 0 for a null array."""
         read_count = read_compact_array_count if self.is_flexible else read_array_count
         count, self.at = read_count(self.data, self.at)
-        self._use_up(count)
+        self._elements_left -= count
+        if self._elements_left < 0:
+            self._use_up(0)  # raises
         return count
 
     def is_null_array(self) -> bool:

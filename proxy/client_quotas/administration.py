@@ -40,7 +40,7 @@ from kafka_quota_proxy.proxy.client_quotas.configured import source_of
 from kafka_quota_proxy.proxy.client_quotas.keeper import OnChanges, RuleKeeper
 from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.client_quotas.request_queue import RequestQueue
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, Decision, decide, refuse_alter
+from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change, decide, refuse_alter
 from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
 from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
@@ -253,9 +253,9 @@ class QuotaManager:
             return refused._replace(throttle_time_ms=wait_ms)
         await writer.catch_up()
         async with self.keeper.using_rules:
-            decision, altered = self._decide(task) if task.is_small else await self._thread.run(self._decide, task)
-            changes, stored = decision.changes, self.rules.stored
-            before = {entity: stored[entity] for entity, _ in changes if entity in stored}
+            changes, before, altered = (
+                self._decide(task) if task.is_small else await self._thread.run(self._decide, task)
+            )
         if not changes or task.request.validate_only:
             return altered
         if len(changes) > 1:
@@ -273,8 +273,8 @@ class QuotaManager:
         _log_changes(task.origin.principal, changes)
         return altered
 
-    def _decide(self, task: _Task) -> tuple[Decision, QuotasAltered]:
-        """Return the changes to make, and the results that the request has if these changes succeed."""
+    def _decide(self, task: _Task) -> tuple[Sequence[Change], Mapping[Entity, StoredRule], QuotasAltered]:
+        """Return the changes to make, the rules before them, and the results of the request if the changes succeed."""
         rules, request = self.rules, task.request
         decision = decide(
             rules.stored,
@@ -288,7 +288,7 @@ class QuotaManager:
         stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
         before = ChainMap(stored, cast("dict[Entity, StoredRule]", rules.rules))
         found = outcomes(request.alterations, decision.results, decision.changes, before, task.terms)
-        return decision, QuotasAltered(decision.results, found)
+        return decision.changes, stored, QuotasAltered(decision.results, found)
 
     async def _refuse(self, task: _Task, error_code: int, message: str) -> QuotasAltered:
         """Return the results of a request that is refused as a whole: the same error for each of its changes."""

@@ -131,12 +131,13 @@ class ChangeLog:
 
         ``unix_ms`` is the Unix time of the request. Return the results, each one of ``RESULTS``.
         """
-        results = [outcome.result(is_dry_run=is_dry_run) for outcome in outcomes]
-        for outcome, result in zip(outcomes, results, strict=True):
+        results = []
+        for outcome in outcomes:
+            result = outcome.result(is_dry_run=is_dry_run)
+            results.append(result)
             self.counts[THROTTLED if outcome.error_code == THROTTLING_QUOTA_EXCEEDED else result] += 1
-        if APPLIED in results or UNKNOWN in results:
-            made = [one for one, result in zip(outcomes, results, strict=True) if result in (APPLIED, UNKNOWN)]
-            self.recent.extend(RecentChange(unix_ms, origin, one) for one in made[-MOST_RECENT:])
+            if result in (APPLIED, UNKNOWN):
+                self.recent.append(RecentChange(unix_ms, origin, outcome))
         return results
 
     def write(self, outcomes: Sequence[Outcome], results: Sequence[str], origin: Origin, *, unix_ms: int) -> None:

@@ -109,7 +109,8 @@ class RuleKeeper:
                 changed = self.rules.change(some, now_ms=self._wall_ms())
                 if changed.rules or changed.ips:
                     self._unreported.append(changed)
-                self._warn_of_doubles(entity for entity, rule in some if rule is not None)
+                if self.rules.sources:
+                    self._warn_of_doubles(entity for entity, rule in some if rule is not None)
                 try:
                     self._report()
                 except Exception as error:  # noqa: BLE001 - the other changes are stored, so they are applied

@@ -171,8 +171,11 @@ class RuleTable:
         """
         has_changed = False
         named: dict[Tags, bool] = {}
+        key = self.kind.key
         for entity, rule in rules.items():
             was_there = entity in self._rules
+            if not was_there and (rule is None or key not in rule.limits):
+                continue
             has_changed |= self.put(entity, rule)
             tags = tags_named(entity) if (entity in self._rules) != was_there else None
             if tags is not None:

@@ -64,7 +64,9 @@ class RuleTables:
         """
         tables: dict[QuotaKind, Mapping[Tags, bool]] = {}
         for kind, table in self.tables.items():
-            named = table.change(_with_static_default(config, table, kind, changes.rules))
+            has_default = kind.spec.static_default is not None
+            rules = _with_static_default(config, table, kind, changes.rules) if has_default else changes.rules
+            named = table.change(rules)
             if named is not None:
                 tables[kind] = named
         return RuleTableChanges(

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kafka_quota_proxy.config.addresses import not_an_ip, usual_ip
 from kafka_quota_proxy.config.errors import TermsError
-from kafka_quota_proxy.config.quota_kinds import KafkaType
+from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, KafkaType
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms, TermsChange, changed_terms, check_kept, check_terms
 from kafka_quota_proxy.protocol.client_quotas import Altered, AlterRequest, Op
 from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
@@ -292,11 +292,13 @@ def _with_terms(entity: Entity, rule: StoredRule | None, change: TermsChange) ->
 
 def _refusal_of_all(rules: Mapping[Entity, StoredRule], changes: Sequence[Change]) -> str | None:
     """Return why all changes are refused although each of them is valid, or None if they are not refused."""
-    if sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
+    may_be_too_many = len(changes) * len(KIND_OF_KEY) > MAX_CHANGED_KEYS
+    if may_be_too_many and sum(_changed_keys(rules.get(entity), rule) for entity, rule in changes) > MAX_CHANGED_KEYS:
         return POLICY_VIOLATION_MESSAGE
-    more = sum((rule is not None) - (entity in rules) for entity, rule in changes)
-    if more > 0 and len(rules) + more > MAX_RULES:
-        return f"There are quotas of {len(rules)} entities; at most {MAX_RULES} are allowed"
+    if len(rules) + len(changes) > MAX_RULES:
+        more = sum((rule is not None) - (entity in rules) for entity, rule in changes)
+        if more > 0 and len(rules) + more > MAX_RULES:
+            return f"There are quotas of {len(rules)} entities; at most {MAX_RULES} are allowed"
     return None
 
 

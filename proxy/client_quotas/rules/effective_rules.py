@@ -73,8 +73,11 @@ class EffectiveRules:
         stored: The rules of the source.
         schedule: The rules that change with time.
         sources: The entities that have a rule in the file, and the place of each rule as FILE:LINE.
+        fixed: The entities whose rules cannot be changed through the proxy, and the place of each rule.
         rules: All rules as they were set, in force or not, except for the rules of the source that are hidden.
     """
+
+    fixed: Mapping[Entity, str]
 
     def __init__(
         self,
@@ -103,6 +106,7 @@ class EffectiveRules:
         changed = _difference(self._file, rules)
         self._file = rules
         self.sources = {entity: rule.source for entity, rule in rules.items()}
+        self.fixed = ChainMap(self.sources, cast("dict[Entity, str]", self.places))
         # This makes a new dict, because a thread may be reading the old one.
         self._stored_form = {
             entity: _as_stored(rule) if entity in changed else self._stored_form[entity]
@@ -113,11 +117,6 @@ class EffectiveRules:
         for entity in changed:
             self._put(found, entity, rules.get(entity) or self._of_source(entity), now_ms)
         return QuotaChanges(*found)
-
-    @property
-    def fixed(self) -> Mapping[Entity, str]:
-        """The entities whose rules cannot be changed through the proxy, and the place of each rule."""
-        return ChainMap(self.sources, cast("dict[Entity, str]", self.places))
 
     @property
     def doubles(self) -> tuple[str, ...]:
@@ -217,8 +216,9 @@ class EffectiveRules:
 
 def as_rule(entity: Entity, stored: StoredRule, *, source: str) -> Rule:
     """Return a stored rule as an object of the type that rules of the configuration file have."""
-    names = () if stored.terms is NO_TERMS else _TERMS if entity.ip is None else _TIMES
-    terms: dict[str, Any] = {name: getattr(stored.terms, name) for name in names}
+    terms: dict[str, Any] = {}
+    if stored.terms is not NO_TERMS:
+        terms = {name: getattr(stored.terms, name) for name in (_TERMS if entity.ip is None else _TIMES)}
     if entity.ip is not None:
         limits: dict[str, Any] = dict(stored.limits)
         return IpRule(ip=entity.ip, **limits, **terms, source=source)

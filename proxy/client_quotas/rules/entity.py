@@ -58,11 +58,11 @@ def entity_of(names: Mapping[str, str | None]) -> Entity:
 
     An IP address may have any form. If it is no address, such as a host name, the caller must refuse the entity.
     """
-    user, client_id, ip = (
-        (DEFAULT if names[entity_type] is None else names[entity_type]) if entity_type in names else None
-        for entity_type in ENTITY_TYPES
-    )
-    return Entity(user, client_id, canonical(ip) if isinstance(ip, str) else ip)
+    found: dict[str, EntityName] = {}
+    for entity_type, name in names.items():
+        found[entity_type] = DEFAULT if name is None else name
+    ip = found.get(IP)
+    return Entity(found.get(USER), found.get(CLIENT_ID), canonical(ip) if isinstance(ip, str) else ip)
 
 
 def usual_names(parts: EntityParts) -> dict[str, str | None]:

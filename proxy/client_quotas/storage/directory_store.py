@@ -37,6 +37,7 @@ class DirectoryStore:
 
     def __init__(self, directory: str) -> None:
         self.name = directory
+        self.writer = self
         self.places: Mapping[Entity, str] = {}
         self.may_serve = asyncio.Event()
         self.has_read = False
@@ -48,11 +49,6 @@ class DirectoryStore:
         self._apply: ApplyChanges
         self._late: asyncio.Task[None] | None = None  # a write for whose outcome its client no longer waits
         self._is_uncertain = False  # whether a failed write may still appear in the database after a restart
-
-    @property
-    def writer(self) -> "DirectoryStore":
-        """This source, which stores changes."""
-        return self
 
     async def start(self, apply: ApplyChanges) -> None:
         """Lock and read the directory, and apply the stored rules. ``RuleSource.start`` lists the errors."""
@@ -114,7 +110,8 @@ class DirectoryStore:
         self.is_connected = True
         self._is_uncertain = False
         if changes:
-            self.entities += sum((rule is not None) - (entity in before) for entity, rule in changes)
+            for entity, rule in changes:
+                self.entities += (rule is not None) - (entity in before)
             await self._apply(changes)
 
     def _failed(self, error_code: int, message: str, *, may_hold: bool = False) -> NotKeptError:

@@ -281,8 +281,13 @@ def _rows(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
 
 def _write(connection: sqlite3.Connection, rules: Mapping[Entity, StoredRule | None]) -> None:
     """Write rules in one transaction. A value of None deletes the rule of an entity. The transaction may be empty."""
-    kept = [(encode_entity(entity), encode_rule(rule)) for entity, rule in rules.items() if rule is not None]
-    removed = [(encode_entity(entity),) for entity, rule in rules.items() if rule is None]
+    kept: list[tuple[str, str]] = []
+    removed: list[tuple[str]] = []
+    for entity, rule in rules.items():
+        if rule is None:
+            removed.append((encode_entity(entity),))
+        else:
+            kept.append((encode_entity(entity), encode_rule(rule)))
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     connection.execute(f"PRAGMA user_version = {VERSION}")

@@ -75,6 +75,7 @@ class TopicSource:
         self.copy = copy
         self._bridge = ReaderBridge(reader, self._on_event)
         self._writer = writer
+        self.writer = None if writer is None else self  # what stores the changes of administrators
         self._apply: ApplyChanges
         self._writing = asyncio.Lock()
         self._key = "quotas_from" if writer is None else "store"  # of the configuration, for the log
@@ -84,11 +85,6 @@ class TopicSource:
         self._must_check = asyncio.Event()
         self._is_within_batch = False
         self._warned: set[str] = set()
-
-    @property
-    def writer(self) -> "TopicSource | None":
-        """This source, if changes are stored in the topic."""
-        return None if self._writer is None else self
 
     def status(self) -> dict[str, object]:
         """Return the state of the topic, as a part of the response to ``/readyz``."""
