@@ -22,8 +22,8 @@ from kafka_quota_proxy.config.schema import FILE
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
-from kafka_quota_proxy.proxy.client_quotas.audit import COUNTED
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.rules.audit import COUNTED
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.pages import block
 from tests.support.reloads import Reloads

@@ -57,11 +57,11 @@ EXCEPTIONS = {
     "proxy/cli/quotas/arguments.py": "tests/proxy/cli/quotas/test_command.py",
     "proxy/cli/admin_client.py": "tests/proxy/cli/quotas/test_command.py",
     # The interface of sources is tested with the sources.
-    "proxy/client_quotas/source.py": "tests/proxy/client_quotas/test_configured.py",
+    "proxy/rules/source.py": "tests/proxy/rules/test_configured.py",
     # Requests about a topic are tested with the reader that sends them.
-    "proxy/background/topic_requests.py": "tests/proxy/client_quotas/topic/test_topic_reader.py",
+    "proxy/background/topic_requests.py": "tests/proxy/rules/topic/test_topic_reader.py",
     # The store on disk is tested with the manager.
-    "proxy/client_quotas/storage/directory_store.py": "tests/proxy/client_quotas/test_administration.py",
+    "proxy/rules/sqlite/directory_store.py": "tests/proxy/rules/test_administration.py",
     # The dialer returns this record.
     "proxy/server/broker.py": "tests/proxy/server/test_broker_dialer.py",
     # Metrics are tested by whole scrapes.
@@ -82,7 +82,7 @@ EXCEPTIONS = {
         for name in ("active_rules", "replication_limits", "shutdown")
     },
     # Kafka's error codes and messages are tested where they are returned.
-    "proxy/client_quotas/rules/errors.py": "tests/proxy/client_quotas/rules/test_alter.py",
+    "proxy/rules/errors.py": "tests/proxy/rules/test_alter.py",
     # This module only calls a Kafka, so it is tested with a real one.
     "proxy/replication/cluster_reader.py": "tests/end_to_end/test_throttles_from_cluster.py",
     # Arguments are tested by command lines.

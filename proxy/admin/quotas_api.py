@@ -22,8 +22,8 @@ from kafka_quota_proxy.config.model import DEFAULT, EntityName
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.admin.metrics.exposition import paced, rest
 from kafka_quota_proxy.proxy.admin.requests import JSON, RefusedError, Reply, bad_request, read_json
-from kafka_quota_proxy.proxy.client_quotas.api import QuotasAltered
-from kafka_quota_proxy.proxy.client_quotas.codec import (
+from kafka_quota_proxy.proxy.rules.api import QuotasAltered
+from kafka_quota_proxy.proxy.rules.codec import (
     JsonFormError,
     RequestedChanges,
     read_changes,
@@ -31,10 +31,10 @@ from kafka_quota_proxy.proxy.client_quotas.codec import (
     written_results,
     written_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms as unix_ms
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import ListedRule, status_of
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, IP
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import ADMIN, Origin
+from kafka_quota_proxy.proxy.rules.effective import ListedRule, status_of
+from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.rules.model import ENTITY_TYPES, IP
+from kafka_quota_proxy.proxy.rules.outcome import ADMIN, Origin
 from kafka_quota_proxy.proxy.server.server import Server
 
 log = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 from wsgiref.types import WSGIEnvironment
 
 from kafka_quota_proxy.config.strict_json import StrictJsonError, parse_json
-from kafka_quota_proxy.proxy.client_quotas.codec import MAX_BODY_BYTES
+from kafka_quota_proxy.proxy.rules.codec import MAX_BODY_BYTES
 
 JSON: Final = "application/json"
 TEXT: Final = "text/plain; charset=utf-8"

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from kafka_quota_proxy.config.model import DEFAULT, EntityName
-from kafka_quota_proxy.proxy.client_quotas.codec import (
+from kafka_quota_proxy.proxy.rules.codec import (
     RequestedChanges,
     Result,
     read_results,
@@ -18,8 +18,8 @@ from kafka_quota_proxy.proxy.client_quotas.codec import (
     read_status,
     written_changes,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import RuleStatus
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.effective import RuleStatus
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 
 # Longer than the time within which the proxy itself answers a change.
 _TIMEOUT_S: Final = 35.0

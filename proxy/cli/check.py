@@ -24,10 +24,10 @@ from kafka_quota_proxy.config.sections import SectionReader
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault
 from kafka_quota_proxy.proxy.cli.check_live import live_faults
 from kafka_quota_proxy.proxy.cli.writable_paths import AUDIT_LOG, USAGE_LOG, audit_log_fault, usage_log_fault
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.source import UnusableSourceError
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
+from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
+from kafka_quota_proxy.proxy.rules.model import Change
+from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
+from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 
 _INPUT: Final = "-"
 _INPUT_NAME: Final = "<stdin>"

@@ -24,10 +24,10 @@ from kafka_quota_proxy.proxy.cli.explanation import as_text as text
 from kafka_quota_proxy.proxy.cli.explanation.as_json import as_json
 from kafka_quota_proxy.proxy.cli.explanation.model import Rules
 from kafka_quota_proxy.proxy.cli.explanation.resolve import explain
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
-from kafka_quota_proxy.proxy.client_quotas.source import UnusableSourceError
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
+from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
+from kafka_quota_proxy.proxy.rules.model import Change
+from kafka_quota_proxy.proxy.rules.source import UnusableSourceError
+from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 
 _PROGRAM: Final = "kafka-quota-proxy explain"
 

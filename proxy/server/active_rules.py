@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kafka_quota_proxy.config.model import Listener, ProxyConfig
-from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.api import Administration
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTableChanges, RuleTables
+from kafka_quota_proxy.proxy.rules.administration import QuotaManager
+from kafka_quota_proxy.proxy.rules.api import Administration
+from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
 from kafka_quota_proxy.proxy.session.client_account import Policy
 
 

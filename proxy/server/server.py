@@ -16,10 +16,10 @@ from kafka_quota_proxy.config.security import ClientTls, UpstreamTls
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import kept_up
 from kafka_quota_proxy.proxy.background.isolation import watch as watch_loop
-from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms
-from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
 from kafka_quota_proxy.proxy.quota.line import Waiter
+from kafka_quota_proxy.proxy.rules.administration import QuotaManager
+from kafka_quota_proxy.proxy.rules.keeper import wall_ms
+from kafka_quota_proxy.proxy.rules.source import RuleSource
 from kafka_quota_proxy.proxy.server.acceptor import Acceptor, bind, refuse_waiting
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile, free
 from kafka_quota_proxy.proxy.server.broker_dialer import BrokerDialer

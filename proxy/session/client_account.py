@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from kafka_quota_proxy.config.model import Enforcement
 from kafka_quota_proxy.config.principals import ANONYMOUS
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
-from kafka_quota_proxy.proxy.client_quotas.api import Administration
-from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import ListenerQueue
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import HAS_LINE, Bucket
@@ -18,6 +16,8 @@ from kafka_quota_proxy.proxy.quota.line import Place
 from kafka_quota_proxy.proxy.quota.open_connections import Identity
 from kafka_quota_proxy.proxy.quota.request_time import ServiceClock
 from kafka_quota_proxy.proxy.replication.throttle import Leader
+from kafka_quota_proxy.proxy.rules.api import Administration
+from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import AlterConfirmer
 from kafka_quota_proxy.proxy.session.address_rewrite import Addresses
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.counters import Counters

@@ -23,9 +23,9 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_describe_response,
 )
 from kafka_quota_proxy.protocol.field_writer import framed
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_CHANGED_KEYS, decide
-from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.alter import MAX_CHANGED_KEYS, decide
+from kafka_quota_proxy.proxy.rules.describe import describe
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from tests.end_to_end.support.artifacts import KAFKA_4, java, kafka_classpath
 from tests.end_to_end.support.processes import run
 from tests.support.quota_request_frames import write_alter_request, write_describe_request

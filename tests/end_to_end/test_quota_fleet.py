@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import NewTopic
 from kafka_quota_proxy.config.quota_record import Setting, encode
 from kafka_quota_proxy.protocol.client_quotas import EntityParts
 from kafka_quota_proxy.proxy.__main__ import main
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import read_store
+from kafka_quota_proxy.proxy.rules.sqlite.rule_database import read_store
 from tests.end_to_end.support.artifacts import KAFKA_4
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client

@@ -18,11 +18,11 @@ from kafka_quota_proxy.config.addresses import parse_addresses
 from kafka_quota_proxy.config.model import AdminClient as Client
 from kafka_quota_proxy.config.model import ProxyConfig, QuotasFrom
 from kafka_quota_proxy.config.quota_record import QuotaRecord, Rule, encode
-from kafka_quota_proxy.proxy.client_quotas.keeper import RuleKeeper, wall_ms
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_reader import TopicReader
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
+from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper, wall_ms
+from kafka_quota_proxy.proxy.rules.model import Change
+from kafka_quota_proxy.proxy.rules.topic.topic_reader import TopicReader
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 from tests.end_to_end.support.clients import QUIET, create_topic
 from tests.end_to_end.support.frames import raw_client
 from tests.end_to_end.support.kafka import Kafka

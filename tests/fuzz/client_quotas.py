@@ -26,15 +26,15 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_describe_response,
 )
 from kafka_quota_proxy.protocol.errors import ProtocolError
-from kafka_quota_proxy.proxy.client_quotas.codec import (
+from kafka_quota_proxy.proxy.rules.alter import MAX_RULES, decide
+from kafka_quota_proxy.proxy.rules.codec import (
     decode_entity,
     decode_rule,
     encode_entity,
     encode_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import MAX_RULES, apply, decide
-from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of
+from kafka_quota_proxy.proxy.rules.describe import describe
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply, keys_of
 from tests.fuzz import seeds
 from tests.fuzz.source import Source, damaged
 from tests.support.quota_request_frames import write_alter_request, write_describe_request

@@ -45,7 +45,7 @@ from kafka_quota_proxy.protocol.throttle_time import (
     throttle_time_offset,
     write_throttle_time,
 )
-from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
+from kafka_quota_proxy.proxy.rules.api import VERSIONS
 from tests.fuzz import seeds
 from tests.fuzz.dialogue import ADVERTISED
 from tests.fuzz.messages import PASSWORD

@@ -16,7 +16,7 @@ from cosmic_ray.work_item import MutationSpec, TestOutcome
 
 REPOSITORY: Final = Path(__file__).parents[2]
 # The packages that decide: they do no I/O, and their unit tests alone must show that they are right.
-ROOMS: Final = ("protocol", "proxy/quota", "proxy/session", "proxy/client_quotas", "proxy/fair_queue")
+ROOMS: Final = ("protocol", "proxy/quota", "proxy/session", "proxy/rules", "proxy/fair_queue")
 # What a person gets wrong: a number by one, a comparison, a sign, a condition, an end too early. One of each kind is
 # enough: `<` becomes `<=`, but not also `!=`.
 OPERATORS: Final = frozenset(

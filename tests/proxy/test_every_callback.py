@@ -51,13 +51,13 @@ from kafka_quota_proxy.proxy.admin.metrics.registry import MetricRegistry
 from kafka_quota_proxy.proxy.background import isolation
 from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_rules import ParsedQuotas
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
+from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
-from tests.proxy.client_quotas.topic.test_topic_reader import Cluster
 from tests.proxy.replication.test_config_watcher import Script
+from tests.proxy.rules.topic.test_topic_reader import Cluster
 from tests.proxy.server.test_broker_finder import Node
 from tests.proxy.server.test_cluster_listeners import client_at, cluster_of, front_of, port_of
 from tests.support.builds import interpreted_only
@@ -125,13 +125,13 @@ HURRIED: Final = {
     "kafka_quota_proxy.proxy.admin.status.event_streams._BUFFER_BYTES": 4_096,
     "kafka_quota_proxy.proxy.server.acceptor._PAUSE_S": 0.02,
     "kafka_quota_proxy.proxy.replication.config_watcher._LEAST_BETWEEN_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._LONGEST_WAIT_S": 0.1,
+    "kafka_quota_proxy.proxy.rules.broker.broker_source._LONGEST_WAIT_S": 0.1,
     "kafka_quota_proxy.proxy.server.cluster_listeners._RETRY_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._BACKOFF_S": 0.01,
-    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._MOST_BACKOFF_S": 0.01,
-    "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader._CHECK_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.topic.topic_source._CHECK_S": 0.02,
-    "kafka_quota_proxy.proxy.client_quotas.keeper._AGAIN_S": 0.02,
+    "kafka_quota_proxy.proxy.rules.topic.topic_reader._BACKOFF_S": 0.01,
+    "kafka_quota_proxy.proxy.rules.topic.topic_reader._MOST_BACKOFF_S": 0.01,
+    "kafka_quota_proxy.proxy.rules.topic.topic_reader._CHECK_S": 0.02,
+    "kafka_quota_proxy.proxy.rules.topic.topic_source._CHECK_S": 0.02,
+    "kafka_quota_proxy.proxy.rules.keeper._AGAIN_S": 0.02,
 }
 
 
@@ -724,9 +724,7 @@ class BrokerReader:
 
 async def of_broker(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatch) -> Made:
     quotas = QuotaBroker()
-    patched.setattr(
-        "kafka_quota_proxy.proxy.client_quotas.sources.broker_source._connect", lambda *_: BrokerReader(quotas)
-    )
+    patched.setattr("kafka_quota_proxy.proxy.rules.broker.broker_source._connect", lambda *_: BrokerReader(quotas))
     broker = await stack.enter_async_context(stub_broker(quotas.script))
     config = ProxyConfig(
         listeners=(listener_to(broker.address, name="plain"),),
@@ -743,7 +741,7 @@ async def of_topic(stack: AsyncExitStack, path: Path, patched: pytest.MonkeyPatc
     def client(**settings: object) -> object:
         return cluster.client(**{**settings, "client_id": "me"})
 
-    patched.setattr("kafka_quota_proxy.proxy.client_quotas.topic.topic_reader.AIOKafkaClient", client)
+    patched.setattr("kafka_quota_proxy.proxy.rules.topic.topic_reader.AIOKafkaClient", client)
     config = ProxyConfig(
         listeners=(listener_to(broker.address, name="plain"),), quotas=(WITNESS,), quotas_from=SETTINGS
     )

@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import kafka_quota_proxy.proxy
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import _connect as _connect_to_store
+from kafka_quota_proxy.proxy.rules.sqlite.rule_database import _connect as _connect_to_store
 from tests.simulation.clock import Clock
 from tests.simulation.cluster_reader import SimulatedReader
 from tests.simulation.disk import Disk, DiskModule
@@ -165,11 +165,11 @@ def _find_replacements() -> None:
     _replace("proxy.replication.config_watcher", "threading", threading)
     _replace("proxy.replication.config_watcher", "_connect", lambda *_: SimulatedReader(_running_cluster()))
     _replace("proxy.background.loop_thread", "threading", None)  # it would run in real time
-    _replace("proxy.client_quotas.storage.rule_database", "_connect", _open_store)
+    _replace("proxy.rules.sqlite.rule_database", "_connect", _open_store)
     disk = DiskModule(_running_disk)
     _replace("proxy.usage.segments", "os", disk)
     _replace("proxy.background.disk_access", "os", disk)
-    _replace("proxy.client_quotas.storage.rule_database", "os", disk)
+    _replace("proxy.rules.sqlite.rule_database", "os", disk)
     _replace("proxy.usage.segments", "sleep", lambda _: None)
     _replace("proxy.background.isolation", "sleep", _sleep)
     _replace(server + "server", "gc", SimpleNamespace(collect=lambda: None, freeze=lambda: None))

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from kafka_quota_proxy.proxy.client_quotas.topic.clients import EventHandler, ReaderEvent
+from kafka_quota_proxy.proxy.rules.topic.clients import EventHandler, ReaderEvent
 
 
 class Playbook:

@@ -12,9 +12,9 @@ from kafka_quota_proxy.protocol.client_quotas import (
     write_alter_response,
     write_describe_response,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import apply, decide, refuse_alter
-from kafka_quota_proxy.proxy.client_quotas.rules.describe import describe, refuse_describe
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
+from kafka_quota_proxy.proxy.rules.describe import describe, refuse_describe
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply
 from tests.support.frames import framed, produce_response
 from tests.support.stub_broker import correlation_id
 

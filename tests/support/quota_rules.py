@@ -12,7 +12,7 @@ from kafka_quota_proxy.config.model import DEFAULT, Enforcement, Shaping
 from kafka_quota_proxy.config.ramp import Ramp
 from kafka_quota_proxy.config.schedule import Schedule
 from kafka_quota_proxy.config.terms import NO_TERMS, Terms
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 
 _P: Final = "producer_byte_rate"
 _ODD_NAMES: Final = (

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage.rule_database import RuleDatabase
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.sqlite.rule_database import RuleDatabase
 
 DATABASE = "quotas.db"
 

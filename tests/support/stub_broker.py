@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, cast
 import pytest
 
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
-from kafka_quota_proxy.proxy.client_quotas.keeper import wall_ms
+from kafka_quota_proxy.proxy.rules.keeper import wall_ms
 from kafka_quota_proxy.proxy.server.broker import Upstream
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.serving_loop import ServingLoop

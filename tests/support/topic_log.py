@@ -9,8 +9,8 @@ import pytest
 
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_record import QuotaRecord, decode, encode
-from kafka_quota_proxy.proxy.client_quotas import administration
-from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
+from kafka_quota_proxy.proxy.rules import administration
+from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
     EventHandler,
     NotWrittenError,
@@ -20,10 +20,10 @@ from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
     RecordsRead,
     TopicWriter,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_copy import TopicCopy
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
+from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.rules.topic.topic_copy import TopicCopy
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 
 NAME = "kafka://k:9092/store"
 

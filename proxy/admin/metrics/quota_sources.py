@@ -6,11 +6,11 @@ from time import time
 from typing import Final
 
 from kafka_quota_proxy.proxy.admin.metrics.exposition import PROXY, Family, Metric, Namespace, labels
-from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.audit import COUNTED, ChangeLog
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.client_quotas.storage.directory_store import DirectoryStore
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.rules.administration import QuotaManager
+from kafka_quota_proxy.proxy.rules.audit import COUNTED, ChangeLog
+from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.rules.sqlite.directory_store import DirectoryStore
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
 
 _OF_TOPICS: Final[tuple[Metric[TopicSource], ...]] = (
     ("records_total", "Records that were read, again after each failure.",

@@ -10,9 +10,9 @@ from typing import Any, Final
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.proxy.admin.priority_api import report
-from kafka_quota_proxy.proxy.client_quotas.audit import MAX_TEXT, ChangeLog, RecentChange
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
-from kafka_quota_proxy.proxy.client_quotas.text import shown_limit, shown_name, shown_term
+from kafka_quota_proxy.proxy.rules.audit import MAX_TEXT, ChangeLog, RecentChange
+from kafka_quota_proxy.proxy.rules.model import StoredRule
+from kafka_quota_proxy.proxy.rules.text import shown_limit, shown_name, shown_term
 from kafka_quota_proxy.proxy.server.broker import Broker, Upstream
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kafka_quota_proxy.proxy.admin.clients.rows import Overview
-from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.rules.source import RuleSource
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 
 # How many brokers without a connection are named.

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kafka_quota_proxy.config.model import Enforcement, IpRule, ProxyConfig, QuotaRule, Shaping
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.entity import Level, Tags
+from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

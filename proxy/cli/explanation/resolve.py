@@ -7,7 +7,6 @@ from typing import Final
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, IpRule, Listener, QuotaRule
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.explanation.model import AtListener, Explanation, IpVerdict, OtherRule, Rules, Verdict
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoreEntity
 from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas, PrincipalRules
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import ClientQuotaManager
@@ -16,6 +15,7 @@ from kafka_quota_proxy.proxy.quota.nearest_rule import nearest_rule
 from kafka_quota_proxy.proxy.quota.rule_phrases import as_written, upcoming_changes, why_inactive
 from kafka_quota_proxy.proxy.quota.rule_tables import RuleTables
 from kafka_quota_proxy.proxy.quota.rule_terms import in_force
+from kafka_quota_proxy.proxy.rules.model import Entity as StoreEntity
 
 _OWN_RULE: Final = "the address has a rule of its own"
 _OF_BROKERS: Final = "the user is a broker's (principals.brokers) and may have any number"

@@ -14,7 +14,7 @@ from kafka_quota_proxy.config.quota_kinds import parse_limit
 from kafka_quota_proxy.config.terms import TERMS, read_terms
 from kafka_quota_proxy.config.token_file import read_token
 from kafka_quota_proxy.proxy.cli.admin_client import DEFAULT_URL, AdminClient
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+from kafka_quota_proxy.proxy.rules.model import (
     CLIENT_ID,
     ENTITY_TYPES,
     IP,
@@ -23,7 +23,7 @@ from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
     entity_of,
     keys_of,
 )
-from kafka_quota_proxy.proxy.client_quotas.text import shown_entity
+from kafka_quota_proxy.proxy.rules.text import shown_entity
 
 _TOKEN_FILE: Final = "KAFKA_QUOTA_PROXY_TOKEN_FILE"  # noqa: S105 - the name of a variable
 _EXAMPLES: Final = {

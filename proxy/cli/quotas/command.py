@@ -22,7 +22,7 @@ from kafka_quota_proxy.proxy.cli.quotas.arguments import (
 )
 from kafka_quota_proxy.proxy.cli.quotas.diff import Difference, changes_of, differences, lines
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json, as_yaml, not_in_yaml, read
-from kafka_quota_proxy.proxy.client_quotas.codec import (
+from kafka_quota_proxy.proxy.rules.codec import (
     MAX_BODY_BYTES,
     RequestedChanges,
     Result,
@@ -30,13 +30,13 @@ from kafka_quota_proxy.proxy.client_quotas.codec import (
     written_changes,
     written_rule,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import (
+from kafka_quota_proxy.proxy.rules.model import (
     Entity,
     StoredRule,
     keys_of,
     names_of,
 )
-from kafka_quota_proxy.proxy.client_quotas.text import format_status, shown_entity, shown_limits
+from kafka_quota_proxy.proxy.rules.text import format_status, shown_entity, shown_limits
 
 _PROGRAM: Final = "kafka-quota-proxy quotas"
 # The most changes that an import sends in one request. A usual file fits into one request, and the limit on changes

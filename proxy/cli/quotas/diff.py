@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from kafka_quota_proxy.config.terms import TermsChange, replacement, written_terms
 from kafka_quota_proxy.protocol.client_quotas import Alteration, Op
-from kafka_quota_proxy.proxy.client_quotas.codec import RequestedChanges
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule, keys_of, names_of
-from kafka_quota_proxy.proxy.client_quotas.text import in_order, shown_entity, shown_limit, shown_term
+from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, keys_of, names_of
+from kafka_quota_proxy.proxy.rules.text import in_order, shown_entity, shown_limit, shown_term
 
 
 class Difference(NamedTuple):

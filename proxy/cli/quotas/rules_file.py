@@ -15,9 +15,9 @@ from kafka_quota_proxy.config.load import load_bytes
 from kafka_quota_proxy.config.model import DEFAULT, MAX_NAME_BYTES, Default, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import KIND_OF_KEY, parse_limit
 from kafka_quota_proxy.config.terms import terms_of, written_terms
-from kafka_quota_proxy.proxy.client_quotas.codec import JsonFormError, read_rules, written_rule
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import ENTITY_TYPES, Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.text import in_order, shown_limit
+from kafka_quota_proxy.proxy.rules.codec import JsonFormError, read_rules, written_rule
+from kafka_quota_proxy.proxy.rules.model import ENTITY_TYPES, Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.text import in_order, shown_limit
 
 Rules = Mapping[Entity, StoredRule]
 

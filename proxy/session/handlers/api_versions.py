@@ -12,7 +12,7 @@ from kafka_quota_proxy.protocol.api_versions import CEILINGS, VersionRange
 from kafka_quota_proxy.protocol.errors import ProtocolError
 from kafka_quota_proxy.protocol.header import RequestHead
 from kafka_quota_proxy.protocol.metadata_query import FIRST_TOPIC_ID
-from kafka_quota_proxy.proxy.client_quotas.api import VERSIONS
+from kafka_quota_proxy.proxy.rules.api import VERSIONS
 from kafka_quota_proxy.proxy.session.address_rewrite import READABLE
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.handler import BegunResponse

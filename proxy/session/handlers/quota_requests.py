@@ -13,7 +13,8 @@ from kafka_quota_proxy.protocol.api import API_NAMES
 from kafka_quota_proxy.protocol.client_quotas import ALTER, is_client_quotas
 from kafka_quota_proxy.protocol.errors import FrameTooLarge, LoginExpired, UnknownVersion
 from kafka_quota_proxy.protocol.header import RequestHead
-from kafka_quota_proxy.proxy.client_quotas.api import (
+from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
+from kafka_quota_proxy.proxy.rules.api import (
     MAX_REFUSED_ELEMENTS,
     MAX_REQUEST_BYTES,
     Administration,
@@ -22,9 +23,8 @@ from kafka_quota_proxy.proxy.client_quotas.api import (
     refusal,
     unauthorized,
 )
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
-from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
-from kafka_quota_proxy.proxy.quota.request_time import NO_TIME
+from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import AlterConfirmer, ForwardedAlter, can_wait
+from kafka_quota_proxy.proxy.rules.outcome import Origin
 from kafka_quota_proxy.proxy.session.blocked_by import BlockedBy
 from kafka_quota_proxy.proxy.session.frame_edits import Edit, response_edit
 from kafka_quota_proxy.proxy.session.handlers.whole_request import Exchange, Forward, WholeRequestHandler

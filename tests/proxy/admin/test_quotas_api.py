@@ -24,11 +24,10 @@ from kafka_quota_proxy.config.model import (
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.quotas_api import QuotasApi
 from kafka_quota_proxy.proxy.admin.requests import RefusedError
-from kafka_quota_proxy.proxy.client_quotas.codec import MAX_BODY_BYTES, MAX_CHANGES
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.rules.codec import MAX_BODY_BYTES, MAX_CHANGES
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.quota_page import FILED, LISTENER, TOKEN, P, Page, page
 from tests.support.stub_broker import eventually, on_uvloop

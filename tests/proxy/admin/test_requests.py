@@ -5,7 +5,7 @@ import io
 import pytest
 
 from kafka_quota_proxy.proxy.admin.requests import RefusedError, read_json, refusal
-from kafka_quota_proxy.proxy.client_quotas.codec import MAX_BODY_BYTES
+from kafka_quota_proxy.proxy.rules.codec import MAX_BODY_BYTES
 
 
 def environ(**changed: str) -> dict[str, object]:

@@ -160,12 +160,12 @@ def test_repeated_errors_of_one_line_log_few_tracebacks_and_are_all_counted(
 
 def test_an_error_is_counted_under_the_part_of_the_program_that_was_called(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    space: dict[str, object] = {"__name__": "kafka_quota_proxy.proxy.client_quotas.topic.topic_reader"}
+    space: dict[str, object] = {"__name__": "kafka_quota_proxy.proxy.rules.topic.topic_reader"}
     exec("def outer(work): work()", space)  # noqa: S102 - a frame of that module
     try:
         space["outer"](Faulty()._work)  # type: ignore[operator]
     except ValueError as error:
         report(error, "rules of %s are late", "a topic")
 
-    assert internal_errors == {"client_quotas.topic_reader": 1}
-    assert caplog.messages == ["internal error in client_quotas.topic_reader: rules of a topic are late"]
+    assert internal_errors == {"rules.topic_reader": 1}
+    assert caplog.messages == ["internal error in rules.topic_reader: rules of a topic are late"]

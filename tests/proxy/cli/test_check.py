@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafka_quota_proxy.proxy.__main__ import main
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
+from kafka_quota_proxy.proxy.rules.model import Entity
 from tests.support.pages import block
 from tests.support.stores import keep
 

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule, QuotasFrom, Store
 from kafka_quota_proxy.proxy.cli.check import StoreReport, report_on
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
+from kafka_quota_proxy.proxy.rules.model import Entity
 from tests.support.stores import damage, keep, keep_strange, set_version
 
 FILE = ProxyConfig(

@@ -14,9 +14,8 @@ from kafka_quota_proxy.config.model import Address, Admin, Listener, ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import BUCKET_KINDS
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.admin.http_server import AdminServer
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity as StoredEntity
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
+from kafka_quota_proxy.proxy.rules.model import Change, StoredRule
+from kafka_quota_proxy.proxy.rules.model import Entity as StoredEntity
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.eight_levels import CONFIG
 from tests.support.reloads import Reloads

@@ -14,7 +14,7 @@ import pytest
 from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.writable_paths import audit_log_fault, usage_log_fault
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity
+from kafka_quota_proxy.proxy.rules.model import Entity
 from tests.support.stores import keep, keep_strange
 
 LISTENER = "listeners:\n  - {name: clients, bind: '127.0.0.1:0', upstream: '127.0.0.1:19092'}\n"

@@ -12,7 +12,7 @@ A rate has ``N`` samples of ``W`` milliseconds, by default 11 of 1,000.
 # * Topics: V36 in ``protocol/test_topic_mutations``, V38 in ``test_mutation`` and
 #   ``session/handlers/test_topic_mutations``.
 # * Requests: V35 in ``session/test_request_charge``. Names in metrics: V60 and V61 in ``test_sanitize``.
-# * Changes of quotas: V48 to V53, V62 and V66 in ``client_quotas/rules`` and ``end_to_end``.
+# * Changes of quotas: V48 to V53, V62 and V66 in ``rules`` and ``end_to_end``.
 #
 # Cases without a counterpart:
 #

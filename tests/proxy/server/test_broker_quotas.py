@@ -30,9 +30,9 @@ from kafka_quota_proxy.protocol.client_quotas import (
     read_describe_response,
 )
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.sources import broker_source as follower_module
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.rules.broker import broker_source as follower_module
+from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response

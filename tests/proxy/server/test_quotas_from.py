@@ -10,17 +10,17 @@ from kafka_quota_proxy.config.principals import Principals
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.config.quota_record import Rule
 from kafka_quota_proxy.proxy.admin.http_server import Health
-from kafka_quota_proxy.proxy.client_quotas import administration
-from kafka_quota_proxy.proxy.client_quotas.topic.clients import (
+from kafka_quota_proxy.proxy.rules import administration
+from kafka_quota_proxy.proxy.rules.topic.clients import (
     EndReached,
     ReaderEvent,
     ReadFailed,
     ReadingBegan,
     RecordsRead,
 )
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
+from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.server import server as server_module
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.frames import produce_request, produce_response

@@ -17,9 +17,8 @@ from kafka_quota_proxy.config.load import load
 from kafka_quota_proxy.config.model import ProxyConfig
 from kafka_quota_proxy.config.quota_kinds import QuotaKind
 from kafka_quota_proxy.proxy.cli.run import _SWITCH_INTERVAL_S
-from kafka_quota_proxy.proxy.client_quotas.keeper import RuleKeeper
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.keeper import RuleKeeper
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.server.active_rules import ActiveRules, PreparedFile
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.server import Server

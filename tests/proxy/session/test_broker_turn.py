@@ -6,14 +6,14 @@ import pytest
 
 from kafka_quota_proxy.protocol.api import ApiKey
 from kafka_quota_proxy.protocol.client_quotas import DescribeRequest
-from kafka_quota_proxy.proxy.client_quotas.api import Administration, Ticket
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin
 from kafka_quota_proxy.proxy.fair_queue.connection_queue import (
     ASKS_FROM_BYTES,
     POLL_GRACE_US,
     UPLOAD_GRACE_US,
 )
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
+from kafka_quota_proxy.proxy.rules.api import Administration, Ticket
+from kafka_quota_proxy.proxy.rules.outcome import Origin
 from tests.simulation.wire.fetch_response import FetchedPartition, FetchedTopic
 from tests.simulation.wire.fetch_response import response as written_response
 from tests.support.frames import (

@@ -7,7 +7,7 @@ import pytest
 
 from kafka_quota_proxy.config.model import DEFAULT, Enforcement, QuotaRule
 from kafka_quota_proxy.config.principals import Principals
-from kafka_quota_proxy.proxy.client_quotas.rules.effective_rules import EffectiveRules
+from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from tests.support.frames import (
     fetch_request,
     fetch_response,

@@ -22,15 +22,14 @@ from kafka_quota_proxy.proxy.admin.metrics.quota_sources import (
     quota_change_metrics,
     quota_source_metrics,
 )
-from kafka_quota_proxy.proxy.client_quotas.administration import QuotaManager
-from kafka_quota_proxy.proxy.client_quotas.audit import ChangeLog
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import Change
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.source import NotKeptError, RuleSource
-from kafka_quota_proxy.proxy.client_quotas.sources.broker_source import BrokerSource
-from kafka_quota_proxy.proxy.client_quotas.topic.record_table import TopicRecord
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_source import TopicSource
-from kafka_quota_proxy.proxy.client_quotas.topic.topic_state import TopicState
+from kafka_quota_proxy.proxy.rules.administration import QuotaManager
+from kafka_quota_proxy.proxy.rules.audit import ChangeLog
+from kafka_quota_proxy.proxy.rules.broker.broker_source import BrokerSource
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource
+from kafka_quota_proxy.proxy.rules.topic.record_table import TopicRecord
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.rules.topic.topic_state import TopicState
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.playbook import Playbook
 from tests.support.reloads import Reloads

@@ -16,9 +16,9 @@ from kafka_quota_proxy.proxy.admin.status.sections import (
     queue_section,
     reload_section,
 )
-from kafka_quota_proxy.proxy.client_quotas.audit import MOST_RECENT, ChangeLog
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import StoredRule
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import Origin, Outcome
+from kafka_quota_proxy.proxy.rules.audit import MOST_RECENT, ChangeLog
+from kafka_quota_proxy.proxy.rules.model import StoredRule
+from kafka_quota_proxy.proxy.rules.outcome import Origin, Outcome
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.upstream_faults import Fault as UpstreamFault

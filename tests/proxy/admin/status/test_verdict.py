@@ -7,8 +7,8 @@ import pytest
 from kafka_quota_proxy.config.errors import Fault
 from kafka_quota_proxy.proxy.admin.clients.rows import Overview, Section
 from kafka_quota_proxy.proxy.admin.status.verdict import faults_of, verdict
-from kafka_quota_proxy.proxy.client_quotas.source import RuleSource
 from kafka_quota_proxy.proxy.replication.config_watcher import ReplicationWatcher
+from kafka_quota_proxy.proxy.rules.source import RuleSource
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 
 READ = LastRead(0.0, "config_loaded", "proxy.yaml was read at the start")

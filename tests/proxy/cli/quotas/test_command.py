@@ -17,8 +17,8 @@ from kafka_quota_proxy.config.model import QuotaRule, Store
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.quotas import command as quotas
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import as_json
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
-from kafka_quota_proxy.proxy.client_quotas.storage import rule_database
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.sqlite import rule_database
 from tests.support.quota_page import TOKEN, Page, page
 from tests.support.stub_broker import on_uvloop
 

@@ -8,9 +8,9 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.protocol.client_quotas import AlterRequest
 from kafka_quota_proxy.proxy.cli.quotas.diff import changes_of, differences, lines
-from kafka_quota_proxy.proxy.client_quotas.codec import RequestedChanges, read_changes, written_changes
-from kafka_quota_proxy.proxy.client_quotas.rules.alter import apply, decide
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.alter import decide
+from kafka_quota_proxy.proxy.rules.codec import RequestedChanges, read_changes, written_changes
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply
 from tests.support.quota_rules import some_rules
 
 P, C = "producer_byte_rate", "consumer_byte_rate"

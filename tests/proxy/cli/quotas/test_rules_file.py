@@ -9,8 +9,8 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.terms import Terms
 from kafka_quota_proxy.proxy.cli.quotas.diff import differences
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import Rules, as_json, as_yaml, not_in_yaml, read
-from kafka_quota_proxy.proxy.client_quotas.codec import written_rule
-from kafka_quota_proxy.proxy.client_quotas.rules.entity import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.codec import written_rule
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
 from tests.support.quota_rules import some_rules
 
 P, C, R = "producer_byte_rate", "consumer_byte_rate", "request_percentage"

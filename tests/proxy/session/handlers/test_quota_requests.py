@@ -14,9 +14,9 @@ from kafka_quota_proxy.protocol.client_quotas import (
     Op,
     write_alter_response,
 )
-from kafka_quota_proxy.proxy.client_quotas.api import Ticket
-from kafka_quota_proxy.proxy.client_quotas.rules.outcome import NOBODY
-from kafka_quota_proxy.proxy.client_quotas.sources.forwarded_alter import MAX_BYTES
+from kafka_quota_proxy.proxy.rules.api import Ticket
+from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import MAX_BYTES
+from kafka_quota_proxy.proxy.rules.outcome import NOBODY
 from tests.support.frames import other_request, other_response, produce_request, produce_response
 from tests.support.quota_request_frames import write_alter_request
 from tests.support.stub_broker import correlation_id

@@ -1,0 +1,337 @@
+"""Answers the requests of administrators about quotas, one request after another.
+
+A change is decided on, stored, in force and audited before its request is answered. The work for large requests is done
+outside the event loop, in a thread.
+"""
+
+import asyncio
+import logging
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple, cast
+
+from kafka_quota_proxy.config.errors import StartError
+from kafka_quota_proxy.config.model import ProxyConfig
+from kafka_quota_proxy.config.terms import TermsChange
+from kafka_quota_proxy.protocol.client_quotas import (
+    AlterRequest,
+    AlterResponse,
+    DescribeRequest,
+    write_alter_response,
+    write_describe_response,
+)
+from kafka_quota_proxy.protocol.errors import ProtocolError
+from kafka_quota_proxy.proxy.background.disk_access import directory_fault
+from kafka_quota_proxy.proxy.background.in_thread import WorkerThread
+from kafka_quota_proxy.proxy.background.isolation import alone, kept_up, report
+from kafka_quota_proxy.proxy.quota.rule_changes import QuotaChanges
+from kafka_quota_proxy.proxy.rules.alter import decide, refuse_alter
+from kafka_quota_proxy.proxy.rules.api import (
+    QuotaRequest,
+    QuotasAltered,
+    Ticket,
+    TicketOwner,
+    read_request,
+    refusal,
+)
+from kafka_quota_proxy.proxy.rules.audit import ChangeLog
+from kafka_quota_proxy.proxy.rules.codec import RequestedChanges
+from kafka_quota_proxy.proxy.rules.configured import source_of
+from kafka_quota_proxy.proxy.rules.describe import describe
+from kafka_quota_proxy.proxy.rules.effective import ListedRule
+from kafka_quota_proxy.proxy.rules.errors import (
+    POLICY_VIOLATION,
+    THROTTLING_QUOTA_EXCEEDED,
+    UNKNOWN_SERVER_ERROR,
+    UNKNOWN_SERVER_ERROR_MESSAGE,
+)
+from kafka_quota_proxy.proxy.rules.keeper import OnChanges, RuleKeeper
+from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.outcome import Origin, outcomes
+from kafka_quota_proxy.proxy.rules.request_queue import RequestQueue
+from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
+from kafka_quota_proxy.proxy.rules.text import log_words
+
+log = logging.getLogger(__name__)
+
+# Requests up to these sizes are handled on the event loop, in two milliseconds at most. Under load a thread is slower.
+_SMALL_BYTES: Final = 1_024
+_SMALL_ENTITIES: Final = 10
+# How many entities of a request are logged. Ten thousand lines would block the event loop for a tenth of a second.
+_MOST_LOGGED: Final = 10
+_REFUSED_EVERY_MS: Final = 10_000
+_DIRECTORY: Final = ("store", "directory")
+_NO_STORE: Final = "Quotas cannot be changed: this proxy has no store for them"
+
+
+class _Task(NamedTuple):
+    """A request to change quotas, from Kafka's AlterClientQuotas API or from the admin port.
+
+    ``terms`` contains what the request changes about when and how limits apply, for example an expiry. Kafka's API has
+    no such changes. If ``is_small`` is True, the request is processed on the event loop, otherwise in a thread.
+    """
+
+    request: AlterRequest
+    origin: Origin
+    terms: Mapping[Entity, TermsChange]
+    is_small: bool
+
+
+class QuotaManager:
+    """Keeps the rules of one proxy, and answers administrators. For use on the event loop.
+
+    Args:
+        config: The configuration at the start.
+        on_changes: Is called with the rules in force that have changed.
+        source: The source of rules, in place of the one that ``config`` names.
+
+    Attributes:
+        source: The source of rules beside the configuration file, or None if there is none.
+        change_log: The changes of quotas that administrators have made. None if they cannot set any.
+    """
+
+    def __init__(
+        self,
+        config: ProxyConfig,
+        *,
+        on_changes: OnChanges,
+        wall_ms: Callable[[], int] = unix_ms,
+        source: RuleSource | None = None,
+    ) -> None:
+        self.source = source_of(config) if source is None else source
+        self.keeper = RuleKeeper(config, self.source, on_changes=on_changes, wall_ms=wall_ms)
+        self.rules = self.keeper.rules
+        self.change_log = None if config.store is None else ChangeLog(config.store)
+        directory = None if config.store is None else config.store.path
+        self._path = Path(directory or "")
+        self._thread = WorkerThread("quotas")
+        self._queue = RequestQueue()
+        self._wall_ms = wall_ms
+        self._next_refusal_ms = 0
+
+    @property
+    def store(self) -> RuleSource | None:
+        """The source of rules, if administrators can change its rules."""
+        return None if self.source is None or self.source.writer is None else self.source
+
+    def listed(self) -> Iterator[ListedRule]:
+        """Yield every rule as it was set, whether it is in force or not. Any thread may call this."""
+        return self.rules.listed()
+
+    def submit(self, frame: bytes, origin: Origin, owner: object) -> Ticket | None:
+        """Queue a request of Kafka's API and return its ticket, or None if the queue is full."""
+        return self._queue.put(Ticket(frame, origin, owner))
+
+    def submit_changes(self, changes: RequestedChanges, origin: Origin, owner: object) -> Ticket | None:
+        """Queue changes from the admin port and return their ticket, or None if too many requests are waiting."""
+        return self._queue.put(Ticket(b"", origin, owner, changes))
+
+    def refused(self, origin: Origin, message: str, now_ms: int) -> None:
+        """Log that a request was refused, at most once in ten seconds."""
+        if now_ms >= self._next_refusal_ms:
+            self._next_refusal_ms = now_ms + _REFUSED_EVERY_MS
+            log.warning(
+                "refused %s on listener %s a request about quotas: %s", origin.address, origin.listener, message
+            )
+
+    def follow_file(self, config: ProxyConfig) -> QuotaChanges:
+        """Replace the rules that came from the configuration file by those of ``config``, its new content.
+
+        Return all changes of the rules in force that have not been passed to ``on_changes``. This may be called in a
+        thread, while the caller holds ``keeper.using_rules``. Call ``keeper.wake`` on the event loop afterwards.
+        """
+        return self.keeper.follow_file(config)
+
+    async def read(self) -> None:
+        """Open the audit log and the source. The next ``follow_file`` returns the rules that were read by then.
+
+        Raises:
+            StartError: If this fails.
+        """
+        if self.change_log is not None:
+            await self._thread.run(self.change_log.open)
+        if self.source is not None:
+            try:
+                await self.source.start(self.keeper.apply)
+            except UnusableSourceError as error:
+                raise StartError(_DIRECTORY, str(error)) from error
+            except OSError as error:
+                message = directory_fault(self._path) or f"{self._path} cannot be used: {error.strerror or error}"
+                raise StartError(_DIRECTORY, message) from error
+        self.keeper.begin()
+
+    async def run(self) -> None:
+        """Answer requests, and keep the rules in force up to date, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(kept_up(self.keeper.run))
+            if self.source is not None:
+                tasks.create_task(kept_up(self.source.changes))
+            while True:
+                await self._queue.wait()
+                ticket = self._queue.pop()
+                if ticket is not None:
+                    await alone(partial(self._serve, ticket), fail=partial(_fail, ticket))
+
+    async def stop(self) -> None:
+        """Close the source and the audit log, and end the thread that works on large requests."""
+        if self.source is not None:
+            await self.source.stop()
+        if self.change_log is not None:
+            await self._thread.run(self.change_log.close)
+        self._thread.shutdown()
+
+    # -- one request --
+
+    async def _serve(self, ticket: Ticket) -> None:
+        """Answer the request of a ticket, and then call the ticket's owner."""
+        if ticket.changes is not None:
+            ticket.altered = await self._make_changes(ticket.changes, ticket.origin)
+        else:
+            frame = ticket.frame
+            is_small = len(frame) <= _SMALL_BYTES
+            try:
+                request = read_request(frame) if is_small else await self._thread.run(read_request, frame)
+            except ProtocolError as error:
+                ticket.error = error
+            else:
+                ticket.answer = await self._answer(request, ticket.origin, is_small)
+        # The client may have disconnected in the meantime. An error of the owner must not count as one of the manager,
+        # so the event loop calls the owner.
+        if not ticket.is_dropped:
+            asyncio.get_running_loop().call_soon(cast(TicketOwner, ticket.owner).take_turn)
+
+    async def _answer(self, request: QuotaRequest, origin: Origin, is_small: bool) -> bytes:
+        try:
+            if isinstance(request, DescribeRequest):
+                async with self.keeper.using_rules:
+                    return await self._thread.run(_described, self.rules.rules, request)
+            altered = await self._alter(_Task(request, origin, {}, is_small))
+            return _altered(altered, request) if is_small else await self._thread.run(_altered, altered, request)
+        except Exception as error:  # noqa: BLE001 - this request is refused, and later ones are answered
+            report(error, "could not answer a request about quotas from %s", origin.principal)
+            return await self._thread.run(refusal, request, UNKNOWN_SERVER_ERROR_MESSAGE, UNKNOWN_SERVER_ERROR)
+
+    async def _make_changes(self, changes: RequestedChanges, origin: Origin) -> QuotasAltered:
+        request = AlterRequest(0, 0, changes.alterations, changes.is_dry_run)
+        task = _Task(request, origin, changes.terms, len(changes.alterations) <= _SMALL_ENTITIES)
+        try:
+            return await self._alter(task)
+        except Exception as error:  # noqa: BLE001 - as above
+            report(error, "quotas could not be changed for %s", origin.principal)
+            return await self._refuse(task, UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE)
+
+    # -- changes --
+
+    async def _alter(self, task: _Task) -> QuotasAltered:
+        """Decide on a request, make its changes, and write its results to the audit log."""
+        writer, change_log = None if self.source is None else self.source.writer, self.change_log
+        if writer is None or change_log is None:
+            return await self._refuse(task, POLICY_VIOLATION, _NO_STORE)
+        try:
+            altered = await self._change(task, writer, change_log)
+        except NotKeptError as error:
+            altered = await self._refuse(task, error.error_code, str(error))
+        is_dry_run, now_ms = task.request.validate_only, self._wall_ms()
+        try:
+            results = change_log.count(altered.outcomes, task.origin, is_dry_run=is_dry_run, unix_ms=now_ms)
+            if change_log.is_audited:
+                await self._thread.run(change_log.write, altered.outcomes, results, task.origin, unix_ms=now_ms)
+        except Exception as error:  # noqa: BLE001 - the change is made, so a refusal would be wrong
+            report(error, "could not audit a quota change by %s", task.origin.principal)
+        return altered
+
+    async def _change(self, task: _Task, writer: RuleWriter, change_log: ChangeLog) -> QuotasAltered:
+        """Decide on a request and make its changes. Raises NotKeptError if the whole request is refused."""
+        # The rate is limited before any I/O, because a client may repeat its request without end.
+        wait_ms = change_log.begin(task.origin)
+        if wait_ms:
+            message = f"Too many quotas are changed (store.changes_per_second); try again in {wait_ms} ms"
+            refused = await self._refuse(task, THROTTLING_QUOTA_EXCEEDED, message)
+            return refused._replace(throttle_time_ms=wait_ms)
+        await writer.catch_up()
+        async with self.keeper.using_rules:
+            changes, before, altered = (
+                self._decide(task) if task.is_small else await self._thread.run(self._decide, task)
+            )
+        if not changes or task.request.validate_only:
+            return altered
+        if len(changes) > 1:
+            change_log.charge(len(changes) - 1)
+        try:
+            await writer.keep(changes, before)
+        except NotKeptError as error:
+            if not error.may_hold:
+                raise
+            return await self._with_unknown_outcome(altered, error, task)
+        except Exception as error:  # noqa: BLE001 - later requests are still answered
+            report(error, "quotas could not be applied, but may be stored")
+            unknown = NotKeptError(UNKNOWN_SERVER_ERROR, UNKNOWN_SERVER_ERROR_MESSAGE, may_hold=True)
+            return await self._with_unknown_outcome(altered, unknown, task)
+        _log_changes(task.origin.principal, changes)
+        return altered
+
+    def _decide(self, task: _Task) -> tuple[Sequence[Change], Mapping[Entity, StoredRule], QuotasAltered]:
+        """Return the changes to make, the rules before them, and the results of the request if the changes succeed."""
+        rules, request = self.rules, task.request
+        decision = decide(
+            rules.stored,
+            request._replace(validate_only=False) if request.validate_only else request,
+            sources=rules.fixed,
+            now_ms=self._wall_ms(),
+            terms=task.terms,
+            hidden=partial(rules.hidden, sees_both=task.origin.sees_hidden),
+        )
+        # If a rule of the configuration file hides a stored rule, the request changes the stored rule.
+        stored = {entity: rules.stored[entity] for entity, _ in decision.changes if entity in rules.stored}
+        before = ChainMap(stored, cast("dict[Entity, StoredRule]", rules.rules))
+        found = outcomes(request.alterations, decision.results, decision.changes, before, task.terms)
+        return decision.changes, stored, QuotasAltered(decision.results, found)
+
+    async def _refuse(self, task: _Task, error_code: int, message: str) -> QuotasAltered:
+        """Return the results of a request that is refused as a whole: the same error for each of its changes."""
+
+        def refused() -> QuotasAltered:
+            results = refuse_alter(task.request, error_code, message)
+            return QuotasAltered(results, outcomes(task.request.alterations, results, (), self.rules.rules, task.terms))
+
+        return refused() if task.is_small else await self._thread.run(refused)
+
+    async def _with_unknown_outcome(self, altered: QuotasAltered, error: NotKeptError, task: _Task) -> QuotasAltered:
+        """Return the results with ``error`` for each change, because it is unknown whether the changes are stored."""
+
+        def marked() -> QuotasAltered:
+            results, found = list(altered.results), list(altered.outcomes)
+            for index, outcome in enumerate(found):
+                if outcome.new != outcome.old:
+                    code, message = error.error_code, str(error)
+                    results[index] = results[index]._replace(error_code=code, error_message=message)
+                    found[index] = outcome._replace(error_code=code, error_message=message, is_unknown=True)
+            return altered._replace(results=tuple(results), outcomes=tuple(found))
+
+        return marked() if task.is_small else await self._thread.run(marked)
+
+
+def _fail(ticket: Ticket) -> None:
+    if not ticket.is_dropped:
+        cast(TicketOwner, ticket.owner).fail()
+
+
+def _described(rules: Mapping[Entity, StoredRule], request: DescribeRequest) -> bytes:
+    return write_describe_response(
+        describe(rules, request), correlation_id=request.correlation_id, api_version=request.api_version
+    )
+
+
+def _altered(altered: QuotasAltered, request: AlterRequest) -> bytes:
+    response = AlterResponse(altered.throttle_time_ms, altered.results)
+    return write_alter_response(response, correlation_id=request.correlation_id, api_version=request.api_version)
+
+
+def _log_changes(principal: str, changes: Sequence[Change]) -> None:
+    for entity, rule in changes[:_MOST_LOGGED]:
+        log.info("%s set the quotas of %s: %s", principal, entity, log_words(rule))
+    if len(changes) > _MOST_LOGGED:
+        log.info("%s set the quotas of %d others", principal, len(changes) - _MOST_LOGGED)

@@ -1,0 +1,254 @@
+"""Counts changes of quotas, limits their rate, and writes them to the audit log.
+
+Each line of the log is JSON in ASCII, with the client, the change and the outcome. This is a line:
+
+    {"time":"2026-01-01T12:00:00.000Z","principal":"admin","client_id":"adminclient-1","address":"10.0.0.5",
+     "listener":"clients","entity":{"user":"alice","client-id":null},"asked":{"producer_byte_rate":5242880.0},
+     "old":null,"new":{"producer_byte_rate":5242880.0},"result":"applied"}
+
+If the name of a user or client-id is null, the change is about the default entity. If a value in ``asked`` is null, the
+client asks to remove that limit, or that term (an expiry, for example). If ``old`` is null, the entity had no rule
+before. If ``new`` is null, it has none now.
+
+``result`` is one of these:
+
+* ``applied``: the rule was changed.
+* ``validated``: the rule would have been changed, but the request was a dry run.
+* ``unchanged``: the change leaves the rule as it was.
+* ``refused``: the change was refused.
+* ``unknown``: it is unknown whether the rule was or will be changed.
+
+The last two have an error: ``"error":{"code":44,"name":"POLICY_VIOLATION","message":"…"}``.
+
+``open``, ``write`` and ``close`` of a ``ChangeLog`` block, so they must be called in one thread.
+"""
+
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from math import ceil
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from kafka_quota_proxy.config.model import Store
+from kafka_quota_proxy.config.terms import NO_TERMS, written_terms, written_terms_change
+from kafka_quota_proxy.proxy.quota.token_bucket import TokenBucket
+from kafka_quota_proxy.proxy.rules.audit_file import AuditFile
+from kafka_quota_proxy.proxy.rules.codec import encode
+from kafka_quota_proxy.proxy.rules.errors import NONE, THROTTLING_QUOTA_EXCEEDED, name_of
+from kafka_quota_proxy.proxy.rules.model import StoredRule
+from kafka_quota_proxy.proxy.rules.outcome import APPLIED, RESULTS, UNKNOWN, Origin, Outcome
+
+log = logging.getLogger(__name__)
+
+# The outcome of a change that is refused because of the rate limit.
+THROTTLED: Final = "throttled"
+COUNTED: Final = (*RESULTS, THROTTLED)
+# How many changes are kept for the status page.
+MOST_RECENT: Final = 20
+_AGAIN_AFTER_MS: Final = 60_000
+# A client may repeat a refused request without end, with ten thousand entities each time.
+_ATTEMPT_LINES_PER_SECOND: Final = 10.0
+# A client may save up changes of so much time.
+_SAVED_MS: Final = 10_000
+# The most characters of a name, a key or a message.
+MAX_TEXT: Final = 256
+# The most keys of one entity. There are fewer, but a client may send any number.
+MAX_ASKED: Final = 16
+
+
+class RecentChange(NamedTuple):
+    """A change of one entity's quotas that was made, or that may have been made. ``unix_ms`` is its Unix time."""
+
+    unix_ms: int
+    origin: Origin
+    outcome: Outcome
+
+
+def now_ms() -> int:
+    """Return the time of a monotonic clock in milliseconds."""
+    return time.monotonic_ns() // 1_000_000
+
+
+class ChangeLog:
+    """Counts and limits the changes that administrators make at one proxy, and writes them to the audit log.
+
+    ``counts`` contains the number of requested changes for each result in ``COUNTED``. A change concerns one entity.
+    ``recent`` contains the last changes that were made, the newest last. There is no audit log needed for them.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.counts: Counter[str] = Counter()
+        self.recent: deque[RecentChange] = deque(maxlen=MOST_RECENT)
+        self._rate = store.changes_per_second
+        self._limit = ChangeLimit(store.changes_per_second, now_ms=now_ms())
+        self._audit = None if store.audit_log is None else AuditFile(Path(store.audit_log))
+        self._attempts = ChangeLimit(_ATTEMPT_LINES_PER_SECOND, now_ms=now_ms())
+        self._logged_ms = -_AGAIN_AFTER_MS
+
+    @property
+    def is_audited(self) -> bool:
+        """Whether there is an audit log."""
+        return self._audit is not None
+
+    @property
+    def lost(self) -> int:
+        """The number of lines of the audit log that could not be written."""
+        return 0 if self._audit is None else self._audit.lost
+
+    def open(self) -> None:
+        """Open the audit log, if there is one, before any client is served. Raises StartError if that fails."""
+        if self._audit is not None:
+            self._audit.open()
+
+    def begin(self, origin: Origin) -> int:
+        """Return how many milliseconds must pass before the proxy accepts another request for changes, or 0.
+
+        If this is 0, the request counts as one change against the rate limit. Otherwise the caller refuses the request
+        of ``origin``. A warning is logged at most once a minute.
+        """
+        now = now_ms()
+        wait_ms = self._limit.wait_ms(now_ms=now)
+        if not wait_ms:
+            self._limit.record(1, now_ms=now)
+        elif now - self._logged_ms >= _AGAIN_AFTER_MS:
+            self._logged_ms = now
+            log.warning(
+                "more than %g quotas are changed in a second (store.changes_per_second): %s is refused for %d ms, and "
+                "so are others meanwhile",
+                self._rate, origin.principal, wait_ms,
+            )  # fmt: skip
+        return wait_ms
+
+    def charge(self, changes: int) -> None:
+        """Count further changes of a request against the rate limit, one for each entity."""
+        self._limit.record(changes, now_ms=now_ms())
+
+    def count(self, outcomes: Sequence[Outcome], origin: Origin, *, is_dry_run: bool, unix_ms: int) -> Sequence[str]:
+        """Count the results of a request, one for each entity, and keep those of changes that were made.
+
+        ``unix_ms`` is the Unix time of the request. Return the results, each one of ``RESULTS``.
+        """
+        results = []
+        for outcome in outcomes:
+            result = outcome.result(is_dry_run=is_dry_run)
+            results.append(result)
+            self.counts[THROTTLED if outcome.error_code == THROTTLING_QUOTA_EXCEEDED else result] += 1
+            if result in (APPLIED, UNKNOWN):
+                self.recent.append(RecentChange(unix_ms, origin, outcome))
+        return results
+
+    def write(self, outcomes: Sequence[Outcome], results: Sequence[str], origin: Origin, *, unix_ms: int) -> None:
+        """Write the outcomes of a request to the audit log, if there is one. An error is logged, not raised.
+
+        Each change that was made, or that may have been made, has its line. Attempts have lines up to a limit.
+        """
+        if self._audit is None:
+            return
+        now = now_ms()
+        lines = []
+        for outcome, result in zip(outcomes, results, strict=True):
+            if result not in (APPLIED, UNKNOWN):
+                if self._attempts.wait_ms(now_ms=now):
+                    continue
+                self._attempts.record(1, now_ms=now)
+            lines.append(audit_line(outcome, result, origin, unix_ms=unix_ms))
+        # In a flood of requests, most have no lines. Then the file is not accessed.
+        if lines:
+            self._audit.append(lines, now_ms=now)
+
+    def close(self) -> None:
+        """Close the audit log, if there is one."""
+        if self._audit is not None:
+            self._audit.close()
+
+
+class ChangeLimit:
+    """The limit on changes at one proxy. If ``changes_per_second`` is None, there is no limit.
+
+    It is a token bucket as in KIP-599. While the number of tokens is not negative, the next request is accepted,
+    however many changes it has, and may make the number negative.
+
+    ``now_ms`` is the time of a monotonic clock, here and in the methods.
+    """
+
+    def __init__(self, changes_per_second: float | None, *, now_ms: int) -> None:
+        self._rate = changes_per_second
+        self._bucket = (
+            None
+            if changes_per_second is None
+            else TokenBucket(burst_ms=_SAVED_MS, byte_rate_limit=changes_per_second, now_ms=now_ms)
+        )
+
+    def wait_ms(self, *, now_ms: int) -> int:
+        """Return how many milliseconds must pass before the next request is accepted, or 0. This takes no tokens."""
+        if self._bucket is None or self._rate is None:
+            return 0
+        tokens = self._bucket.peek(byte_rate_limit=self._rate, now_ms=now_ms)
+        # The value is rounded first, so that a rounding error of a float does not become a millisecond.
+        return max(0, ceil(round(-tokens / self._rate * 1_000, 6)))
+
+    def record(self, changes: int, *, now_ms: int) -> None:
+        """Take one token for each changed entity."""
+        if self._bucket is not None and self._rate is not None:
+            self._bucket.record(changes, byte_rate_limit=self._rate, now_ms=now_ms)
+
+
+def audit_line(outcome: Outcome, result: str, origin: Origin, *, unix_ms: int) -> bytes:
+    """Return the line about one entity of a request, with a newline. ``result`` is one of ``outcome.RESULTS``."""
+    about = {"time": _time(unix_ms), **_about(origin)}
+    return f"{encode({**about, **_entity(outcome), **_result(outcome, result)})}\n".encode()
+
+
+def _about(origin: Origin) -> Mapping[str, str | None]:
+    return {
+        "principal": _cut(origin.principal),
+        "client_id": None if origin.client_id is None else _cut(origin.client_id),
+        "address": _cut(origin.address),
+        "listener": _cut(origin.listener),
+    }
+
+
+def _entity(outcome: Outcome) -> Mapping[str, object]:
+    return {
+        "entity": {_cut(kind): None if name is None else _cut(name) for kind, name in outcome.entity[:MAX_ASKED]},
+        "asked": {
+            **{_cut(key): _number(value) for key, value in outcome.asked[:MAX_ASKED]},
+            **({"terms": written_terms_change(outcome.asked_terms)} if outcome.asked_terms else {}),
+        },
+        "old": _rule(outcome.old),
+        "new": _rule(outcome.new),
+    }
+
+
+def _rule(rule: StoredRule | None) -> object:
+    if rule is None:
+        return None
+    return {**rule.limits, **({} if rule.terms == NO_TERMS else {"terms": written_terms(rule.terms)})}
+
+
+def _result(outcome: Outcome, result: str) -> Mapping[str, object]:
+    if outcome.error_code == NONE:
+        return {"result": result}
+    error = {
+        "code": outcome.error_code,
+        "name": name_of(outcome.error_code),
+        "message": _cut(outcome.error_message or ""),
+    }
+    return {"result": result, "error": error}
+
+
+def _number(value: float | None) -> object:
+    # A client may ask for NaN or infinity, which JSON does not have.
+    return value if value is None or value - value == 0 else str(value)
+
+
+def _time(now_ms: int) -> str:
+    moment = datetime.fromtimestamp(now_ms / 1_000, tz=UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{now_ms % 1_000:03d}Z"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"

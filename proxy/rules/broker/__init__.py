@@ -1,0 +1,7 @@
+"""Follows the quotas that are set at the brokers themselves.
+
+broker_source    the source: reads the quotas again and again
+broker_reader    reads them from one broker
+broker_rules     converts them to rules
+forwarded_alter  holds the answer to a change until this proxy applies it
+"""

@@ -1,0 +1,238 @@
+"""Tests administrators' requests to a store in a topic, which decides on the changes of all proxies."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kafka_quota_proxy.config.model import ProxyConfig, QuotaRule, QuotasFrom, Store
+from kafka_quota_proxy.config.quota_record import Rule, Setting
+from kafka_quota_proxy.config.terms import written_terms
+from kafka_quota_proxy.protocol.client_quotas import Alteration, AlterRequest, Op, read_alter_response
+from kafka_quota_proxy.proxy.rules.api import QuotasAltered
+from kafka_quota_proxy.proxy.rules.codec import read_changes
+from kafka_quota_proxy.proxy.rules.topic.clients import NotWrittenError
+from kafka_quota_proxy.proxy.rules.topic.topic_source import TopicSource
+from kafka_quota_proxy.proxy.server.server import Server
+from tests.proxy.rules.test_administration import ADMIN, ALICE, RATE, Bed, Client, P
+from tests.proxy.rules.test_administration import bed as kept
+from tests.support.stub_broker import eventually, on_uvloop
+from tests.support.topic_log import NAME, LogWriter, TopicLog, made_up
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> TopicLog:
+    """Put a simulated topic in place of the configured one."""
+    return made_up(monkeypatch)
+
+
+@asynccontextmanager
+async def bed(*quotas: QuotaRule, audit_log: str | None = None, changes_per_second: float = 100) -> AsyncIterator[Bed]:
+    store = Store(topic=QuotasFrom(topic="store"), audit_log=audit_log, changes_per_second=changes_per_second)
+    async with kept(None, *quotas, store=store) as one:
+        yield one
+
+
+@on_uvloop
+async def test_quota_set_at_one_proxy_is_described_and_changed_at_the_other(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+        await eventually(lambda: other.manager.rules.quotas)
+        assert other.manager.rules.quotas == (
+            QuotaRule(user="alice", producer_byte_rate=5.0, source=one.manager.rules.quotas[0].source),
+        )
+        assert other.changes == one.changes
+        assert (await other.told()).entries == (await one.told()).entries
+
+        # The proxy reads the topic before it decides. The request changes nothing, so nothing is written.
+        log.write(Setting(user="alice", key=P, value=6.0))
+        written = len(log.records)
+        assert (await other.set(ALICE, {P: 6.0}))[0].error_code == 0
+        assert len(log.records) == written
+        assert other.manager.rules.quotas[0].limits["producer_byte_rate"] == 6.0
+
+
+@on_uvloop
+async def test_changes_of_other_proxies_wait_while_a_thread_reads_the_rules(log: TopicLog) -> None:
+    async with bed() as one:
+        manager = one.manager
+        async with manager.keeper.using_rules:
+            log.write(Setting(user="alice", key=P, value=5.0))
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            assert manager.rules.quotas == ()
+        await eventually(lambda: manager.rules.quotas)
+
+
+@on_uvloop
+async def test_rules_of_the_file_and_of_publishers_cannot_be_changed(log: TopicLog) -> None:
+    log.write(Rule(user="alice", limits={P: 7.0}), Setting(user="filed", key=P, value=1.0))
+    async with bed(QuotaRule(user="filed", producer_byte_rate=9.0, source="f.yaml:7")) as one:
+        assert {(rule.user, rule.limits.get("producer_byte_rate")) for rule in one.manager.rules.quotas} == {
+            ("alice", 7.0),
+            ("filed", 9.0),
+        }
+        (refused,) = await one.set(ALICE, {P: 5.0})
+        assert refused.error_message == f"The quotas of user alice are set in {NAME}@0; change them there"
+        (refused,) = await one.set((("user", "filed"),), {P: 5.0})
+        assert str(refused.error_message).startswith("The quotas of user filed are set in f.yaml:7; change them there.")
+        assert len(log.records) == 2
+
+        log.write(Rule(user="alice"))
+        assert (await one.set(ALICE, {P: 5.0}))[0].error_code == 0
+
+
+@on_uvloop
+async def test_hidden_settings_of_the_topic_can_be_removed_but_no_published_rule(log: TopicLog) -> None:
+    bob, consumes = (("user", "bob"),), "consumer_byte_rate"
+    log.write(
+        Setting(user="alice", key=P, value=1.0),
+        Setting(user="alice", key=consumes, value=1.0),
+        Rule(user="bob", limits={consumes: 7.0}),
+    )
+    some = (QuotaRule(user=name, producer_byte_rate=9.0, source="f.yaml:7") for name in ("alice", "bob"))
+    async with bed(*some) as one:
+        listed = [(one.entity.user, one.shadowed_by) for one in one.manager.listed()]
+        assert listed == [("alice", None), ("bob", None), ("alice", "f.yaml:7"), ("bob", "f.yaml:7")]
+        for entity, key in ((ALICE, P), (bob, consumes)):
+            assert [result.error_code for result in await one.set(entity, {key: None})] == [44]
+        assert len(log.records) == 3
+
+        assert (await one.set(ALICE, {consumes: None}))[0].error_code == 0
+        assert [told.values for told in (await one.told()).entries or ()] == [((P, 9.0),)] * 2
+        hidden = [dict(rule.rule.limits) for rule in one.manager.listed() if rule.shadowed_by]
+        assert hidden == [{P: 1.0}, {consumes: 7.0}]
+
+
+@on_uvloop
+async def test_quotas_cannot_be_changed_while_the_topic_is_unreachable(log: TopicLog) -> None:
+    async with bed() as one:
+        await one.set(ALICE, {P: 5.0})
+        log.is_away = True
+        topic = one.manager.store
+        assert topic is not None
+        await eventually(lambda: not topic.is_connected)
+
+        (refused,) = await one.set(ALICE, {P: 5.0})
+        assert (refused.error_code, str(refused.error_message).partition(" while ")[0]) == (
+            56,
+            "No quota can be changed",
+        )
+        (refused,) = await one.set(ALICE, {P: 5.0}, validate_only=True)
+        assert refused.error_code == 56
+        assert len((await one.told()).entries or ()) == 1
+
+
+@on_uvloop
+async def test_write_with_unknown_outcome_is_not_reported_as_refused(log: TopicLog, tmp_path: Path) -> None:
+    audit_log = tmp_path / "audit.jsonl"
+    bob, carol = (("user", "bob"),), (("user", "carol"),)
+    some = ((ALICE, {P: 5.0}), (bob, {P: 1.0}), (carol, {"bad": 1.0}))
+    alterations = tuple(Alteration(entity, tuple(Op(*limit) for limit in limits.items())) for entity, limits in some)
+    async with bed(audit_log=str(audit_log)) as one:
+        await one.set(bob, {P: 1.0})
+        log.error = NotWrittenError("no answer in time", may_be_there=True)
+        answer = await one.ask(AlterRequest(1, 7, alterations, False))
+        await eventually(lambda: len(one.manager.rules.quotas) == 2)
+        change_log = one.manager.change_log
+
+    told = [json.loads(line) for line in audit_log.read_text().splitlines()][1:]
+    by_user = {line["entity"]["user"]: line for line in told}
+    alice = by_user["alice"]
+    assert (alice["result"], alice["asked"], alice["old"], alice["new"]) == ("unknown", {P: 5.0}, None, {P: 5.0})
+    assert alice["error"]["name"] == "REQUEST_TIMED_OUT"
+    assert by_user["carol"]["result"] == "refused"
+    assert [result.error_code for result in read_alter_response(answer, 1).results] == [7, 0, 42]
+    assert change_log is not None
+    assert change_log.counts["unknown"] == 1
+
+
+async def set_terms(one: Bed, terms: object, limits: Mapping[str, float] | None = None) -> QuotasAltered:
+    changes = {"changes": [{"entity": {"user": "alice"}, "limits": limits or {}, "terms": terms}]}
+    client = Client()
+    ticket = one.manager.submit_changes(read_changes(changes), ADMIN, client)
+    await asyncio.wait_for(client.has_turn.wait(), 20)
+    assert ticket is not None
+    assert ticket.altered is not None
+    return ticket.altered
+
+
+@on_uvloop
+async def test_different_terms_changed_at_two_proxies_are_both_kept(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        await set_terms(one, {"shaping": "paced"}, {P: 5.0})
+        # Neither proxy has read the other's change.
+        await set_terms(other, {"expires": "2999-01-01T00:00:00Z"})
+        await set_terms(one, {"enforcement": "observe"})
+        altered = await set_terms(other, {"shaping": None})
+
+    (outcome,) = altered.outcomes
+    assert outcome.new is not None
+    assert written_terms(outcome.new.terms) == {"enforcement": "observe", "expires": "2999-01-01T00:00:00Z"}
+
+
+@on_uvloop
+async def test_limit_set_on_an_expired_rule_holds_at_all_proxies(log: TopicLog) -> None:
+    async with bed() as one, bed() as other:
+        await set_terms(one, {"expires": "2001-01-01T00:00:00Z", "enforcement": "observe"}, {P: 5.0})
+        assert not one.manager.rules.quotas
+        # The rule has expired, so setting its limit again is a change.
+        assert (await other.set(ALICE, {P: 5.0}, validate_only=True))[0].error_code == 0
+        assert (await other.set(ALICE, {P: 5.0}))[0].error_code == 0
+        await eventually(lambda: one.manager.rules.quotas)
+
+        rule = QuotaRule(user="alice", producer_byte_rate=5.0, source=NAME)
+        assert one.manager.rules.quotas == other.manager.rules.quotas == (rule,)
+    async with bed() as later:
+        assert later.manager.rules.quotas == (rule,)
+
+
+@on_uvloop
+async def test_rate_limit_applies_before_the_topic_is_asked(log: TopicLog, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    async def end_offset(writer: LogWriter) -> int:
+        nonlocal asked
+        asked += 1
+        return len(writer.log.records)
+
+    monkeypatch.setattr(LogWriter, "end_offset", end_offset)
+    async with bed(changes_per_second=0.1) as one:
+        codes = [(await one.set(ALICE, {P: 5.0}))[0].error_code for _ in range(4)]
+
+    assert codes == [0, 0, 89, 89]
+    assert asked == 2
+
+
+@on_uvloop
+async def test_a_host_name_in_the_topic_is_ignored_and_named(log: TopicLog, caplog: pytest.LogCaptureFixture) -> None:
+    async with bed() as one:
+        topic = one.manager.store
+        assert topic is not None
+        for name in ("host.example", "::FFFF:10.0.0.7"):
+            key = json.dumps({"ip": name, "key": RATE}, separators=(",", ":")).encode()
+            log.records.append((key, b'{"value":5}'))
+        log.write(Setting(ip="10.0.0.7", key=RATE, value=6.0))
+        await eventually(lambda: one.manager.rules.ip_quotas)
+
+        (rule,) = one.manager.rules.ip_quotas
+        assert (rule.ip, rule.connection_creation_rate) == ("10.0.0.7", 6.0)
+    assert "'host.example' is not an IP address; write one such as 10.0.0.7" in caplog.text
+    assert "'::FFFF:10.0.0.7' must be written 10.0.0.7" in caplog.text
+
+
+@on_uvloop
+async def test_stop_does_not_wait_for_an_unreachable_topic(log: TopicLog, tmp_path: Path) -> None:
+    log.is_away = True
+    one = Server(ProxyConfig(listeners=(), store=Store(directory=str(tmp_path), topic=QuotasFrom(topic="store"))))
+    running = asyncio.ensure_future(one.run())
+    topic = one.quota_manager.store
+    assert isinstance(topic, TopicSource)
+    await eventually(lambda: topic.failures)
+
+    one.stop()
+
+    await asyncio.wait_for(running, 5)

@@ -1,0 +1,72 @@
+"""Tests the status of a rule at a given time, as JSON and as text."""
+
+import pytest
+
+from kafka_quota_proxy.config.model import Enforcement
+from kafka_quota_proxy.config.ramp import Ramp
+from kafka_quota_proxy.config.schedule import Schedule
+from kafka_quota_proxy.config.term_values import parse_instant_ms
+from kafka_quota_proxy.config.terms import NO_TERMS, Terms
+from kafka_quota_proxy.proxy.rules.codec import JsonFormError, read_status, status_as_json
+from kafka_quota_proxy.proxy.rules.effective import ListedRule, RuleStatus, status_of
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.text import format_status
+
+P, RATE = "producer_byte_rate", "connection_creation_rate"
+ALICE = Entity("alice")
+NOON_MS = parse_instant_ms("2026-11-23T12:00:00Z")  # a Monday
+HOUR_MS = 3_600_000
+OFFICE = Schedule(time_zone="UTC", days=frozenset(range(5)), begin_minute=480, end_minute=1080)
+
+
+def at(rule: StoredRule, *, at_ms: int = NOON_MS, entity: Entity = ALICE) -> RuleStatus | None:
+    return status_of(ListedRule(entity, rule, "f.yaml:1", can_change=False), now_ms=at_ms)
+
+
+def shown(terms: Terms, *, at_ms: int = NOON_MS, entity: Entity = ALICE, key: str = P) -> str:
+    now = at(StoredRule(limits={key: 2.0}, terms=terms), at_ms=at_ms, entity=entity)
+    assert read_status(None if now is None else status_as_json(now)) == now
+    return format_status(now)
+
+
+def test_rule_without_times_has_no_status() -> None:
+    assert at(StoredRule(limits={P: 2.0})) is None
+    assert shown(NO_TERMS) == ""
+    observed = at(StoredRule(limits={P: 2.0}, terms=Terms(enforcement=Enforcement.OBSERVE)))
+    assert observed == ({P: 2.0}, "")
+    assert shown(Terms(enforcement=Enforcement.OBSERVE)) == ""
+
+
+def test_expired_rule_does_not_hold() -> None:
+    terms = Terms(expires_ms=NOON_MS)
+    assert shown(terms, at_ms=NOON_MS - 1) == "; now: producer_byte_rate=2, expires at 2026-11-23T12:00:00Z"
+    assert shown(terms) == "; now: nothing, expired at 2026-11-23T12:00:00Z"
+
+
+def test_rule_outside_its_schedule_does_not_hold_or_has_its_other_limits() -> None:
+    evening_ms = NOON_MS + 7 * HOUR_MS
+    within = "; now: producer_byte_rate=2, within its schedule (mon-fri 08:00-18:00 UTC) until 2026-11-23T18:00:00Z"
+    assert shown(Terms(schedule=OFFICE)) == within
+    outside = "outside its schedule (mon-fri 08:00-18:00 UTC)"
+    again = "; now: nothing, " + outside + ", again at 2026-11-24T08:00:00Z"
+    assert shown(Terms(schedule=OFFICE), at_ms=evening_ms) == again
+    other = Schedule(
+        time_zone="UTC", days=OFFICE.days, begin_minute=480, end_minute=1080, otherwise=((P, 8.0 * 1_048_576),)
+    )
+    told = shown(Terms(schedule=other), at_ms=evening_ms)
+    limits = "the limits under otherwise apply until 2026-11-24T08:00:00Z"
+    assert told == f"; now: producer_byte_rate=8MiB, {outside}: {limits}"
+
+
+def test_status_has_the_step_of_a_ramp() -> None:
+    ramp = Ramp(start=((RATE, 10.0),), begins_ms=NOON_MS, over_ms=2 * HOUR_MS, steps=2)
+    told = shown(Terms(ramp=ramp), at_ms=NOON_MS + HOUR_MS, entity=Entity(ip="10.0.0.7"), key=RATE)
+    assert told == "; now: connection_creation_rate=6, ramp: step 1 of 2, the next at 2026-11-23T14:00:00Z"
+
+
+@pytest.mark.parametrize(
+    "given", [3, [], {}, {"limits": 3, "why": ""}, {"limits": {P: "x"}, "why": ""}, {"limits": {}}]
+)
+def test_malformed_status_is_refused(given: object) -> None:
+    with pytest.raises(JsonFormError, match="now"):
+        read_status(given)
