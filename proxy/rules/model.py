@@ -58,6 +58,13 @@ def apply(rules: dict[Entity, StoredRule], changes: Iterable[Change]) -> None:
             rules[entity] = rule
 
 
+def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
+    """Return the changes that turn the rules ``before`` into ``after``, one change for each entity that differs."""
+    gone = (Change(entity, None) for entity in before.keys() - after.keys())
+    come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
+    return (*gone, *come)
+
+
 _KAFKA_TYPES: Final = {kind: kind.spec.kafka_type for kind in QuotaKind}
 # The keys that Kafka has (QuotaConfig.userAndClientQuotaConfigs and ipConfigs).
 CLIENT_KEYS: Final = {kind.key: of for kind, of in _KAFKA_TYPES.items() if of and not kind.spec.limits_ips}

@@ -49,7 +49,8 @@ def faults_of(
         elif "directory" in source.status():
             found.append(f"the store of quotas {source.name} cannot be written")
         else:
-            found.append(f"the store of quotas in the topic {source.name} cannot be reached")
+            where = "in the topic " if "topic" in source.status() else ""
+            found.append(f"the store of quotas {where}{source.name} cannot be reached")
     if watcher is not None and not watcher.is_successful:
         found.append("the cluster does not say which replication it throttles")
     if watcher is not None and watcher.is_orphaned:

@@ -8,7 +8,7 @@ from kafka_quota_proxy.config.addresses import not_an_ip
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol.client_quotas import Described, DescribeResponse
 from kafka_quota_proxy.proxy.rules.errors import CLUSTER_AUTHORIZATION_FAILED, NONE
-from kafka_quota_proxy.proxy.rules.model import IP, Change, Entity, StoredRule, entity_of, is_known, keys_of
+from kafka_quota_proxy.proxy.rules.model import IP, Entity, StoredRule, entity_of, is_known, keys_of
 
 # The highest number of entities. Each takes about 1 kB at most.
 MOST_ENTITIES: Final = 200_000
@@ -60,13 +60,6 @@ def rules_of(response: DescribeResponse, *, most: int = MOST_ENTITIES) -> Parsed
         if limits:
             rules[entity] = StoredRule(limits=limits)
     return ParsedQuotas(rules, tuple(passed_over))
-
-
-def differences(before: Mapping[Entity, StoredRule], after: Mapping[Entity, StoredRule]) -> tuple[Change, ...]:
-    """Return the changes that turn the rules ``before`` into ``after``, one change for each entity that differs."""
-    gone = (Change(entity, None) for entity in before.keys() - after.keys())
-    come = (Change(entity, rule) for entity, rule in after.items() if before.get(entity) != rule)
-    return (*gone, *come)
 
 
 def in_force(value: float) -> float:

@@ -17,9 +17,9 @@ from kafka_quota_proxy.protocol.client_quotas import Alteration
 from kafka_quota_proxy.proxy.background.in_thread import in_thread
 from kafka_quota_proxy.proxy.background.isolation import attempt, repeated, report
 from kafka_quota_proxy.proxy.rules.api import Ticket, TicketOwner
-from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError, differences
+from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas, RefusedError
 from kafka_quota_proxy.proxy.rules.broker.forwarded_alter import has_changes
-from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule, differences
 from kafka_quota_proxy.proxy.rules.outcome import NOBODY
 from kafka_quota_proxy.proxy.rules.source import ApplyChanges
 

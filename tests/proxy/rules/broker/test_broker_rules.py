@@ -9,9 +9,9 @@ from kafka_quota_proxy.config.model import DEFAULT
 from kafka_quota_proxy.config.units import UNLIMITED
 from kafka_quota_proxy.protocol.client_quotas import Described, DescribeRequest, DescribeResponse
 from kafka_quota_proxy.proxy.rules.alter import decide
-from kafka_quota_proxy.proxy.rules.broker.broker_rules import RefusedError, differences, rules_of
+from kafka_quota_proxy.proxy.rules.broker.broker_rules import RefusedError, rules_of
 from kafka_quota_proxy.proxy.rules.describe import describe
-from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply
+from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule, apply, differences
 from tests.support.quota_requests import some_alter
 
 P = "producer_byte_rate"
