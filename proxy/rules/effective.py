@@ -123,6 +123,11 @@ class EffectiveRules:
         """A log message for each entity that has a rule in the configuration file and another one in the source."""
         return tuple(self.double(entity) for entity in self.sources if entity in self.stored)
 
+    @property
+    def overruled(self) -> int:
+        """The number of entities that have a rule in the configuration file and another one in the source."""
+        return sum(entity in self.stored for entity in self.sources)
+
     def double(self, entity: Entity) -> str:
         """Return a log message about an entity that has a rule in the file and another one in the source."""
         return f"{self.sources[entity]}: {entity} has quotas in {self.name}, too; those of the file apply"

@@ -68,7 +68,7 @@ def quota_source_metrics(manager: QuotaManager) -> Iterator[Family]:
         topic = Namespace("kafka_quota_proxy_quotas_topic")
         yield from topic.single_values(_OF_TOPICS, source)
         yield topic.gauge("rules", "Entities that the topic has a rule for.", [("", source.state.entities)])
-        in_force = len(rules.stored) - len(rules.doubles)
+        in_force = len(rules.stored) - rules.overruled
         help_ = "Entities whose limits come from the topic, because the file has no rule for them."
         yield topic.gauge("rules_in_force", help_, [("", in_force)])
     elif isinstance(source, TopicSource):
@@ -77,7 +77,7 @@ def quota_source_metrics(manager: QuotaManager) -> Iterator[Family]:
         brokers = Namespace("kafka_quota_proxy_broker_quotas")
         yield from brokers.single_values(_OF_BROKERS, source)
         help_ = "Entities that have quotas at the brokers, but a rule in the file takes precedence."
-        yield brokers.gauge("overruled_entities", help_, [("", len(rules.doubles))])
+        yield brokers.gauge("overruled_entities", help_, [("", rules.overruled)])
     if manager.store is not None:
         store = Namespace("kafka_quota_proxy_quota_store")
         yield store.gauge("entities", "Entities whose quotas were set through a proxy.", [("", len(rules.stored))])

@@ -17,6 +17,7 @@ from kafka_quota_proxy.proxy.admin.status.sections import (
     cut,
     queue_section,
     reload_section,
+    rules_section,
 )
 from kafka_quota_proxy.proxy.admin.status.verdict import faults_of, verdict
 from kafka_quota_proxy.proxy.background.build import installed_version
@@ -54,6 +55,7 @@ class StatusReader:
             "brokers": brokers[:MAX_BROKERS],
             "more_brokers": max(0, len(brokers) - MAX_BROKERS),
             "reload": reload_section(last_read),
+            "rules": rules_section(manager),
             "changes": change_rows(manager.change_log),
             "queues": queue_section(server),
             "replication": replication_section(server, now_ms=monotonic_ns() // 1_000_000, rest=rest),

@@ -276,6 +276,13 @@ function showReplication(replication) {
   tables.replication.show(limits, (row) => [row.side, row.name]);
 }
 
+function rulesText({ of_file, source, of_source, hidden, connected }) {
+  const file = `${count(of_file, "rule")} of the file`;
+  if (source === null) return `${file}.`;
+  const more = hidden ? `, of which the file hides ${hidden}` : "";
+  return `${file}, ${count(of_source, "rule")} from ${printable(source)}${more}${connected ? "" : ", which does not answer"}.`;
+}
+
 function show(status) {
   setText(byId("verdict"), status.verdict);
   byId("verdict").className = status.well ? "well" : "ill";
@@ -286,6 +293,7 @@ function show(status) {
   setText(byId("n-brokers"), status.more_brokers ? `and ${status.more_brokers} more` : "");
   tables.brokers.show(status.brokers, (row) => row.addresses);
   showReload(status.reload);
+  setText(byId("rules"), rulesText(status.rules));
   byId("s-changes").hidden = status.changes === null;
   if (status.changes !== null) {
     setText(byId("n-changes"), status.changes.length ? "through this proxy, since its start" : "");

@@ -10,6 +10,7 @@ from typing import Any, Final
 from kafka_quota_proxy.config.model import Address
 from kafka_quota_proxy.config.terms import written_terms
 from kafka_quota_proxy.proxy.admin.priority_api import report
+from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.audit import MAX_TEXT, ChangeLog, RecentChange
 from kafka_quota_proxy.proxy.rules.model import StoredRule
 from kafka_quota_proxy.proxy.rules.text import shown_limit, shown_name, shown_term
@@ -48,6 +49,18 @@ def reload_section(last_read: LastRead) -> Row:
         "faults": [cut(str(fault)) for fault in last_read.faults[:MAX_FAULTS]],
         "more_faults": max(0, len(last_read.faults) - MAX_FAULTS),
         "needs_restart": last_read.needs_restart[:MAX_FAULTS],
+    }
+
+
+def rules_section(manager: QuotaManager) -> Row:
+    """Return where the rules of quotas come from, and how many there are of each place, whatever the source."""
+    rules, source = manager.rules, manager.source
+    return {
+        "of_file": len(rules.sources),
+        "source": source and cut(source.name),
+        "of_source": len(rules.stored),
+        "hidden": rules.overruled,
+        "connected": source is None or source.is_connected,
     }
 
 

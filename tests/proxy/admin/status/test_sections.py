@@ -1,12 +1,13 @@
 """Tests the sections of the status page about brokers, the configuration file, changes of quotas and queues."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from kafka_quota_proxy.config.errors import Fault, Severity
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue
-from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig, Store
+from kafka_quota_proxy.config.model import Address, Cluster, Listener, ProxyConfig, QuotaRule, QuotasFromBroker, Store
 from kafka_quota_proxy.protocol.client_quotas import Op
 from kafka_quota_proxy.proxy.admin.status.sections import (
     MAX_FAULTS,
@@ -15,14 +16,16 @@ from kafka_quota_proxy.proxy.admin.status.sections import (
     change_rows,
     queue_section,
     reload_section,
+    rules_section,
 )
+from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.audit import MOST_RECENT, ChangeLog
-from kafka_quota_proxy.proxy.rules.model import StoredRule
+from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin, Outcome
 from kafka_quota_proxy.proxy.server.config_reloader import LastRead
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.server.upstream_faults import Fault as UpstreamFault
-from tests.support.stub_broker import upstream_of
+from tests.support.stub_broker import on_uvloop, upstream_of
 
 ANY = Address(host="127.0.0.1", port=0)
 REACHED = {"reason": None, "detail": None, "bypass": None}
@@ -120,6 +123,22 @@ def test_only_the_last_changes_are_kept_and_only_those_that_were_made(tmp_path: 
 
 def test_without_a_store_there_is_no_section_about_changes() -> None:
     assert change_rows(None) is None
+
+
+@on_uvloop
+async def test_rules_are_counted_whatever_their_source() -> None:
+    listener = Listener(name="a", bind=Address(host="127.0.0.1", port=0), upstream=Address(host="127.0.0.1", port=9))
+    filed = QuotaRule(user="alice", producer_byte_rate=1.0, source="f.yaml:3")
+    config = ProxyConfig(listeners=(listener,), quotas=(filed,), quotas_from=QuotasFromBroker())
+    manager = QuotaManager(config, on_changes=lambda *_: None)
+    rule = StoredRule(limits={"producer_byte_rate": 2.0})
+    await manager.keeper.apply([Change(Entity(user), rule) for user in ("alice", "bob")])
+
+    found = rules_section(manager)
+
+    assert found == {"of_file": 1, "source": "broker", "of_source": 2, "hidden": 1, "connected": False}
+    alone = rules_section(QuotaManager(replace(config, quotas_from=None), on_changes=lambda *_: None))
+    assert alone == {"of_file": 1, "source": None, "of_source": 0, "hidden": 0, "connected": True}
 
 
 def test_names_are_cut(tmp_path: Path) -> None:
