@@ -121,8 +121,12 @@ class FieldReader:
 
     def count(self) -> int:
         """Read the number of elements of an array, which is 0 for a null array."""
-        read_count = read_compact_array_count if self.is_flexible else read_array_count
-        count, self.at = read_count(self.data, self.at)
+        if self.is_flexible:
+            count, self.at = read_compact_array_count(self.data, self.at)
+        else:
+            count = _INT32(self.data, self._step(4))[0]
+            if not 0 <= count <= len(self.data) - self.at:
+                count, _ = read_array_count(self.data, self.at - 4)  # 0 for a null array, or an error
         self._elements_left -= count
         if self._elements_left < 0:
             self._use_up(0)  # raises

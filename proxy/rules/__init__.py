@@ -9,7 +9,7 @@ sqlite, topic, broker   the sources: a directory of this proxy, a Kafka topic, a
 effective               determines which rules are in force, by precedence and time, without I/O
 keeper                  applies rules when the source, the configuration file or the time changes
 administration          answers administrators' requests: decides, stores, audits
-api, request_queue      the interface between ``administration`` and a client's session
+api                     the interface between ``administration`` and a client's session
 alter, describe         decide what a request changes or shows, as Kafka does (``errors``, ``outcome``), without I/O
-audit, audit_file       count changes, limit their rate, and write the audit log
+audit                   counts changes, limits their rate, and writes the audit log
 """

@@ -6,7 +6,7 @@ outside the event loop, in a thread.
 
 import asyncio
 import logging
-from collections import ChainMap
+from collections import ChainMap, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -51,7 +51,6 @@ from kafka_quota_proxy.proxy.rules.keeper import OnChanges, RuleKeeper
 from kafka_quota_proxy.proxy.rules.keeper import wall_ms as unix_ms
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin, outcomes
-from kafka_quota_proxy.proxy.rules.request_queue import RequestQueue
 from kafka_quota_proxy.proxy.rules.source import NotKeptError, RuleSource, RuleWriter, UnusableSourceError
 from kafka_quota_proxy.proxy.rules.text import log_words
 
@@ -62,9 +61,49 @@ _SMALL_BYTES: Final = 1_024
 _SMALL_ENTITIES: Final = 10
 # How many entities of a request are logged. Ten thousand lines would block the event loop for a tenth of a second.
 _MOST_LOGGED: Final = 10
+_MAX_WAITING: Final = 1_000
+# A few of the largest requests fit into this. If there is no room, the session submits its request again later.
+_MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _REFUSED_EVERY_MS: Final = 10_000
 _DIRECTORY: Final = ("store", "directory")
 _NO_STORE: Final = "Quotas cannot be changed: this proxy has no store for them"
+
+
+class RequestQueue:
+    """The queue of requests about quotas, as tickets. It limits how many requests and how many bytes may wait."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Ticket] = deque()
+        self._has_come = asyncio.Event()
+
+    def put(self, ticket: Ticket) -> Ticket | None:
+        """Append a ticket and return it, or return None if the queue is full. Dropped tickets take no room."""
+        size_bytes = len(ticket.frame)
+        if self.waiting and not self._has_room(size_bytes):
+            self.waiting = deque(one for one in self.waiting if not one.is_dropped)
+            if not self._has_room(size_bytes):
+                return None
+        self.waiting.append(ticket)
+        self._has_come.set()
+        return ticket
+
+    async def wait(self) -> None:
+        """Wait until ``pop`` may return a ticket. No ticket is lost if the wait fails."""
+        if not self.waiting:
+            self._has_come.clear()
+            await self._has_come.wait()
+
+    def pop(self) -> Ticket | None:
+        """Return the next ticket that is not dropped, or None if there is none."""
+        while self.waiting:
+            ticket = self.waiting.popleft()
+            if not ticket.is_dropped:
+                return ticket
+        return None
+
+    def _has_room(self, size_bytes: int) -> bool:
+        waiting_bytes = sum(len(one.frame) for one in self.waiting)
+        return len(self.waiting) < _MAX_WAITING and waiting_bytes + size_bytes <= _MAX_WAITING_BYTES
 
 
 class _Task(NamedTuple):

@@ -5,7 +5,6 @@ records with the value of a single quota key of an entity. If an entity has both
 applies.
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -16,8 +15,6 @@ from kafka_quota_proxy.proxy.rules.model import Entity
 RULE: Final = ""
 # The table keeps this value in place of terms that were not understood.
 UNKNOWN_TERMS: Final = object()
-# The highest number of different faults that the log names.
-MOST_NAMED: Final = 100
 
 
 class TopicRecord(NamedTuple):
@@ -25,31 +22,6 @@ class TopicRecord(NamedTuple):
 
     offset: int
     record: QuotaRecord | RecordFault
-
-
-class Notices:
-    """A queue of warnings for the log. Iterating over the queue empties it."""
-
-    def __init__(self) -> None:
-        self._waiting: deque[str] = deque()
-
-    def __iter__(self) -> Iterator[str]:
-        while self._waiting:
-            yield self._waiting.popleft()
-
-    def add(self, text: str) -> None:
-        """Append a message."""
-        self._waiting.append(text)
-
-    def add_once(self, named: set[str], about: str, text: str) -> None:
-        """Append a message about the fault ``about``, unless ``named`` contains this fault or is full.
-
-        ``named`` is the set of faults for which messages were appended, at most ``MOST_NAMED``.
-        """
-        if about not in named and len(named) < MOST_NAMED:
-            named.add(about)
-            more = "; others are only counted from now on" if len(named) == MOST_NAMED else ""
-            self.add(f"{text}{more}")
 
 
 class EntityLimits(NamedTuple):

@@ -313,5 +313,5 @@ class TopicSource:
             self.may_serve.set()
 
     def _log_notices(self) -> None:
-        for notice in self.state.notices:
-            log.warning("%s %s: %s", self._key, self.name, notice)
+        while self.state.notices:
+            log.warning("%s %s: %s", self._key, self.name, self.state.notices.popleft())

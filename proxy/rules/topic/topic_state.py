@@ -34,7 +34,6 @@ from kafka_quota_proxy.proxy.rules.topic.record_table import (
     RULE,
     UNKNOWN_TERMS,
     EntityLimits,
-    Notices,
     RecordTable,
     TopicRecord,
 )
@@ -46,6 +45,8 @@ MOST_STORED: Final = 210_000
 # How many offsets of records that were not understood are remembered. The proxy that wrote a record checks its offset
 # soon after.
 _MOST_FAULTS: Final = 10_000
+# The highest number of different faults that the log names.
+_MOST_NAMED: Final = 100
 _NONE_HOLD: Final = "; none of the limits that were set for this entity apply"
 
 
@@ -72,7 +73,7 @@ class TopicState:
         in_force: The rules of the topic, as ``changes`` has returned them so far.
         places: The entities whose rules cannot be changed through the proxy, and the place of each rule. Another
             program has published the rule, its terms are not understood, or the topic is only followed.
-        notices: Messages for the log.
+        notices: Messages for the log, which the caller removes.
     """
 
     def __init__(self, *, name: str, is_followed: bool = False, most: int | None = None) -> None:
@@ -87,7 +88,7 @@ class TopicState:
         self._has_begun = False
         # The entities that ``changes`` has to look at, and the offsets of the records that changed them.
         self._touched: dict[Entity, int | None] = {}
-        self.notices = Notices()
+        self.notices: deque[str] = deque()
         self._named_faults: set[str] = set()
         self._faults: deque[int] = deque(maxlen=_MOST_FAULTS)  # the offsets of records that were not understood
         self._is_full = False
@@ -137,12 +138,12 @@ class TopicState:
         if self._next is None:
             return
         if next_offset < self.next_offset:
-            self.notices.add(
+            self.notices.append(
                 f"was created again: it ends at offset {next_offset}, and was read up to {self.next_offset} before"
             )
         if not self._next and self._now:
             known = f"{len(self._now)} {'entity' if len(self._now) == 1 else 'entities'}"
-            self.notices.add(f"has no quotas any more; the known quotas of {known} are removed")
+            self.notices.append(f"has no quotas any more; the known quotas of {known} are removed")
         before, self._now, self._next = self._now, self._next, None
         self._is_full = False
         self._now.forget_deletions()
@@ -234,7 +235,7 @@ class TopicState:
             if not self._is_full:
                 self._is_full = True
                 text = f"has more than {self._most} entities: further ones are ignored, from offset {offset} on"
-                self.notices.add(text)
+                self.notices.append(text)
 
     def _not_understood(self, offset: int, fault: RecordFault) -> None:
         self.not_understood += 1
@@ -249,7 +250,10 @@ class TopicState:
                 text += _NONE_HOLD
                 if self._next is None:
                     self._touched[entity] = offset
-        self.notices.add_once(self._named_faults, fault.key, text)
+        if fault.key not in self._named_faults and len(self._named_faults) < _MOST_NAMED:
+            self._named_faults.add(fault.key)
+            is_last = len(self._named_faults) == _MOST_NAMED
+            self.notices.append(f"{text}; others are only counted from now on" if is_last else text)
 
 
 def settings_of(

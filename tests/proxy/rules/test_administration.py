@@ -32,7 +32,7 @@ from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, 
 from kafka_quota_proxy.proxy.rules import codec as json_form
 from kafka_quota_proxy.proxy.rules.administration import QuotaManager
 from kafka_quota_proxy.proxy.rules.api import QuotaRequest
-from kafka_quota_proxy.proxy.rules.audit_file import AuditFile
+from kafka_quota_proxy.proxy.rules.audit import AuditFile
 from kafka_quota_proxy.proxy.rules.effective import EffectiveRules
 from kafka_quota_proxy.proxy.rules.model import Change, Entity, StoredRule
 from kafka_quota_proxy.proxy.rules.outcome import Origin

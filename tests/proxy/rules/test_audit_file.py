@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kafka_quota_proxy.proxy.rules.audit_file import AuditFile
+from kafka_quota_proxy.proxy.rules.audit import AuditFile
 
 
 def test_lines_are_appended_and_go_to_a_new_file_after_a_rename(tmp_path: Path) -> None:

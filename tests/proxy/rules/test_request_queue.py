@@ -2,9 +2,9 @@
 
 import asyncio
 
+from kafka_quota_proxy.proxy.rules.administration import RequestQueue
 from kafka_quota_proxy.proxy.rules.api import Ticket
 from kafka_quota_proxy.proxy.rules.outcome import Origin
-from kafka_quota_proxy.proxy.rules.request_queue import RequestQueue
 
 ORIGIN = Origin("admin")
 

@@ -94,7 +94,9 @@ class Topic:
         return {entity: rule.limits.get("producer_byte_rate") for entity, rule in self.state.in_force.items()}
 
     def said(self) -> list[str]:
-        return list(self.state.notices)
+        found = list(self.state.notices)
+        self.state.notices.clear()
+        return found
 
 
 ALICE: Entity = ("alice", None)

@@ -75,7 +75,9 @@ class Reader:
         return found
 
     def said(self) -> list[str]:
-        return list(self.state.notices)
+        found = list(self.state.notices)
+        self.state.notices.clear()
+        return found
 
 
 # -- the records of a change --
