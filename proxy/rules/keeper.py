@@ -11,7 +11,7 @@ from contextlib import suppress
 from time import time_ns
 from typing import Final, TypeAlias
 
-from kafka_quota_proxy.config.model import EntityName, IpRule, ProxyConfig, QuotaRule
+from kafka_quota_proxy.config.model import IpRule, ProxyConfig, QuotaRule
 from kafka_quota_proxy.proxy.background.isolation import report
 from kafka_quota_proxy.proxy.quota.rule_changes import IpChanges, QuotaChanges, RuleChanges, merge_changes
 from kafka_quota_proxy.proxy.quota.rule_terms import limits_of
@@ -74,11 +74,6 @@ class RuleKeeper:
     def begin(self) -> None:
         """Report all later changes."""
         self._has_begun = True
-
-    @property
-    def is_reported(self) -> bool:
-        """Whether no change waits to be passed to ``on_changes`` or to be returned by ``follow_file``."""
-        return not self._unreported
 
     def wake(self) -> None:
         """Make ``run`` look at the rules again, because they have changed."""
@@ -184,18 +179,13 @@ def _log_changes(changes: QuotaChanges, count: int) -> int:
 
     Return the number of changes so far, including these.
     """
-    named: list[tuple[str, QuotaRule | IpRule | None]] = [
-        (_words(*entity), rule) for entity, rule in changes.rules.items()
-    ]
-    for words, rule in (*named, *((f"ip {ip}", rule) for ip, rule in changes.ips.items())):
+    named: list[tuple[Entity, QuotaRule | IpRule | None]] = []
+    named += ((Entity(*names), rule) for names, rule in changes.rules.items())
+    named += ((Entity(ip=ip), rule) for ip, rule in changes.ips.items())
+    for entity, rule in named:
         count += 1
         if count <= _MOST_NAMED:
             limits = limits_of(rule).items() if rule else ()
             shown = ", ".join(f"{key}={shown_limit(key, limit)}" for key, limit in limits) or "none"
-            log.info("the schedule of a rule changed the quotas of %s: %s", words, shown)
+            log.info("the schedule of a rule changed the quotas of %s: %s", entity, shown)
     return count
-
-
-def _words(user: EntityName, client_id: EntityName) -> str:
-    names = {"user": user, "client-id": client_id}
-    return ", ".join(f"{key} {name}" for key, name in names.items() if name is not None)

@@ -270,7 +270,6 @@ async def test_rules_that_could_not_be_applied_are_tried_again(monkeypatch: pyte
         await eventually(lambda: bed.told)
 
     assert [list(rules) for rules, _ in bed.told] == [[("a", None)]]
-    assert bed.keeper.is_reported
 
 
 async def test_changes_before_the_beginning_are_returned_with_those_of_the_file() -> None:
@@ -282,7 +281,6 @@ async def test_changes_before_the_beginning_are_returned_with_those_of_the_file(
 
     assert list(changes.rules) == [("a", None), ("b", None)]
     assert bed.told == []
-    assert keeper.is_reported
 
 
 async def test_an_entity_of_the_file_and_of_the_source_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
