@@ -53,6 +53,7 @@ from kafka_quota_proxy.proxy.background.isolation import internal_errors
 from kafka_quota_proxy.proxy.background.loop_thread import LoopThread
 from kafka_quota_proxy.proxy.fair_queue.dispatcher import Dispatcher
 from kafka_quota_proxy.proxy.rules.broker.broker_rules import ParsedQuotas
+from kafka_quota_proxy.proxy.rules.sqlite import directory_store
 from kafka_quota_proxy.proxy.server.config_reloader import Reloader
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
@@ -441,6 +442,17 @@ async def changes_quotas(bed: Bed) -> None:
                 request = AlterRequest(1, 7, (Alteration(entity, (Op(key, limit),)),), False)
                 assert await client.ask(write_alter_request(request, client_id="admin")) != b""
         assert await client.ask(write_describe_request(DescribeRequest(1, 9, (), False), client_id="admin")) != b""
+        await asyncio.sleep(0.1)
+
+
+@part("whole")
+async def writes_a_quota_late(bed: Bed) -> None:
+    limits = (Op("producer_byte_rate", 5.0),)
+    request = AlterRequest(1, 7, (Alteration((("client-id", bed.new_name()),), limits),), False)
+    async with bed.client("plain") as client:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(directory_store, "_WRITE_S", 0.0)
+            assert await client.ask(write_alter_request(request, client_id="admin")) != b""
         await asyncio.sleep(0.1)
 
 
