@@ -81,7 +81,7 @@ def test_the_limit_settles_at_the_knee(workers: int, service_us: int, noise: str
     broker = Broker(workers=workers, service_us=service_us, noise=noise)
 
     run = broker.run(
-        VegasLimit(minimum=4, maximum=1_000), clients=2_000, seconds=max(20, 100_000 * service_us / 1e6 / workers)
+        VegasLimit(minimum=4, maximum=1_000), clients=2_000, seconds=100_000 * service_us / 1e6 / workers
     )
 
     assert_knee_found(run.limits, workers)
@@ -89,16 +89,16 @@ def test_the_limit_settles_at_the_knee(workers: int, service_us: int, noise: str
 
 
 def test_the_limit_settles_at_the_knee_from_any_lower_minimum() -> None:
-    for minimum in (1, 2, 16):
+    for minimum in (1, 16):
         run = Broker(workers=20, service_us=2_000, noise="exponential").run(
-            VegasLimit(minimum=minimum, maximum=500), clients=1_000, seconds=10
+            VegasLimit(minimum=minimum, maximum=500), clients=1_000, seconds=5
         )
         assert_knee_found(run.limits, 20)
 
 
 def test_a_minimum_above_the_knee_stays_the_limit() -> None:
     """So many requests always queue at the broker, so that its unloaded latency cannot be measured."""
-    run = Broker(workers=5, service_us=2_000).run(VegasLimit(minimum=30, maximum=500), clients=1_000, seconds=10)
+    run = Broker(workers=5, service_us=2_000).run(VegasLimit(minimum=30, maximum=500), clients=1_000, seconds=5)
 
     assert_knee_found(run.limits, 30)
 
@@ -121,7 +121,7 @@ def test_a_slower_broker_does_not_count_as_queueing_for_ever() -> None:
     broker.run(limit, clients=2_000, seconds=10)
 
     broker.service_us = 30_000
-    broker.run(limit, clients=2_000, seconds=240)
+    broker.run(limit, clients=2_000, seconds=120)
 
     assert_knee_found(broker.run(limit, clients=2_000, seconds=30).limits, 20)
 
@@ -132,9 +132,9 @@ def test_a_pause_during_a_probe_is_averaged_out() -> None:
     broker.run(limit, clients=2_000, seconds=3)
 
     broker.service_us = 1_000
-    broker.run(limit, clients=2_000, seconds=10)
+    broker.run(limit, clients=2_000, seconds=4)
 
-    assert_knee_found(broker.run(limit, clients=2_000, seconds=10).limits, 20)
+    assert_knee_found(broker.run(limit, clients=2_000, seconds=2).limits, 20)
 
 
 def test_the_limit_does_not_grow_without_demand() -> None:
@@ -146,7 +146,7 @@ def test_the_limit_does_not_grow_without_demand() -> None:
 
 
 def test_a_probe_halves_the_limit() -> None:
-    run = Broker(workers=20, service_us=4_000).run(VegasLimit(minimum=1, maximum=200), clients=500, seconds=60)
+    run = Broker(workers=20, service_us=4_000).run(VegasLimit(minimum=1, maximum=200), clients=500, seconds=20)
 
     late = run.limits[len(run.limits) // 2 :]
     usual = median(late)
