@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -148,8 +146,10 @@ async def test_reading_waits_for_the_last_start_of_an_earlier_process(
     assert "the usage log is 59 s ahead of the clock" in caplog.text
 
 
-async def test_a_stop_logs_the_use_until_then() -> None:
-    quotas, sink = BrokerQuotas(CONFIG), Memory()
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_a_stop_logs_the_use_until_then(is_full: bool) -> None:
+    quotas, sink = BrokerQuotas(CONFIG), Memory(last_start_ms=None if is_full else 0)
+    sink.is_full = is_full
     async with logging(quotas, sink) as usage:
         pass
     charge(quotas, 5)
@@ -157,16 +157,6 @@ async def test_a_stop_logs_the_use_until_then() -> None:
 
     assert sink.amounts == [5]
     assert sink.stopped == log_module.STOP_TIMEOUT_S
-
-
-async def test_a_stop_puts_the_rest_into_a_full_sink() -> None:
-    quotas, sink = BrokerQuotas(CONFIG), Memory(last_start_ms=None)
-    sink.is_full = True
-    async with logging(quotas, sink) as usage:
-        charge(quotas, 5)
-    await usage.stop(asyncio.Event())
-
-    assert sink.amounts == [5]
 
 
 async def test_a_hurried_stop_does_not_wait_for_a_hanging_disk(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,11 +209,13 @@ async def test_a_failed_reading_is_logged_and_retried(caplog: pytest.LogCaptureF
 async def test_files_are_written(tmp_path: Path) -> None:
     config = replace(CONFIG, usage_log=UsageLog(interval_ms=20, files=UsageFiles(directory=str(tmp_path))))
     quotas = BrokerQuotas(config)
-    usage = usage_log(config, brokers=lambda: [MeteredBroker(1, quotas, enforces=True)], replicas=lambda: ())
-    assert usage is not None
-    usage.start()
-    charge(quotas, 5)
-    await usage.stop(asyncio.Event())
+    for is_started in (False, True):
+        usage = usage_log(config, brokers=lambda: [MeteredBroker(1, quotas, enforces=True)], replicas=lambda: ())
+        assert usage is not None
+        if is_started:
+            usage.start()
+            charge(quotas, 5)
+        await usage.stop(asyncio.Event())
 
     (file,) = tmp_path.glob("*.jsonl")  # noqa: ASYNC240 - no client waits for this loop
     record = json.loads(file.read_bytes())
@@ -231,19 +223,5 @@ async def test_files_are_written(tmp_path: Path) -> None:
     assert record["proxy"].endswith("-9092")
 
 
-async def test_a_logger_that_was_not_started_can_be_stopped(tmp_path: Path) -> None:
-    config = replace(CONFIG, usage_log=UsageLog(files=UsageFiles(directory=str(tmp_path))))
-    usage = usage_log(config, brokers=lambda: (), replicas=lambda: ())
-    assert usage is not None
-
-    await usage.stop(asyncio.Event())
-
-
 def test_without_the_section_there_is_no_logger() -> None:
     assert usage_log(replace(CONFIG, usage_log=None), brokers=lambda: (), replicas=lambda: ()) is None
-
-
-def test_nothing_else_loads_aiokafka() -> None:
-    program = "import sys, proxy.server.server, proxy.cli.run; sys.exit('aiokafka' in sys.modules)"
-
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

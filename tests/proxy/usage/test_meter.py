@@ -14,6 +14,7 @@ from kafka_quota_proxy.config.model import (
     DEFAULT,
     Address,
     Enforcement,
+    IpRule,
     KafkaSettings,
     Listener,
     ProxyConfig,
@@ -82,38 +83,18 @@ def test_a_record_has_the_use_and_the_rule() -> None:
     }  # fmt: skip
 
 
-def test_use_is_read_once() -> None:
+def test_use_is_read_once_and_names_the_rule_in_force() -> None:
     quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = MeteredBroker(3, quotas, enforces=True)
+    broker, key = MeteredBroker(3, quotas, enforces=True), UsageKey(3, "produce", "", "etl")
     charge(quotas, 500)
-    read(one, broker)
+    assert read(one, broker)[key].amount == 500
 
     assert read(one, broker, now_ms=2_000) == {}
-    charge(quotas, 7)
-    assert read(one, broker, now_ms=3_000)[UsageKey(3, "produce", "", "etl")].amount == 7
-
-
-def test_unlimited_traffic_is_logged_by_user_and_client_id() -> None:
-    quotas = BrokerQuotas(CONFIG)
-    charge(quotas, 99, kind=QuotaKind.FETCH)
-
-    used = read(meter(), MeteredBroker(None, quotas, enforces=True))[UsageKey(None, "fetch", "alice", "etl")]
-
-    assert (used.amount, used.limit, used.rule_user, used.rule_client_id) == (99, None, None, None)
-
-
-def test_service_time_is_logged_in_whole_percent_milliseconds() -> None:
-    """The unit is 1 % of a thread for a millisecond, or 10 us. A thread's work of 1.5 s is 150,000 units."""
-    config = replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0, source="file:1"),))
-    quotas, one = BrokerQuotas(config), meter()
-    broker, identity = MeteredBroker(3, quotas, enforces=True), UsageKey(3, "request", "alice", "")
-    charge(quotas, 1_500_000_000 + 9_999, kind=QuotaKind.REQUEST)
-
-    used = read(one, broker)[identity]
-    assert (used.amount, used.limit, used.requests) == (150_000, 50.0, 1)
-    assert read(one, broker, now_ms=2_000) == {}
-    charge(quotas, 1, kind=QuotaKind.REQUEST)
-    assert read(one, broker, now_ms=3_000)[identity].amount == 1
+    charge(quotas, 1)
+    update(quotas, replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=7.0),)))
+    charge(quotas, 2)
+    used = read(one, broker, now_ms=3_000)[key]
+    assert (used.amount, used.limit, used.rule_client_id) == (3, 7.0, "etl")
 
 
 @pytest.mark.parametrize(
@@ -129,20 +110,13 @@ def test_service_time_is_logged_in_whole_percent_milliseconds() -> None:
 def test_enforced_follows_the_rule_then_the_listener(policy: bool, rule: Enforcement | None, expected: bool) -> None:
     config = replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=5.0, enforcement=rule),))
     quotas = BrokerQuotas(config)
-    charge(quotas, 10)
+    bucket = charge(quotas, 10)
+    if not expected:
+        bucket.observe(400, took_ms=0, now_ms=0)
 
     (used,) = read(meter(), MeteredBroker(3, quotas, enforces=policy)).values()
 
-    assert used.is_enforced is expected
-
-
-def test_observed_throttling_is_logged_as_not_enforced() -> None:
-    quotas = BrokerQuotas(CONFIG)
-    charge(quotas, 10).observe(400, took_ms=0, now_ms=0)
-
-    (used,) = read(meter(), MeteredBroker(3, quotas, enforces=True)).values()
-
-    assert (used.throttled_requests, used.throttle_time_ms, used.is_enforced) == (1, 400, False)
+    assert (used.is_enforced, used.throttle_time_ms) == (expected, 0 if expected else 400)
 
 
 def test_a_throttle_time_is_logged_in_the_interval_of_its_response() -> None:
@@ -158,29 +132,6 @@ def test_a_throttle_time_is_logged_in_the_interval_of_its_response() -> None:
     assert used.connections is None
 
 
-def test_record_after_a_reload_names_the_new_rule_once_used() -> None:
-    quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = MeteredBroker(3, quotas, enforces=True)
-    charge(quotas, 1)
-    update(quotas, replace(CONFIG, quotas=(QuotaRule(client_id="etl", producer_byte_rate=7.0),)))
-    charge(quotas, 2)
-
-    (used,) = read(one, broker).values()
-
-    assert (used.amount, used.limit, used.rule_client_id) == (3, 7.0, "etl")
-
-
-def test_buckets_of_one_name_at_one_broker_are_one_record() -> None:
-    """While node ids are unknown, one broker may have two quota states."""
-    one, other = BrokerQuotas(CONFIG), BrokerQuotas(CONFIG)
-    charge(one, 5)
-    charge(other, 7)
-
-    (used,) = read(meter(), MeteredBroker(None, one, enforces=True), MeteredBroker(None, other, enforces=True)).values()
-
-    assert (used.amount, used.requests) == (12, 2)
-
-
 def test_connections_are_logged_by_listener() -> None:
     config = replace(CONFIG, listeners=(replace(LISTENER, max_connection_creation_rate=20),))
     quotas = BrokerQuotas(config)
@@ -194,8 +145,6 @@ def test_connections_are_logged_by_listener() -> None:
 
 
 def test_refused_connections_are_not_charged() -> None:
-    from kafka_quota_proxy.config.model import IpRule
-
     config = replace(CONFIG, ip_quotas=(IpRule(ip="10.0.0.7", connection_creation_rate=0.1),))
     quotas = BrokerQuotas(config)
     arrivals = quotas.arrivals.listener("clients")
@@ -226,48 +175,11 @@ def test_replicas_are_logged_by_their_broker() -> None:
     assert read(one, replicas=replicas, now_ms=2_000) == {}
 
 
-def test_an_unfinished_reading_loses_nothing() -> None:
-    quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = MeteredBroker(3, quotas, enforces=True)
-    for number in range(1_000):
-        charge(quotas, 1, client_id=f"c-{number}")
-    pieces = iter(one.read((broker,), (), wall_ms=WALL_MS + 1_000, now_ms=1_000))
-    for _ in range(4):
-        assert next(pieces) is None
-
-    (batch,) = [piece for piece in one.read((broker,), (), wall_ms=WALL_MS + 2_000, now_ms=2_000) if piece]
-
-    assert sum(used.amount for _, used in batch.records) == 1_000
-    assert (batch.start_ms, batch.interval_ms) == (WALL_MS, 2_000)
-
-
 # -- evicted buckets --
 
 
 def one_place(most: int = 1) -> BrokerQuotas:
     return BrokerQuotas(replace(CONFIG, max_buckets=most))
-
-
-def test_a_removed_bucket_is_logged_under_its_own_name() -> None:
-    quotas = one_place()
-    for number in range(3):
-        charge(quotas, 10 + number, client_id=f"c-{number}", now_ms=number)
-
-    records = read(meter(), MeteredBroker(3, quotas, enforces=True))
-
-    assert quotas.produce.evicted == 2
-    assert {identity.client_id: used.amount for identity, used in records.items()} == {"c-0": 10, "c-1": 11, "c-2": 12}
-
-
-def test_a_removed_and_recreated_bucket_is_one_record() -> None:
-    quotas = one_place()
-    for now_ms, (client_id, amount) in enumerate((("a", 1), ("b", 20), ("a", 300))):
-        charge(quotas, amount, client_id=client_id, now_ms=now_ms)
-
-    records = read(meter(), MeteredBroker(3, quotas, enforces=True))
-
-    assert quotas.produce.evicted == 2
-    assert {identity.client_id: used.amount for identity, used in records.items()} == {"a": 301, "b": 20}
 
 
 def test_removed_buckets_beyond_the_bound_are_logged_as_other() -> None:
@@ -285,22 +197,6 @@ def test_removed_buckets_beyond_the_bound_are_logged_as_other() -> None:
     }  # fmt: skip
     assert records[UsageKey(3, "produce", "<other>", "<other>")].requests == 7
     assert read(one, broker, now_ms=2_000) == {}
-
-
-def test_a_bucket_removed_during_a_reading_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meter_module, "_SLICE", 1)
-    quotas, one = BrokerQuotas(CONFIG), meter()
-    quotas.produce.departed = DepartedBuckets(max_buckets=0)
-    for name in "abc":
-        charge(quotas, 10, client_id=name)
-    reading = one.read([MeteredBroker(3, quotas, enforces=True)], (), wall_ms=1_000, now_ms=1_000)
-    for _ in range(3):
-        next(reading)
-    quotas.expire(now_ms=EXPIRES_AFTER_MS + 1)
-    amounts = [used.amount for batch in reading if batch for _, used in batch.records]
-    amounts += [used.amount for used in read(one, MeteredBroker(3, quotas, enforces=True), now_ms=2_000).values()]
-
-    assert sum(amounts) == 30
 
 
 def test_many_removed_buckets_are_read_in_steps() -> None:
@@ -479,7 +375,8 @@ TestSums = Sums.TestCase
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=20))
-def test_service_time_loses_less_than_a_unit(amounts: list[int]) -> None:
+def test_service_time_is_in_percent_milliseconds_and_loses_less_than_one(amounts: list[int]) -> None:
+    """The unit is 1 % of a thread for a millisecond, or 10 us. A thread's work of 1.5 s is 150,000 units."""
     quotas = BrokerQuotas(replace(CONFIG, quotas=(QuotaRule(user="alice", request_percentage=50.0),)))
     one, broker, total = meter(), MeteredBroker(3, quotas, enforces=True), 0
     for now_ms, amount in enumerate(amounts):
@@ -491,12 +388,12 @@ def test_service_time_loses_less_than_a_unit(amounts: list[int]) -> None:
 
 # -- how long it takes --
 
-MANY = 50_000
+MANY = 20_000
 
 
 @pytest.mark.parametrize("is_busy", [True, pytest.param(False, marks=pytest.mark.kafka)])
-def test_fifty_thousand_buckets_are_read_in_short_steps(is_busy: bool) -> None:
-    """The CPU time of the longest step was 0.4 ms if all buckets were used, and 0.03 ms if none was."""
+def test_many_buckets_are_read_in_short_steps(is_busy: bool) -> None:
+    """The CPU time of the longest step was 0.4 ms if all of 50,000 buckets were used, and 0.03 ms if none was."""
     quotas, one = BrokerQuotas(CONFIG), meter()
     broker = MeteredBroker(3, quotas, enforces=True)
     buckets = [charge(quotas, 1, client_id=f"client-{number}") for number in range(MANY)]
@@ -515,7 +412,7 @@ def test_fifty_thousand_buckets_are_read_in_short_steps(is_busy: bool) -> None:
                 before_s = thread_time()
             longest_s.append(max(steps))
             assert found == (MANY if is_busy else 0)
-            assert len(steps) > 300
+            assert len(steps) > 120
     finally:
         gc.enable()
 

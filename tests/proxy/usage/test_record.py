@@ -35,12 +35,6 @@ def test_unknown_fields_are_null() -> None:
     ]  # fmt: skip
 
 
-def test_records_of_connections_have_a_listener() -> None:
-    (line,) = a_batch(UsageKey(3, "connection", "", "", "clients")).lines()
-
-    assert json.loads(line)["listener"] == "clients"
-
-
 def test_a_key_identifies_the_bucket() -> None:
     with_listener = a_batch(UsageKey(3, "connection", "", "", "clients"))
 

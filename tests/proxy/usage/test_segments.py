@@ -4,7 +4,6 @@ import errno
 import json
 import os
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -50,29 +49,19 @@ def amounts(directory: Path, pattern: str = "*.jsonl") -> list[int]:
     ]
 
 
-@pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Segments]:
-    files = opened(tmp_path / "usage")
-    yield files
+def test_a_file_has_its_final_name_once_it_is_complete(tmp_path: Path) -> None:
+    files = opened(tmp_path)
+    assert (names(tmp_path), files.rotate_from_ms) == ([], None)
+    files.write(a_batch(1), now_ms=7_000)
+    assert names(tmp_path) == [f"usage-p1-{START_MS + 1_000}.jsonl.part"]
+    assert amounts(tmp_path, "*.part") == [1]
+    assert files.rotate_from_ms == 7_000 + 300_000
+
+    files.complete()
+
+    assert names(tmp_path) == [f"usage-p1-{START_MS + 1_000}.jsonl"]
+    assert (amounts(tmp_path), files.rotate_from_ms) == ([1], None)
     files.end()
-
-
-def test_a_file_has_its_final_name_once_it_is_complete(fresh: Segments, tmp_path: Path) -> None:
-    directory = tmp_path / "usage"
-    fresh.write(a_batch(1), now_ms=0)
-    assert names(directory) == [f"usage-p1-{START_MS + 1_000}.jsonl.part"]
-    assert amounts(directory, "*.part") == [1]
-
-    fresh.end()
-
-    assert names(directory) == [f"usage-p1-{START_MS + 1_000}.jsonl"]
-    assert amounts(directory) == [1]
-
-
-def test_without_use_there_is_no_file(fresh: Segments, tmp_path: Path) -> None:
-    fresh.end()
-
-    assert names(tmp_path / "usage") == []
 
 
 def test_a_file_is_completed_at_a_size(tmp_path: Path) -> None:
@@ -85,15 +74,6 @@ def test_a_file_is_completed_at_a_size(tmp_path: Path) -> None:
     assert len(sizes) == 3
     assert all(1_024 <= size < 1_400 for size in sizes[:-1])
     assert amounts(tmp_path) == list(range(12))
-
-
-def test_a_file_knows_when_rotation_is_due(fresh: Segments) -> None:
-    assert fresh.rotate_from_ms is None
-    fresh.write(a_batch(1), now_ms=7_000)
-
-    assert fresh.rotate_from_ms == 7_000 + 300_000
-    fresh.complete()
-    assert fresh.rotate_from_ms is None
 
 
 def test_an_interval_may_be_divided_among_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,14 +229,6 @@ class Disk:
         self._ftruncate(descriptor, size_bytes)
 
 
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
-    disk = Disk(0)
-    monkeypatch.setattr(os, "write", disk.write)
-    monkeypatch.setattr(os, "ftruncate", disk.ftruncate)
-    return disk
-
-
 @given(free_bytes=st.lists(st.integers(0, 3_000), max_size=10))
 def test_on_a_full_disk_no_line_is_cut_lost_or_doubled(
     tmp_path_factory: pytest.TempPathFactory, free_bytes: list[int]
@@ -285,9 +257,11 @@ def test_on_a_full_disk_no_line_is_cut_lost_or_doubled(
         assert sorted(amounts(directory)) == [1] * 4 + [2] + [3] * 6
 
 
-def test_a_full_disk_does_not_create_file_after_file(disk: Disk, tmp_path: Path) -> None:
+def test_a_full_disk_does_not_create_file_after_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    disk = Disk(100)
+    monkeypatch.setattr(os, "write", disk.write)
+    monkeypatch.setattr(os, "ftruncate", disk.ftruncate)
     files = opened(tmp_path)
-    disk.free_bytes = 100
     for _ in range(5):
         with pytest.raises(OSError, match="No space left"):
             files.write(a_batch(1), now_ms=0)
@@ -323,45 +297,18 @@ def test_file_above_the_size_limit_is_followed_by_the_next(tmp_path: Path) -> No
     assert amounts(tmp_path) == list(range(12))
 
 
-def test_an_incomplete_line_is_cut_off_before_the_next_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = opened(tmp_path)
-    files.write(a_batch(1), now_ms=0)
-    disk = Disk(30)
-
-    def fail(descriptor: int, size_bytes: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", disk.write)
-        patch.setattr(os, "ftruncate", fail)
-        with pytest.raises(OSError, match="Input/output"):
-            files.write(a_batch(2), now_ms=0)
-    files.write(batch := a_batch(2), now_ms=0)
-    del batch
-    files.end()
-
-    assert amounts(tmp_path) == [1, 2]
-
-
-def test_a_removed_file_is_logged_and_replaced(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("is_at_end", [False, True])
+def test_a_removed_file_is_logged_and_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_at_end: bool
+) -> None:
     files = opened(tmp_path)
     files.write(a_batch(1), now_ms=0)
     next(tmp_path.glob("*.part")).unlink()
-    files.write(a_batch(2), now_ms=0)
-    files.write(a_batch(3), now_ms=0)
+    for number in () if is_at_end else (2, 3):
+        files.write(a_batch(number), now_ms=0)
     files.end()
 
-    assert amounts(tmp_path) == [3]
-    assert "was removed while it was written" in caplog.text
-
-
-def test_a_removed_file_does_not_block_a_stop(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    files = opened(tmp_path)
-    files.write(a_batch(1), now_ms=0)
-    next(tmp_path.glob("*.part")).unlink()
-
-    files.end()
-
+    assert amounts(tmp_path) == ([] if is_at_end else [3])
     assert "was removed while it was written" in caplog.text
 
 

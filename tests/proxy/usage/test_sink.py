@@ -70,12 +70,16 @@ def wait_until(is_so: Callable[[], object]) -> None:
         sleep(0.001)
 
 
+def ended(sink: Sink) -> None:
+    sink.stop(5)
+    sink.join(5)
+
+
 def test_batches_are_written_in_their_order_and_counted(paper: Paper) -> None:
     sink = started(paper)
     for number in range(3):
         sink.put(a_batch(number, records=2))
-    sink.stop(5)
-    sink.join(5)
+    ended(sink)
 
     assert paper.written == [0, 1, 2]
     assert (sink.written, sink.queued, sink.dropped, sink.last_start_ms) == (6, 0, 0, 42)
@@ -84,47 +88,28 @@ def test_batches_are_written_in_their_order_and_counted(paper: Paper) -> None:
 
 
 def test_a_failure_is_retried_and_logged_once(paper: Paper, caplog: pytest.LogCaptureFixture) -> None:
-    paper.fails.set()
-    sink = started(paper)
-    sink.put(a_batch(1))
-    wait_until(lambda: sink.failures >= 3)
-    sink.put(a_batch(2))
-    assert sink.is_failing
-    paper.fails.clear()
-    wait_until(lambda: not sink.is_failing and not sink.queued)
-    sink.stop(5)
-    sink.join(5)
-
-    assert paper.written == [1, 2]
-    assert sink.dropped == 0
-    assert caplog.text.count("cannot write: no space left; retrying") == 1
-    assert caplog.text.count("works again; 1 records wait") == 1
-
-
-def test_a_failing_sink_queues_a_bounded_number_of_records(paper: Paper) -> None:
-    paper.fails.set()
-    sink = started(paper, most=3)
-    sink.put(a_batch(1, records=2))
-    assert sink.has_room
-    sink.put(a_batch(2, records=2))
-    assert not sink.has_room
-    assert sink.queued == 4
-    paper.fails.clear()
-    wait_until(lambda: sink.has_room)
-    sink.stop(5)
-    sink.join(5)
-
-
-def test_the_last_start_is_known_after_begin(paper: Paper) -> None:
     paper.begin_fails = True
-    sink = started(paper)
+    paper.fails.set()
+    sink = started(paper, most=2)
     wait_until(lambda: sink.failures >= 2)
     assert sink.last_start_ms is None
-
     paper.begin_fails = False
     wait_until(lambda: sink.last_start_ms == 42)
+
+    sink.put(a_batch(1))
+    wait_until(lambda: sink.failures >= 5)
+    assert sink.has_room
+    sink.put(a_batch(2))
+    assert (sink.has_room, sink.queued, sink.is_failing) == (False, 2, True)
     sink.stop(5)
+    sleep(0.02)
+    paper.fails.clear()
     sink.join(5)
+
+    assert (paper.written, sink.dropped, sink.has_room) == ([1, 2], 0, True)
+    assert caplog.text.count("cannot begin: no directory; retrying") == 1
+    assert caplog.text.count("cannot write: no space left; retrying") == 1
+    assert caplog.text.count("works again; ") == 2
 
 
 def test_a_stop_times_out_and_counts_dropped_records(paper: Paper, caplog: pytest.LogCaptureFixture) -> None:
@@ -139,20 +124,6 @@ def test_a_stop_times_out_and_counts_dropped_records(paper: Paper, caplog: pytes
     assert (sink.dropped, sink.queued) == (3, 0)
     assert "3 records were not written in time and are lost" in caplog.text
     assert paper.has_ended.is_set()
-
-
-def test_a_stop_retries_until_its_time_limit(paper: Paper) -> None:
-    paper.fails.set()
-    sink = started(paper)
-    sink.put(a_batch(1))
-    wait_until(lambda: sink.is_failing)
-    sink.stop(5)
-    sleep(0.02)
-    paper.fails.clear()
-    sink.join(5)
-
-    assert paper.written == [1]
-    assert sink.dropped == 0
 
 
 def test_an_unexpected_error_is_retried(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,8 +141,7 @@ def test_an_unexpected_error_is_retried(paper: Paper, monkeypatch: pytest.Monkey
     wait_until(lambda: paper.written)
     assert sink.failures == 1
     assert not sink.is_failing
-    sink.stop(5)
-    sink.join(5)
+    ended(sink)
 
     assert paper.written == [1]
     assert not sink.is_running
@@ -194,5 +164,4 @@ def test_an_idle_sink_rotates_its_file(paper: Paper) -> None:
 
     assert monotonic() * 1_000 >= due_ms
     assert paper.completed == 1
-    sink.stop(5)
-    sink.join(5)
+    ended(sink)

@@ -29,12 +29,6 @@ def test_intervals_follow_each_other_on_the_wall_clock() -> None:
     ]
 
 
-def test_after_a_stall_one_interval_covers_it() -> None:
-    timeline = a_timeline()
-
-    assert timeline.roll(wall_ms=WALL_MS + 90_000, now_ms=95_000) == Span(WALL_MS, 90_000)
-
-
 def test_a_step_forward_leaves_a_gap() -> None:
     timeline = a_timeline()
 
@@ -67,7 +61,7 @@ def test_no_start_repeats_one_of_an_earlier_process() -> None:
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 5_000), st.one_of(st.just(0), st.integers(-7_200_000, 7_200_000))), max_size=60)
+    st.lists(st.tuples(st.integers(0, 5_000), st.one_of(st.just(0), st.integers(-7_200_000, 7_200_000))), max_size=30)
 )
 def test_starts_are_unique_and_cover_all_time(rolls: list[tuple[int, int]]) -> None:
     """Each roll has the time that passed, and by how much the wall clock was set meanwhile."""
