@@ -1,6 +1,7 @@
 """Tests the addresses, logins and TLS of the proxy's own clients."""
 
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -13,60 +14,41 @@ from tests.support.certificates import Authority
 from tests.support.handshakes import shake
 
 
-@pytest.mark.parametrize(("content", "password"), [("secret\nnotes\n", "secret"), ("secret", "secret"), ("", "")])
-def test_the_password_is_the_first_line_of_its_file(tmp_path: Path, content: str, password: str) -> None:
-    file = tmp_path / "password"
-    file.write_text(content)
-    settings = AdminClient(
+def login(file: Path) -> AdminClient:
+    return AdminClient(
+        bootstrap_servers=(Address(host="k1", port=9092), Address(host="::1", port=9093)),
         security_protocol=SecurityProtocol.SASL_PLAINTEXT,
         sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
         sasl_username="quota-proxy",
         sasl_password_file=str(file),
     )
 
-    assert security(settings) == {
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_plain_username": "quota-proxy",
-        "sasl_plain_password": password,
-    }
 
+@pytest.mark.parametrize(("content", "password"), [("secret\nnotes\n", "secret"), ("secret", "secret"), ("", "")])
+def test_the_password_is_the_first_line_of_its_file(tmp_path: Path, content: str, password: str) -> None:
+    file = tmp_path / "password"
+    file.write_text(content)
 
-def test_without_sasl_there_is_no_login() -> None:
-    assert security(AdminClient()) == {"security_protocol": "PLAINTEXT"}
+    assert security(login(file))["sasl_plain_password"] == password
 
 
 def test_error_of_a_password_that_is_not_utf_8_names_its_file(tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_bytes(b"secret\xff\n")
-    settings = AdminClient(
-        security_protocol=SecurityProtocol.SASL_PLAINTEXT,
-        sasl_mechanism=SaslMechanism.PLAIN,
-        sasl_username="quota-proxy",
-        sasl_password_file=str(file),
-    )
 
     with pytest.raises(OSError, match=f"the password is not UTF-8: '{file}'"):
-        security(settings)
+        security(login(file))
 
 
 def test_login_and_certificates_are_those_of_the_file(tmp_path: Path) -> None:
-    ca = Authority("brokers").save(tmp_path, "ca")
     password = tmp_path / "password"
     password.write_text("secret\n")
-
-    found = connection(
-        AdminClient(
-            bootstrap_servers=(Address(host="k1", port=9092), Address(host="::1", port=9093)),
-            security_protocol=SecurityProtocol.SASL_SSL,
-            sasl_mechanism=SaslMechanism.SCRAM_SHA_512,
-            sasl_username="quota-proxy",
-            sasl_password_file=str(password),
-            ssl_cafile=ca,
-            ssl_check_hostname=False,
-        ),
-        "me",
+    ca = Authority("brokers").save(tmp_path, "ca")
+    with_tls = replace(
+        login(password), security_protocol=SecurityProtocol.SASL_SSL, ssl_cafile=ca, ssl_check_hostname=False
     )
+
+    found = connection(with_tls, "me")
 
     context = found.pop("ssl_context")
     assert not context.check_hostname  # type: ignore[attr-defined]

@@ -9,21 +9,14 @@ import pytest
 from kafka_quota_proxy.proxy.background.disk_access import directory_fault, file_fault, lock_file
 
 
-def test_a_writable_path_has_no_fault_whether_it_exists_or_not(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-
-    assert directory_fault(tmp_path) is None
-    assert directory_fault(tmp_path / "a" / "b") is None
-    assert file_fault(tmp_path / "file") is None
-    assert file_fault(tmp_path / "other") is None
-
-
 def test_a_file_where_a_directory_is_needed_is_a_fault_and_the_reverse(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
 
+    assert (directory_fault(tmp_path), directory_fault(tmp_path / "a" / "b")) == (None, None)
+    assert (file_fault(file), file_fault(tmp_path / "other")) == (None, None)
     assert directory_fault(file) == f"{file} is not a directory; name a directory, which may be missing"
-    assert directory_fault(file / "a") == (f"{file}/a cannot be created: {file} is not a directory; use another path")
+    assert directory_fault(file / "a") == f"{file}/a cannot be created: {file} is not a directory; use another path"
     assert file_fault(tmp_path) == f"{tmp_path} is a directory; name a file in it"
     assert file_fault(tmp_path / "a" / "b") == (
         f"{tmp_path}/a/b cannot be created: {tmp_path}/a is not a directory; create it, or use another directory"
@@ -61,11 +54,10 @@ def test_a_path_that_cannot_be_read_is_a_fault(tmp_path: Path, monkeypatch: pyte
     )
 
 
-def open_files() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
     first = lock_file(tmp_path / "lock", taken="never said")
     before = open_files()
     with pytest.raises(OSError, match="another proxy writes there"):
@@ -74,8 +66,5 @@ def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path: Path) ->
     os.close(first)
 
     os.close(lock_file(tmp_path / "lock", taken="never said"))
-
-
-def test_a_lock_file_that_cannot_be_opened_is_another_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         lock_file(tmp_path / "nowhere" / "lock", taken="never said")

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 
 import pytest
 
@@ -92,31 +91,13 @@ async def test_a_failing_coroutine_ends_no_other() -> None:
 
 
 @on_uvloop
-async def test_a_failing_kept_up_coroutine_is_restarted() -> None:
-    one = Faulty(2)
+async def test_failing_work_that_must_go_on_is_restarted() -> None:
+    coroutine, thread = Faulty(2), Faulty(2)
 
-    await kept_up(one.work)
+    await kept_up(coroutine.work)
+    await asyncio.to_thread(persisting(thread._work))
 
-    assert (one.calls, sum(internal_errors.values())) == (3, 2)
-
-
-def test_a_failing_persisting_thread_is_restarted() -> None:
-    one = Faulty(2)
-
-    thread = threading.Thread(target=persisting(one._work))
-    thread.start()
-    thread.join(5)
-
-    assert (one.calls, sum(internal_errors.values())) == (3, 2)
-
-
-def test_steps_after_a_failing_one_are_run() -> None:
-    one = Faulty()
-
-    attempt(one._work)
-    attempt(one._work)
-
-    assert one.calls == 2
+    assert (coroutine.calls, thread.calls, sum(internal_errors.values())) == (3, 3, 4)
 
 
 @on_uvloop
@@ -151,9 +132,10 @@ def test_repeated_errors_of_one_line_log_few_tracebacks_and_are_all_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     one = Faulty(100)
-    for _ in range(100):
+    for _ in range(101):
         attempt(one._work)
 
+    assert one.calls == 101
     assert len(tracebacks(caplog)) == 10
     assert sum(internal_errors.values()) == 100
 
