@@ -93,7 +93,7 @@ async def test_the_oldest_idle_sockets_are_closed_for_new_ones() -> None:
         assert [_is_closed(client) for client in peer.sockets] == [True] * 50 + [False] * MAX_WAITING
 
 
-async def test_probes_are_answered_while_slow_readers_hold_responses(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_probes_are_answered_while_slow_readers_hold_responses() -> None:
     server = ready_server()
     fill(server, 2_000)
     async with admin_of(server) as admin, peer_of(admin) as peer:
@@ -152,33 +152,22 @@ async def test_idle_sockets_are_closed_after_a_while(monkeypatch: pytest.MonkeyP
         await eventually(lambda: peer.closed() == 10)
 
 
-async def test_a_request_may_arrive_byte_by_byte() -> None:
+async def test_a_request_may_arrive_byte_by_byte_up_to_a_maximum() -> None:
     async with admin_of(Server(CONFIG)) as admin:
-        answer = await asyncio.to_thread(send_slowly, admin.port, b"GET /livez HTTP/1.0\r\nX: y\r\n\r\n")
+        answer = await asyncio.to_thread(send, admin.port, b"GET /livez HTTP/1.0\r\nX: y\r\n\r\n", 1)
+        refused = await asyncio.to_thread(send, admin.port, b"GET /livez HTTP/1.0\r\n" + b"x" * 16_400, 20_000)
 
     assert answer.startswith(b"HTTP/1.0 200 OK\r\n")
     assert answer.endswith(b"\r\n\r\nalive\n")
+    assert refused.startswith(b"HTTP/1.0 431 ")
 
 
-def send_whole(port: int, data: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
-        client.sendall(data)
-        return b"".join(iter(lambda: client.recv(4_096), b""))
-
-
-def send_slowly(port: int, data: bytes) -> bytes:
+def send(port: int, data: bytes, piece_bytes: int) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for number in range(len(data)):
-            client.sendall(data[number : number + 1])
+        for start in range(0, len(data), piece_bytes):
+            client.sendall(data[start : start + piece_bytes])
         return b"".join(iter(lambda: client.recv(4_096), b""))
-
-
-async def test_a_request_head_above_its_maximum_is_refused() -> None:
-    async with admin_of(Server(CONFIG)) as admin:
-        answer = await asyncio.to_thread(send_whole, admin.port, b"GET /livez HTTP/1.0\r\n" + b"x" * 16_400)
-
-    assert answer.startswith(b"HTTP/1.0 431 ")
 
 
 @pytest.mark.usefixtures("has_faults")

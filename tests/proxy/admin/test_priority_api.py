@@ -3,13 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from kafka_quota_proxy.config.fair_call_queue import FairCallQueue, SchedulerImpl
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig
 from kafka_quota_proxy.proxy.admin.priority_api import report
 from kafka_quota_proxy.proxy.server.server import Server
-from tests.support.stub_broker import upstream_of
 
 BROKER = Address(host="127.0.0.1", port=19092)
 LISTENER = Listener(name="clients", bind=Address(host="127.0.0.1", port=0), upstream=BROKER)
@@ -40,49 +37,37 @@ def why(server: Server, user: str) -> str:
     return text
 
 
-def test_a_share_is_shown_between_its_thresholds() -> None:
-    server = server_of(FairCallQueue())
-    spend(server, alice=70, bob=20, carol=10)
+def test_a_level_is_explained_by_the_share_of_the_cost() -> None:
+    server = server_of(FairCallQueue(service_users=frozenset({"mirror"})))
+    spend(server, alice=70, bob=20, carol=10, mirror=900)
 
-    assert [why(server, name) for name in ("alice", "bob", "carol")] == [
+    users = ("alice", "bob", "carol", "nobody", "mirror")
+    assert [why(server, name) for name in users] == [
         "recently it had 70.0% of the cost of all; level 3 is from 50.0%",
         "recently it had 20.0% of the cost of all; level 1 is from 12.5% to below 25.0%",
         "recently it had 10.0% of the cost of all; level 0 is below 12.5%",
+        "it has caused no cost recently: a new user is level 0",
+        "a service user (decay-scheduler.service-users) is always level 0",
     ]
-    assert [said(server, name)[0]["level"] for name in ("alice", "bob", "carol")] == [3, 1, 0]
+    assert [said(server, name)[0]["level"] for name in users] == [3, 1, 0, 0, 0]
 
 
-def test_a_share_that_has_changed_since_the_sweep_is_shown() -> None:
+def test_a_share_that_has_changed_since_the_sweep_and_a_new_user_are_explained() -> None:
     server = server_of(FairCallQueue())
     spend(server, alice=70, bob=30)
     calls = server.listeners[0].priorities
     assert calls is not None
     calls.scheduler.charge("bob", 60)
-
     assert said(server, "alice")[0]["level"] == 3
     assert why(server, "alice") == (
         "by its share when levels were last set; now it has 31.8% of the cost of all, and level 2 is from 25.0% to "
         "below 50.0%"
     )
 
-
-def test_a_user_that_is_new_since_the_sweep_is_explained() -> None:
-    server = server_of(FairCallQueue())
-    spend(server, alice=70)
-    calls = server.listeners[0].priorities
-    assert calls is not None
-    calls.scheduler.charge("dave", 5)
-
-    assert (
-        why(server, "dave")
-        == "it is new since the last sweep and has 12.5% of the cost of all; level 1 is from 12.5% to below 25.0%"
+    calls.scheduler.charge("dave", 90)
+    assert why(server, "dave") == (
+        "it is new since the last sweep and has 45.0% of the cost of all; level 2 is from 25.0% to below 50.0%"
     )
-
-
-def test_a_user_without_cost_is_new() -> None:
-    server = server_of(FairCallQueue())
-
-    assert why(server, "dave") == "it has caused no cost recently: a new user is level 0"
 
 
 def test_one_level_and_a_fifo_queue_are_explained() -> None:
@@ -104,26 +89,6 @@ def test_one_level_and_a_fifo_queue_are_explained() -> None:
     assert report(unprioritised, principal="alice", client_id="", host="")[0]["utilisation_floor"] is None
 
 
-def test_the_utilisation_floor_is_shown() -> None:
-    (queue,) = report(server_of(FairCallQueue(utilisation_floor=0.25)), principal="alice", client_id="", host="")
-
-    assert queue["utilisation_floor"] == 0.25
-
-
-def test_a_service_user_is_level_0() -> None:
-    server = server_of(FairCallQueue(service_users=frozenset({"mirror"})))
-    spend(server, mirror=70, bob=20)
-
-    assert said(server, "mirror")[0]["level"] == 0
-    assert why(server, "mirror") == "a service user (decay-scheduler.service-users) is always level 0"
-
-
-def test_the_identity_without_a_login_has_the_address() -> None:
-    server = server_of(FairCallQueue())
-
-    assert said(server, "ANONYMOUS", "etl", "10.0.0.7")[0]["identity"] == "etl@10.0.0.7"
-
-
 def test_without_a_user_the_costliest_are_listed() -> None:
     server = server_of(FairCallQueue())
     spend(server, **{f"user{number}": number for number in range(1, 30)})
@@ -131,20 +96,9 @@ def test_without_a_user_the_costliest_are_listed() -> None:
     assert [user["identity"] for user in said(server, None)] == [f"user{number}" for number in range(29, 19, -1)]
 
 
-def test_brokers_are_listed_with_their_slots() -> None:
-    server = server_of(FairCallQueue(max_in_flight=7))
-
-    (queue,) = report(server, principal="alice", client_id="", host="")
-
-    assert upstream_of(server, BROKER).broker.queue is not None
-    assert queue["brokers"] == [
-        {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
-    ]
-
-
-def test_a_listener_lists_only_its_own_brokers() -> None:
+def test_a_listener_with_a_queue_lists_its_own_brokers_with_their_slots() -> None:
     other = Address(host="127.0.0.1", port=19093)
-    queued = replace(LISTENER, fair_call_queue=FairCallQueue(max_in_flight=7))
+    queued = replace(LISTENER, fair_call_queue=FairCallQueue(max_in_flight=7, utilisation_floor=0.25))
     listeners = (
         queued,
         replace(queued, name="others", upstream=other),
@@ -152,15 +106,15 @@ def test_a_listener_lists_only_its_own_brokers() -> None:
         replace(LISTENER, name="free", upstream=other),
     )
 
-    queues = report(Server(ProxyConfig(listeners=listeners)), principal="alice", client_id="", host="")
+    queues = report(Server(ProxyConfig(listeners=listeners)), principal="ANONYMOUS", client_id="etl", host="10.0.0.7")
 
     assert {queue["listener"]: [broker["upstream"] for broker in queue["brokers"]] for queue in queues} == {
         "clients": [str(BROKER)],
         "others": [str(other)],
         "as-well": [str(BROKER)],
     }
-
-
-@pytest.mark.parametrize("user", ["alice", None])
-def test_without_a_queue_the_report_is_empty(user: str | None) -> None:
-    assert report(server_of(None), principal=user, client_id="", host="") == []
+    assert queues[0]["brokers"] == [
+        {"upstream": str(BROKER), "queue_sizes": (0, 0, 0, 0), "in_flight": 0, "max_in_flight": 7}
+    ]
+    assert queues[0]["utilisation_floor"] == 0.25
+    assert queues[0]["users"][0]["identity"] == "etl@10.0.0.7"

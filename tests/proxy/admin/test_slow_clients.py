@@ -58,15 +58,13 @@ async def test_slow_bodies_give_way_to_a_scrape(tmp_path: Path, is_trickling: bo
                 assert (await asyncio.to_thread(ask, one.port, path)).status == 200
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/clients?limit=10000"])
-async def test_slow_readers_give_way_to_a_scrape(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_readers_give_way_to_a_scrape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admin_port, "_SOCKET_TIMEOUT_S", 60.0)  # on a busy machine, no other limit ends them first
     server = ready_server()
-    fill(server, 4_000)
+    fill(server, 2_000)
     async with admin_of(server) as admin:
         with ExitStack() as stack:
-            request = f"GET {path} HTTP/1.0\r\n\r\n".encode()
-            await asyncio.to_thread(hold, stack, admin.port, request, MAX_REQUESTS)
+            await asyncio.to_thread(hold, stack, admin.port, b"GET /metrics HTTP/1.0\r\n\r\n", MAX_REQUESTS)
             answered = admin._ports[0]._answered.values()
             await eventually(lambda: [one.request.waiting_s() > 0.2 for one in answered] == [True] * MAX_REQUESTS)
             slow = list(answered)

@@ -23,9 +23,6 @@ from tests.support.quota_page import LISTENER
 def test_moves_that_make_no_sense_are_refused(given: object, message: str) -> None:
     with pytest.raises(RefusedError, match=message):
         read_move(given)
-
-
-def test_move_is_read() -> None:
     assert read_move({"topic": "orders"}) == LeaderMove("orders", 0, None)
     assert read_move({"topic": "orders", "partition": 3, "leader": 2}) == LeaderMove("orders", 3, 2)
 

@@ -123,16 +123,3 @@ def test_open_connections_are_those_of_the_broker_with_most() -> None:
     of_users = {labels: value for (name, labels), value in found.items() if name == PREFIX + "quota_connections"}
     assert of_users == {(("user", "alice"), ("client_id", "")): 3}
     assert found[PREFIX + "observed_connections_total", (("listener", "others"),)] == 4
-
-
-def test_two_entries_of_one_broker_are_added_up() -> None:
-    quotas = upstream_of(server_of(), UPSTREAM).quotas
-    quotas.arrivals.listener("clients").record(now_ms=NOW_MS)
-    named = [("127.0.0.1:19092", quotas), ("127.0.0.1:19092", quotas)]
-
-    rates = [
-        one for one in connection_metrics(named, [], NOW_MS) if one.name == PREFIX + "broker_connection_creation_rate"
-    ]
-
-    ((text, rate),) = rates[0].samples
-    assert (text, round(rate, 6)) == ('{upstream="127.0.0.1:19092"}', 0.2)

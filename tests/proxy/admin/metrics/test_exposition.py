@@ -1,6 +1,6 @@
 """Tests that prometheus_client's parser reads the metrics as they were written."""
 
-from math import isnan, nan
+from math import isnan
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,6 @@ from kafka_quota_proxy.proxy.admin.metrics.exposition import (
     Metric,
     Namespace,
     labels,
-    paced,
     summed,
     write,
 )
@@ -40,25 +39,21 @@ def test_samples_with_the_same_labels_are_summed() -> None:
     assert list(summed(samples)) == [(labels(broker="a"), 7), (labels(broker="b"), 0.5)]
 
 
-def test_nan_is_written_as_prometheus_reads_it() -> None:
-    (family,) = text_string_to_metric_families(text_of(Family("wait", "gauge", "Wait.", [("", nan)])))
-
-    assert isnan(family.samples[0].value)
-
-
 @given(
     values=st.dictionaries(
         st.sampled_from(["user", "client_id", "kind"]),
         st.text(st.characters(codec="utf-8")) | st.text('\\n"{},=# '),
         min_size=1,
     ),
-    value=st.floats(allow_nan=False, allow_infinity=False) | st.integers(0, 2**53),
+    value=st.floats(allow_infinity=False) | st.integers(0, 2**53),
 )
 def test_any_label_and_value_is_parsed_as_written(values: dict[str, str], value: float) -> None:
     text = text_of(Family("bytes", "gauge", "Bytes.", [(labels(**values), value)]))
 
     (family,) = text_string_to_metric_families(text)
-    assert (family.samples[0].labels, family.samples[0].value) == (values, value)
+    found = family.samples[0]
+    assert found.labels == values
+    assert found.value == value or isnan(found.value) is isnan(value) is True
 
 
 def test_writing_rests_after_each_piece() -> None:
@@ -71,13 +66,6 @@ def test_writing_rests_after_each_piece() -> None:
     assert max(piece.count(b"\n") for piece in pieces) <= LINES_BETWEEN_RESTS + 1
 
 
-def test_pacing_yields_the_same_items() -> None:
-    rests: list[int] = []
-
-    assert list(paced(range(100), lambda: rests.append(1), every=20)) == list(range(100))
-    assert len(rests) == 5
-
-
 TABLE: tuple[Metric[str], ...] = (
     ("letters", "How long it is.", lambda text: len(text) or None),
     ("empty_total", "Whether it is empty.", lambda text: not text),
@@ -85,18 +73,10 @@ TABLE: tuple[Metric[str], ...] = (
 
 
 def test_each_metric_of_a_table_has_a_sample_for_each_row_with_a_value() -> None:
-    assert list(Namespace("kafka_text").table(TABLE, [("{a}", "abc"), ("{b}", "")])) == [
+    space = Namespace("kafka_text")
+    assert list(space.table(TABLE, [("{a}", "abc"), ("{b}", "")])) == [
         Family("kafka_text_letters", "gauge", "How long it is.", [("{a}", 3.0)]),
         Family("kafka_text_empty_total", "counter", "Whether it is empty.", [("{a}", 0.0), ("{b}", 1.0)]),
     ]
-
-
-def test_each_metric_of_a_single_source_is_a_family_of_one_value() -> None:
-    assert list(Namespace("kafka_text").single_values(TABLE, "abc")) == [
-        Family("kafka_text_letters", "gauge", "How long it is.", [("", 3.0)]),
-        Family("kafka_text_empty_total", "counter", "Whether it is empty.", [("", 0.0)]),
-    ]
-
-
-def test_a_missing_source_has_no_families() -> None:
-    assert list(Namespace("kafka_text").single_values(TABLE, None)) == []
+    assert [family.samples for family in space.single_values(TABLE, "abc")] == [[("", 3.0)], [("", 0.0)]]
+    assert list(space.single_values(TABLE, None)) == []

@@ -12,7 +12,6 @@ from kafka_quota_proxy.proxy.fair_queue.dispatcher import Ticket
 from kafka_quota_proxy.proxy.fair_queue.queue_stats import CONTROL_LEVEL
 from kafka_quota_proxy.proxy.server.broker_queue import ListenerPriorities
 from kafka_quota_proxy.proxy.server.server import Server
-from tests.support.stub_broker import upstream_of
 
 UPSTREAM = Address(host="127.0.0.1", port=19092)
 ANY = Address(host="127.0.0.1", port=0)
@@ -52,30 +51,6 @@ def calls_of(server: Server) -> ListenerPriorities:
     return calls
 
 
-def test_without_a_queue_there_are_no_families() -> None:
-    assert scraped(server_of(None)) == {}
-
-
-def test_a_broker_shows_queued_requests_and_slots_in_use() -> None:
-    server = server_of(FairCallQueue(max_in_flight=2, capacity=8))
-    broker_queue = upstream_of(server, UPSTREAM).broker.queue
-    assert broker_queue is not None
-    for level in (0, 0, 0, 1, 3, 3, 3, 3):
-        broker_queue.dispatcher.ask(Ticket(None, level=level, identity="alice"), 0)
-    broker_queue.dispatcher.ask(Ticket(None, is_control=True), 0)
-
-    found = scraped(server)
-
-    assert [found["size", of_broker(level=level)] for level in ("0", "1", "2", "3", "control")] == [1, 1, 0, 2, 0]
-    assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
-    assert found["waiting_for_room", of_broker()] == 2
-    assert [found["in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 1]
-    assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 4]
-    assert sum(found["overflows_total", of_broker(level=str(level))] for level in range(4)) == sum(
-        broker_queue.dispatcher.queue.overflowed
-    )
-
-
 def test_a_broker_behind_two_listeners_has_one_queue() -> None:
     """One listener is in front of the broker, and the other is in front of the broker's cluster."""
     settings = FairCallQueue(max_in_flight=2, capacity=8)
@@ -91,18 +66,20 @@ def test_a_broker_behind_two_listeners_has_one_queue() -> None:
     assert [one.broker.queue is broker_queue for one in server.brokers.upstreams] == [True] * 3
     for _ in range(7):
         broker_queue.dispatcher.ask(Ticket(None, level=2), 0)
+    broker_queue.dispatcher.ask(Ticket(None, is_control=True), 0)
 
     found = scraped(server)
 
-    assert [found["size", of_broker(level=level)] for level in ("1", "2", "3")] == [0, 2, 2]
+    assert [found["size", of_broker(level=level)] for level in ("1", "2", "3", "control")] == [0, 2, 2, 0]
     assert [found["capacity", of_broker(level=str(level))] for level in range(4)] == [2, 2, 2, 2]
     assert found["waiting_for_room", of_broker()] == 1
     assert found["overflows_total", of_broker(level="2")] == 3
-    assert found["in_flight", of_broker(pool="requests")] == 2
+    assert [found["in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 1]
     assert [found["max_in_flight", of_broker(pool=pool)] for pool in ("requests", "control")] == [2, 4]
 
 
 def test_a_listener_counts_the_outcome_of_its_requests() -> None:
+    assert scraped(server_of(None)) == {}
     server = server_of(FairCallQueue())
     stats = calls_of(server).stats
     stats.serve(0, 1_000, 2_000_000)

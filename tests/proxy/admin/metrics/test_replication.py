@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kafka_quota_proxy.config.model import Address, Listener, ProxyConfig, Replication, ReplicationPath
 from kafka_quota_proxy.proxy.admin.metrics.exposition import write
 from kafka_quota_proxy.proxy.admin.metrics.replication import replication_metrics
+from kafka_quota_proxy.proxy.replication.cluster_view import ClusterView
 from kafka_quota_proxy.proxy.server.connection import ClientConnection
 from kafka_quota_proxy.proxy.server.server import Server
 from kafka_quota_proxy.proxy.session import Session
@@ -45,29 +46,22 @@ class Connection(NamedTuple):
     session: Session
 
 
-def connection_of(move: Move) -> ClientConnection:
-    return cast(ClientConnection, Connection(move.sessions[0]))
-
-
-def test_without_limits_there_are_no_families() -> None:
-    assert scraped(server_of(None), START_MS) == {}
+def moving(
+    server: Server, version: int, logs: dict[Place, tuple[int, int]], known: ClusterView | None = None
+) -> tuple[Move, Follower]:
+    """Return a move through the proxy to broker 3, and its follower."""
+    throttle = server.replication.throttle
+    move = Move(version, logs, None, known, throttle=throttle, leader=throttle.leaders[0])
+    follower = move.add(Follower(3, version, logs))
+    server.listeners[0].connections[cast(ClientConnection, Connection(move.sessions[0]))] = None
+    return move, follower
 
 
 @pytest.mark.parametrize("version", [3, 17])
 def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 1_000), ("moving", 1): (10_000, 1_000)}
-    replication = Replication(leader_rate=200_000.0, paths=PATHS)
-    server = server_of(replication)
-    move = Move(
-        version,
-        logs,
-        None,
-        view({"moving"}),
-        throttle=server.replication.throttle,
-        leader=server.replication.throttle.leaders[0],
-    )
-    follower = move.add(Follower(3, version, logs))
-    server.listeners[0].connections[connection_of(move)] = None
+    server = server_of(Replication(leader_rate=200_000.0, paths=PATHS))
+    move, follower = moving(server, version, logs, view({"moving"}))
     move.every(100, 30_000, lambda: move.leader.logs["moving", 0].append(10_000))
     move.run(30_000)
     found = scraped(server, move.now_ms)
@@ -95,17 +89,9 @@ def test_rates_limits_lag_and_partition_bytes(version: int) -> None:
 
 
 def test_families_stay_after_a_limit_is_removed() -> None:
-    logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
+    assert scraped(server_of(None), START_MS) == {}
     server = server_of(Replication(leader_rate=200_000.0))
-    move = Move(
-        17,
-        logs,
-        None,
-        view({"moving"}),
-        throttle=server.replication.throttle,
-        leader=server.replication.throttle.leaders[0],
-    )
-    move.add(Follower(3, 17, logs))
+    move, _ = moving(server, 17, {("moving", 0): (10_000, 100)}, view({"moving"}))
     move.run(1_000)
 
     move.change(None)
@@ -116,12 +102,9 @@ def test_families_stay_after_a_limit_is_removed() -> None:
 
 
 def test_a_topic_without_a_known_name_is_shown_by_its_id() -> None:
-    logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 100)}
     server = server_of(Replication(leader_rate=200_000.0))
-    throttle = server.replication.throttle
-    move = Move(17, logs, None, throttle=throttle, leader=throttle.leaders[0])
-    move.add(Follower(3, 17, logs))
-    server.listeners[0].connections[connection_of(move)] = None
+    move, _ = moving(server, 17, {("moving", 0): (10_000, 100)})
     move.run(1_000)
+
     names = {labels[0][1] for name, labels in scraped(server, move.now_ms) if name.endswith("bytes_in_rate")}
     assert names == {b"moving".ljust(16, b".").hex()}

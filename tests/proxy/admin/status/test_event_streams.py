@@ -96,11 +96,14 @@ async def test_nothing_is_read_without_a_page() -> None:
         assert streams._last_s == last_s
 
 
-async def test_a_ninth_stream_is_refused_with_a_reason_until_one_ends() -> None:
+async def test_a_ninth_stream_is_refused_until_one_ends_and_eight_take_no_room_from_other_requests() -> None:
     async with admin_of(ready_server()) as admin:
         with ExitStack() as stack:
             clients = [stack.enter_context(stream(admin.port)) for _ in range(MAX_STREAMS)]
             await asyncio.gather(*(asyncio.to_thread(read_events, client, 1) for client in clients))
+            threads = threading.active_count()
+            asked = (asyncio.to_thread(ask, admin.port, "/clients") for _ in range(MAX_REQUESTS))
+            answers = await asyncio.gather(*asked)
             with stream(admin.port) as ninth:
                 refused = await asyncio.to_thread(ninth.recv, 16_384)
             clients[0].close()
@@ -108,23 +111,11 @@ async def test_a_ninth_stream_is_refused_with_a_reason_until_one_ends() -> None:
             with stream(admin.port) as client:
                 events = await asyncio.to_thread(read_events, client, 1)
 
+    assert [answer.status for answer in answers] == [200] * MAX_REQUESTS
+    assert threads < 20  # those of pytest, and of the tests' own reads
     assert refused.startswith(b"HTTP/1.0 503 Service Unavailable\r\n")
     assert refused.endswith(b"\r\n\r\n8 status pages are open; close one\n")
     assert len(events) == 1
-
-
-async def test_streams_take_no_room_from_other_requests() -> None:
-    async with admin_of(ready_server()) as admin:
-        with ExitStack() as stack:
-            clients = [stack.enter_context(stream(admin.port)) for _ in range(MAX_STREAMS)]
-            await asyncio.gather(*(asyncio.to_thread(read_events, client, 1) for client in clients))
-            threads = threading.active_count()
-            answers = await asyncio.gather(
-                *(asyncio.to_thread(ask, admin.port, "/clients") for _ in range(MAX_REQUESTS))
-            )
-
-    assert [answer.status for answer in answers] == [200] * MAX_REQUESTS
-    assert threads < 20  # those of pytest, and of the tests' own reads
 
 
 async def test_a_page_that_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,21 +137,18 @@ async def test_a_page_that_does_not_read_is_dropped(monkeypatch: pytest.MonkeyPa
     assert most <= 1_000_100  # at most one event is kept
 
 
-async def test_a_page_that_goes_away_is_forgotten() -> None:
+@pytest.mark.parametrize("goes_away", [True, False])
+async def test_a_page_that_goes_away_or_sends_more_is_dropped(goes_away: bool) -> None:
     async with admin_of(ready_server()) as admin:
         streams = streams_of(admin)
         with stream(admin.port) as client:
             await eventually(lambda: len(streams) == 1)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # end it with a reset
-        await eventually(lambda: not len(streams))
-
-
-async def test_a_page_that_sends_more_is_dropped() -> None:
-    async with admin_of(ready_server()) as admin:
-        with stream(admin.port) as client:
-            await eventually(lambda: len(streams_of(admin)) == 1)
-            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
-            await eventually(lambda: not len(streams_of(admin)))
+            if goes_away:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # end it with a reset
+                client.close()
+            else:
+                client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            await eventually(lambda: not len(streams))
 
 
 async def test_streams_end_with_the_proxy() -> None:

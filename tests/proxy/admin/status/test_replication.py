@@ -29,10 +29,6 @@ def server_of(replication: Replication | None) -> Server:
     return Server(ProxyConfig(listeners=(listener,), replication=replication))
 
 
-def test_without_limits_there_is_no_section() -> None:
-    assert replication_section(server_of(None), now_ms=0) is None
-
-
 def test_a_move_has_its_rates_limits_and_lag() -> None:
     logs: dict[Place, tuple[int, int]] = {("moving", 0): (10_000, 1_000), ("moving", 1): (10_000, 1_000)}
     server = server_of(Replication(leader_rate=200_000.0, paths=PATHS))
@@ -58,6 +54,7 @@ def test_a_move_has_its_rates_limits_and_lag() -> None:
 
 
 def test_the_cluster_says_what_is_being_reassigned() -> None:
+    assert replication_section(server_of(None), now_ms=0) is None
     server = server_of(Replication(leader_rate=1.0))
     replication = server.replication
     replication.watcher = ReplicationWatcher(Replication(), {}, fallback=(UPSTREAM,), on_view=replication.see)
