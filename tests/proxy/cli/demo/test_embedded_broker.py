@@ -54,17 +54,6 @@ async def three_brokers() -> AsyncIterator[str]:
         yield address
 
 
-async def test_a_consumer_reads_the_preloaded_records(bootstrap: str) -> None:
-    await preload(bootstrap, value_bytes=1_000, records=5)
-
-    async with aiokafka.AIOKafkaConsumer(
-        CONSUMER_TOPIC, bootstrap_servers=bootstrap, auto_offset_reset="earliest"
-    ) as consumer:
-        sizes = [(await consumer.getone()).serialized_value_size for _ in range(5)]
-
-    assert sizes == [1_000] * 5
-
-
 async def test_kafka_python_produces_with_acks_0_and_reads_back(bootstrap: str) -> None:
     """kafka-python cannot read a plain response to its ApiVersions v4, and a response to acks=0 ends its connection."""
     values = await asyncio.to_thread(_produce_without_acks_and_read_back, bootstrap)
@@ -169,28 +158,6 @@ def _read(consumer: confluent_kafka.Consumer, count: int) -> list[bytes]:
         values.append(message.value() or b"")
     consumer.close()
     return values
-
-
-@pytest.mark.kafka
-async def test_aiokafka_follows_moving_leaders_and_loses_and_doubles_nothing(three_brokers: str) -> None:
-    async with aiokafka.AIOKafkaProducer(bootstrap_servers=three_brokers, enable_idempotence=True) as producer:
-        await producer.partitions_for("moving")
-        async with aiokafka.AIOKafkaConsumer(
-            "moving", bootstrap_servers=three_brokers, group_id="group", auto_offset_reset="earliest"
-        ) as consumer:
-            sent = []
-            for number in range(300):
-                if number == 100:
-                    await _move_leaders(three_brokers, "moving", [0, 1, 2, 3], to=2)
-                sent.append(await producer.send("moving", str(number).encode(), partition=number % 4))
-                await asyncio.sleep(0.001)
-            await asyncio.gather(*sent)
-            values = [int((await asyncio.wait_for(consumer.getone(), 20)).value) for _ in range(300)]
-            await consumer.commit()
-
-            assert sorted(values) == list(range(300))
-            assert await consumer.getmany(timeout_ms=300) == {}
-    assert await _leaders(three_brokers, "moving") == [2] * 4
 
 
 @pytest.mark.kafka

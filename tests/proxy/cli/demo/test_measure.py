@@ -34,85 +34,44 @@ def test_bytes_are_counted_from_the_start_inclusive_to_the_end_exclusive() -> No
     for second, size in enumerate((1, 2, 4, 8)):
         flow.record(size, now_s=second)
 
-    assert flow.bytes_between(1, 3) == 6
-    assert flow.bytes_between(-5, 50) == 15
-    assert flow.rate(now_s=3) == 4
-
-
-def test_part_of_a_flow_begins_at_its_start_inclusive() -> None:
-    flow = Flow()
-    for second, size in enumerate((1, 2, 4, 8)):
-        flow.record(size, now_s=second)
-
+    assert (flow.bytes_between(1, 3), flow.bytes_between(-5, 50), flow.rate(now_s=3)) == (6, 15, 4)
     part = flow.since(2)
-
     assert (part.times, part.bytes_between(0, 9), part.bytes_between(3, 9)) == ([2, 3], 12, 8)
     assert flow.since(4).times == []
-    assert flow.bytes_between(0, 9) == 15
 
 
-def test_a_paced_rate_leaves_out_the_burst_of_the_first_second() -> None:
+@pytest.mark.parametrize(
+    ("burst_s", "burst_rate", "rate", "until_s", "measured"),
+    [
+        (1, 2, 1, 65, 1),
+        (4, 1.25, 1, 65, 1),  # the burst of one second's quota takes four seconds
+        (1, 0.8, 0.8, 65, 0.8),
+        (1, 1.5, 1.5, 65, 1.5),
+        (1, 1, 1, 58, 0.5),  # silent for the last seven of fourteen seconds
+    ],
+)
+def test_a_paced_rate_leaves_out_the_burst_and_falls_in_silence(
+    burst_s: int, burst_rate: float, rate: float, until_s: int, measured: float
+) -> None:
+    """All rates are in quotas."""
     flow = Flow()
-    _steady(flow, start_s=50, end_s=51, rate=2 * QUOTA)
-    _steady(flow, start_s=51, end_s=65)
+    _steady(flow, start_s=50, end_s=50 + burst_s, rate=burst_rate * QUOTA)
+    _steady(flow, start_s=50 + burst_s, end_s=until_s, rate=rate * QUOTA)
 
-    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
+    found = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
 
-    assert rate == pytest.approx(QUOTA, rel=1e-9)
-
-
-def test_a_paced_rate_leaves_out_a_longer_burst() -> None:
-    """At 1.25 times the quota, the burst of one second's quota takes four seconds."""
-    flow = Flow()
-    _steady(flow, start_s=50, end_s=54, rate=1.25 * QUOTA)
-    _steady(flow, start_s=54, end_s=65)
-
-    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
-
-    assert rate == pytest.approx(QUOTA, rel=0.005)
+    assert found == pytest.approx(measured * QUOTA, rel=0.005)
 
 
-def test_a_client_slower_than_its_quota_has_its_own_rate() -> None:
-    flow = Flow()
-    _steady(flow, start_s=50, end_s=65, rate=0.8 * QUOTA)
-
-    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
-
-    assert rate == pytest.approx(0.8 * QUOTA, rel=0.005)
-
-
-def test_a_rate_above_the_quota_is_measured() -> None:
-    flow = Flow()
-    _steady(flow, start_s=50, end_s=65, rate=1.5 * QUOTA)
-
-    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=65)
-
-    assert rate == pytest.approx(1.5 * QUOTA, rel=0.005)
-
-
-def test_silence_at_the_end_lowers_a_paced_rate() -> None:
-    flow = Flow()
-    _steady(flow, start_s=0, end_s=8)
-
-    rate = paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=15)
-
-    assert rate == pytest.approx(QUOTA / 2, rel=1e-9)
-
-
-@pytest.mark.parametrize("now_s", [0, 1, 1.9])
-def test_a_paced_rate_needs_two_seconds(now_s: float) -> None:
+@pytest.mark.parametrize("now_s", [0, 1.9])
+def test_a_paced_rate_needs_two_seconds_and_traffic(now_s: float) -> None:
     flow = Flow()
     flow.record(REQUEST, now_s=0)
 
     with pytest.raises(MeasurementError):
         paced_rate(flow, quota_bytes_per_second=QUOTA, now_s=now_s)
-
-
-def test_without_traffic_there_is_no_rate() -> None:
     with pytest.raises(MeasurementError):
         paced_rate(Flow(), quota_bytes_per_second=QUOTA, now_s=1_000)
-    with pytest.raises(MeasurementError):
-        sampled_rate(Flow(), quota_bytes_per_second=QUOTA)
 
 
 def test_the_start_of_each_burst_is_found() -> None:
@@ -126,19 +85,10 @@ def test_the_start_of_each_burst_is_found() -> None:
         assert 100 + cycle * 11.5 - 1.25 <= start_s <= 100 + cycle * 11.5 + 0.1
 
 
-@pytest.mark.parametrize("cycles", [2, 3, 6])
-def test_a_sampled_rate_is_taken_over_whole_cycles(cycles: int) -> None:
-    flow = _cycles(cycles)
+@pytest.mark.parametrize(("cycles", "share"), [(2, 1.0), (6, 1.0), (4, 0.9), (4, 1.1)])
+def test_a_sampled_rate_is_taken_over_whole_cycles(cycles: int, share: float) -> None:
+    flow = _cycles(cycles, share=share)
     flow.record(REQUEST, now_s=flow.times[-1] + 7.3)
-
-    rate = sampled_rate(flow, quota_bytes_per_second=QUOTA)
-
-    assert rate == pytest.approx(QUOTA, rel=0.01)
-
-
-@pytest.mark.parametrize("share", [0.9, 1.1])
-def test_a_sampled_rate_off_its_quota_is_measured(share: float) -> None:
-    flow = _cycles(4, share=share)
 
     rate = sampled_rate(flow, quota_bytes_per_second=QUOTA)
 
@@ -151,8 +101,9 @@ def test_one_burst_is_no_cycle() -> None:
     for second in range(1, 11):
         flow.record(REQUEST, now_s=second)
 
-    with pytest.raises(MeasurementError):
-        sampled_rate(flow, quota_bytes_per_second=QUOTA)
+    for without in (flow, Flow()):
+        with pytest.raises(MeasurementError):
+            sampled_rate(without, quota_bytes_per_second=QUOTA)
 
 
 def test_a_second_at_twice_the_quota_inside_a_burst_is_no_new_burst() -> None:

@@ -26,11 +26,7 @@ MAPS = """\
 
 def test_the_loaded_library_is_found_under_a_path_with_spaces() -> None:
     assert library_in_maps(MAPS) == "/home/a b/site/librdkafka-0cb9.so.1"
-
-
-def test_maps_without_the_library_give_no_path() -> None:
     assert library_in_maps(MAPS.replace("librdkafka", "libother")) is None
-    assert library_in_maps("") is None
 
 
 @pytest.mark.parametrize(
@@ -47,9 +43,6 @@ def test_a_bundled_library_is_found_next_to_its_package(tmp_path: Path, place: s
     (tmp_path / place).touch()
 
     assert bundled_library(package) == str(tmp_path / place)
-
-
-def test_a_package_without_a_bundled_library_gives_none(tmp_path: Path) -> None:
     assert bundled_library(tmp_path) is None
 
 
@@ -72,12 +65,9 @@ def test_an_idle_mock_creates_topics_and_moves_leaders_at_once() -> None:
             mock.set_leader(f"topic-{number}", 0, 2)
 
         assert time.monotonic() - began_s < 3
+        with pytest.raises(DemoError, match="refuses topic topic-1: error 36"):
+            mock.create_topic("topic-1", [1])
     assert mock.leaders == {f"topic-{number}": [2] for number in range(5)}
-
-
-def test_a_topic_that_exists_is_refused() -> None:
-    with MockCluster(["topic"]) as mock, pytest.raises(DemoError, match="refuses topic topic: error 36"):
-        mock.create_topic("topic", [1])
 
 
 def test_the_error_of_a_missing_package_has_the_command_that_installs_it() -> None:
@@ -88,10 +78,6 @@ def test_the_error_of_a_missing_package_has_the_command_that_installs_it() -> No
         "the demo needs no_such_package_anywhere, which is not installed: "
         "pip install '.[demo]' in a checkout of kafka-quota-proxy"
     )
-
-
-def test_on_musl_the_message_names_the_cause() -> None:
-    message = missing_extra_message("confluent_kafka", soabi="cpython-311-x86_64-linux-musl")
-
-    assert "musl" in message
-    assert "pip install" not in message
+    on_musl = missing_extra_message("confluent_kafka", soabi="cpython-311-x86_64-linux-musl")
+    assert "musl" in on_musl
+    assert "pip install" not in on_musl

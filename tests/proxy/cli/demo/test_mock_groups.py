@@ -85,17 +85,18 @@ def test_members_that_join_together_are_in_one_group(groups: Groups, version: in
 
 
 def test_a_member_that_joins_later_begins_a_round_for_all(groups: Groups) -> None:
+    assert groups.ask(HEARTBEAT, "unknown") == "g (round 0)", "the mock answers"
     groups.join(as_="a")
     groups.now_s = 10
 
     joined = groups.join(as_="b")
     groups.now_s += 3
-    told = groups.ask(HEARTBEAT, "a")
+    told = [groups.ask(HEARTBEAT, "a", version=version) for version in (0, 2)]
     joined_again = groups.join("a", as_="a")
 
     assert (joined, joined_again) == ("g (round 2)", "g (round 2)")
     assert groups.mock.delay_ms == 4_000
-    assert told == struct.pack(">iih", 7, 0, REBALANCE_IN_PROGRESS)
+    assert told == [struct.pack(">ih", 7, REBALANCE_IN_PROGRESS), struct.pack(">iih", 7, 0, REBALANCE_IN_PROGRESS)]
     assert groups.ask(HEARTBEAT, "a") == "g (round 2)"
 
 
@@ -103,60 +104,29 @@ def test_the_rest_joins_again_after_a_member_has_left(groups: Groups) -> None:
     groups.join(as_="a")
     groups.join(as_="b")
 
-    left = groups.ask(LEAVE, "b")
-    told = groups.ask(SYNC, "a")
-
-    assert left == "g (round 1)"
-    assert told == struct.pack(">iihi", 7, 0, REBALANCE_IN_PROGRESS, 0)
+    assert groups.ask(LEAVE, "b") == "g (round 1)"
+    assert groups.ask(SYNC, "a") == struct.pack(">iihi", 7, 0, REBALANCE_IN_PROGRESS, 0)
     assert groups.join("a", as_="a") == "g (round 2)"
-    assert groups.mock.delay_ms == 500  # nobody else is waited for
-
-
-def test_a_group_that_all_have_left_begins_at_once(groups: Groups) -> None:
-    groups.join(as_="a")
     groups.ask(LEAVE, "a")
-
-    assert groups.join(as_="b") == "g (round 2)"
-    assert groups.mock.delay_ms == 500
-
-
-def test_an_old_heartbeat_is_answered_without_a_throttle_time(groups: Groups) -> None:
-    groups.join(as_="a")
-    groups.now_s = 10
-    groups.join(as_="b")
-
-    assert groups.ask(HEARTBEAT, "a", version=0) == struct.pack(">ih", 7, REBALANCE_IN_PROGRESS)
-
-
-def test_the_mock_answers_members_that_it_does_not_know(groups: Groups) -> None:
-    assert groups.ask(HEARTBEAT, "unknown") == "g (round 0)"
+    assert groups.join(as_="c") == "g (round 3)"
+    assert groups.mock.delay_ms == 500  # nobody else is waited for
 
 
 def test_an_independent_codec_reads_a_request_for_all_topics() -> None:
     head = _head(9, 5)
+    mock_groups = MockGroups(Mock())  # type: ignore[arg-type]
 
-    sent = MockGroups(Mock()).request(head + _string("g") + struct.pack(">i", -1))  # type: ignore[arg-type]
+    sent = mock_groups.request(head + _string("g") + struct.pack(">i", -1))
 
     assert isinstance(sent, tuple)
     parsed, _ = entity_reader(OffsetFetchRequest)(sent[0], len(head))
     assert parsed.topics is not None
     assert parsed.group_id == "g"
     assert [(each.name, each.partition_indexes) for each in parsed.topics] == [("first", (0, 1)), ("second", (0,))]
-
-
-def test_a_request_for_some_topics_passes() -> None:
-    request = _head(9, 5) + _string("g") + struct.pack(">i", 1) + _string("first") + struct.pack(">ii", 1, 0)
-
-    sent = MockGroups(Mock()).request(request)  # type: ignore[arg-type]
-
-    assert isinstance(sent, tuple)
-    assert sent[0] == request
-
-
-def test_other_requests_pass() -> None:
-    groups = MockGroups(Mock())  # type: ignore[arg-type]
-
-    assert groups.request(_head(8, 2) + _string("g")) is None
+    again = mock_groups.request(sent[0])
+    assert isinstance(again, tuple)
+    assert again[0] == sent[0], "a request for some topics passes"
+    assert mock_groups.request(_head(8, 2) + _string("g")) is None, "others are not changed"
 
 
 def test_a_request_that_ends_too_early_is_an_error() -> None:

@@ -3,18 +3,16 @@
 import asyncio
 import dataclasses
 import gc
-import importlib
 import select
 import socket
 import struct
-from io import BytesIO
 from itertools import product
 from typing import Final
 
 import pytest
 from aiokafka.record._crc32c import crc
 from kio.schema.api_versions.v3.response import ApiVersionsResponse
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     Repairs,
@@ -22,8 +20,8 @@ from kafka_quota_proxy.proxy.cli.demo.mock_relay import (
     api_versions_response,
     produce_acks,
     serve,
-    with_checksums,
 )
+from tests.protocol.support import kio_messages
 
 CLIENT_ID = struct.pack(">h", 4) + b"test"
 
@@ -41,60 +39,6 @@ def _produce(version: int, *, acks: int, correlation_id: int = 5) -> bytes:
     return head + transactional_id + struct.pack(">hi", acks, 30_000) + b"rest"
 
 
-def test_acks_are_read_in_every_version_of_produce() -> None:
-    for version, acks in product(range(14), [0, 1, -1]):
-        assert produce_acks(_produce(version, acks=acks)) == acks, (version, acks)
-
-
-def test_acks_are_read_after_a_null_client_id_and_a_null_transactional_id() -> None:
-    old = struct.pack(">hhih", 0, 8, 5, -1) + struct.pack(">h", -1) + struct.pack(">h", 1)
-    flexible = struct.pack(">hhih", 0, 9, 5, -1) + b"\x00" + b"\x00" + struct.pack(">h", 1)
-
-    assert [produce_acks(old), produce_acks(flexible)] == [1, 1]
-
-
-def test_the_response_to_acks_0_is_dropped() -> None:
-    repairs = Repairs()
-    request = _produce(8, acks=0, correlation_id=5)
-
-    sent = repairs.request(request)
-
-    assert sent == request
-    assert repairs.response(struct.pack(">i", 5) + b"answer") is None
-
-
-def test_the_response_to_acks_1_passes_after_a_dropped_one() -> None:
-    repairs = Repairs()
-    repairs.request(_produce(8, acks=0, correlation_id=5))
-    repairs.response(struct.pack(">i", 5) + b"answer")
-    repairs.request(_produce(8, acks=1, correlation_id=5))
-
-    answer = repairs.response(struct.pack(">i", 5) + b"answer")
-
-    assert answer == struct.pack(">i", 5) + b"answer"
-
-
-def test_api_versions_v4_is_sent_as_v0_and_answered_as_v4() -> None:
-    repairs = Repairs()
-
-    sent = repairs.request(struct.pack(">hhi", 18, 4, 7) + CLIENT_ID + b"\x00\x05name\x02v\x00")
-    answer = repairs.response(_api_versions_v0(7, (0, 0, 10), (18, 0, 2)))
-
-    assert sent == api_versions_request_v0(7)
-    assert answer == struct.pack(">ihB", 7, 0, 3) + struct.pack(">hhhBhhhB", 0, 0, 10, 0, 18, 0, 4, 0) + bytes(5)
-
-
-def test_api_versions_is_answered_in_the_version_of_the_request() -> None:
-    for version, end in ((0, b""), (1, bytes(4)), (2, bytes(4))):
-        repairs = Repairs()
-
-        sent = repairs.request(struct.pack(">hhi", 18, version, 7) + CLIENT_ID)
-        answer = repairs.response(_api_versions_v0(7, (18, 0, 2)))
-
-        assert sent == api_versions_request_v0(7)
-        assert answer == _api_versions_v0(7, (18, 0, 4)) + end, version
-
-
 class _Admin:
     """Answers the API 99."""
 
@@ -102,6 +46,35 @@ class _Admin:
 
     def answer(self, frame: bytes) -> bytes | None:
         return b"an answer" if frame[:2] == struct.pack(">h", 99) else None
+
+
+def test_acks_are_read_in_every_version_of_produce() -> None:
+    for version, acks in product(range(14), [0, 1, -1]):
+        assert produce_acks(_produce(version, acks=acks)) == acks, (version, acks)
+    without_client_id = struct.pack(">hhihhh", 0, 8, 5, -1, -1, 1)
+    assert produce_acks(without_client_id) == 1
+
+
+def test_the_response_to_acks_0_is_dropped_and_that_to_acks_1_passes() -> None:
+    repairs, answer = Repairs(), struct.pack(">i", 5) + b"answer"
+    for acks, expected in ((0, None), (1, answer)):
+        request = _produce(8, acks=acks, correlation_id=5)
+
+        assert repairs.request(request) == request
+        assert repairs.response(answer) == expected
+
+
+def test_api_versions_is_sent_as_v0_and_answered_in_the_version_of_the_request() -> None:
+    plain = _api_versions_v0(7, (18, 0, 4), (99, 3, 5))
+    flexible = struct.pack(">ihB", 7, 0, 3) + struct.pack(">hhhBhhhB", 18, 0, 4, 0, 99, 3, 5, 0) + bytes(5)
+    unknown = struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 2)  # by KIP-511
+    for version, expected in ((0, plain), (1, plain + bytes(4)), (2, plain + bytes(4)), (4, flexible), (9, unknown)):
+        repairs = Repairs(_Admin())
+
+        sent = repairs.request(struct.pack(">hhi", 18, version, 7) + CLIENT_ID + b"\x00\x05name\x02v\x00")
+
+        assert sent == api_versions_request_v0(7)
+        assert repairs.response(_api_versions_v0(7, (18, 0, 2))) == expected, version
 
 
 def test_an_answer_takes_the_place_of_the_response_of_the_mock() -> None:
@@ -114,48 +87,23 @@ def test_an_answer_takes_the_place_of_the_response_of_the_mock() -> None:
     assert repairs.response(_api_versions_v0(99, (18, 0, 2))) == b"an answer"
 
 
-def test_the_apis_that_are_answered_are_announced() -> None:
-    repairs = Repairs(_Admin())
-    repairs.request(struct.pack(">hhi", 18, 0, 7) + CLIENT_ID)
-
-    answer = repairs.response(_api_versions_v0(7, (0, 0, 10)))
-
-    assert answer == _api_versions_v0(7, (0, 0, 10), (99, 3, 5))
-
-
 @pytest.mark.parametrize("version", [6, 7])
 def test_an_independent_codec_reads_a_commit_without_epochs(version: int) -> None:
-    module = importlib.import_module(f"kio.schema.offset_commit.v{version}.request")
-    partitions = tuple(
-        module.OffsetCommitRequestPartition(
-            partition_index=index, committed_offset=index + 10, committed_leader_epoch=epoch, committed_metadata=text
+    request = kio_messages.example(kio_messages.request_class(8, version))
+    frame = kio_messages.request_frame(request)[4:]
+
+    changed = Repairs().request(frame)
+
+    parsed, _ = entity_reader(type(request))(changed, len(frame) - len(kio_messages.encode(request)))
+    assert {one.committed_leader_epoch for topic in request.topics for one in topic.partitions} != {-1}
+    without = [
+        dataclasses.replace(
+            topic,
+            partitions=tuple(dataclasses.replace(one, committed_leader_epoch=-1) for one in topic.partitions),
         )
-        for index, epoch, text in ((0, 3, None), (1, 0, "some text"))
-    )
-    instance = {"group_instance_id": "an instance"} if version >= 7 else {}
-    topics = tuple(module.OffsetCommitRequestTopic(name=name, partitions=partitions) for name in ("first", "second"))
-    request = module.OffsetCommitRequest(
-        group_id="group", generation_id_or_member_epoch=5, member_id="member", topics=topics, **instance
-    )
-    head, body = struct.pack(">hhi", 8, version, 7) + CLIENT_ID, BytesIO()
-    entity_writer(module.OffsetCommitRequest)(body, request)
-
-    changed = Repairs().request(head + body.getvalue())
-
-    parsed, _ = entity_reader(module.OffsetCommitRequest)(changed, len(head))
-    without = tuple(dataclasses.replace(each, committed_leader_epoch=-1) for each in partitions)
-    expected = tuple(dataclasses.replace(each, partitions=without) for each in topics)
-    assert parsed == dataclasses.replace(request, topics=expected)
-
-
-def test_an_unknown_version_of_api_versions_is_answered_with_error_35_as_v0() -> None:
-    """KIP-511 specifies this answer."""
-    repairs = Repairs()
-    repairs.request(struct.pack(">hhi", 18, 9, 7) + CLIENT_ID)
-
-    answer = repairs.response(_api_versions_v0(7, (18, 0, 2)))
-
-    assert answer == struct.pack(">ihi", 7, 35, 1) + struct.pack(">hhh", 18, 0, 2)
+        for topic in request.topics
+    ]
+    assert parsed == dataclasses.replace(request, topics=tuple(without))
 
 
 def test_an_independent_codec_reads_the_rewritten_api_versions() -> None:
@@ -176,23 +124,17 @@ def test_control_batches_without_a_checksum_get_one() -> None:
     looks_alike = struct.pack(">qiibIh", 1, 67, 0, 2, 0, 0x30) + bytes(70)
     batch = head + bytes(4) + rest
     assert len(batch) == 12 + 66
+    answer = struct.pack(">i", 7) + batch + looks_alike + batch + b"end"
+    repairs = Repairs()
 
-    answer = with_checksums(b"head" + batch + looks_alike + batch + b"end")
+    repairs.request(struct.pack(">hhi", 1, 4, 7))
+    fetched = repairs.response(answer)
+    repairs.request(struct.pack(">hhi", 2, 4, 7))
+    other = repairs.response(answer)
 
     repaired = head + struct.pack(">I", crc(rest)) + rest
-    assert answer == b"head" + repaired + looks_alike + repaired + b"end"
-
-
-def test_only_fetch_responses_are_repaired() -> None:
-    repairs = Repairs()
-    for api_key in (1, 2):
-        repairs.request(struct.pack(">hhi", api_key, 4, api_key))
-    batch = struct.pack(">qiibIh", 1, 66, 0, 2, 0, 0x30) + bytes(55)
-
-    fetched, other = (repairs.response(struct.pack(">i", api_key) + batch) for api_key in (1, 2))
-
-    assert fetched != struct.pack(">i", 1) + batch
-    assert other == struct.pack(">i", 2) + batch
+    assert fetched == struct.pack(">i", 7) + repaired + looks_alike + repaired + b"end"
+    assert other == answer, "only Fetch is repaired"
 
 
 def test_a_frame_that_ends_too_early_is_an_error() -> None:

@@ -13,11 +13,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from kafka_quota_proxy.config.model import Shaping
 from kafka_quota_proxy.proxy.__main__ import main
 from kafka_quota_proxy.proxy.cli.demo.processes import free_ports
-from kafka_quota_proxy.proxy.cli.demo.serve import first_steps
-from kafka_quota_proxy.proxy.cli.demo.serve_arguments import ServeOptions
 from tests.support.process_tree import descendants, is_alive
 
 SERVE = (sys.executable, "-m", "kafka_quota_proxy.proxy", "demo", "--serve")
@@ -71,15 +68,6 @@ def test_a_port_in_use_is_named_with_its_option(capsys: pytest.CaptureFixture[st
     assert f"port {port} is in use: end the program that listens there, or give another port with {option}\n" in (
         capsys.readouterr().err
     )
-
-
-def test_first_steps_without_a_quota_say_how_to_set_one() -> None:
-    options = ServeOptions(port=0, admin_port=0, shaping=Shaping.PACED, quotas={})
-
-    lines = first_steps(options, port=9092, admin_port=9308)
-
-    assert "  client.id=my-app" in lines
-    assert any("--quota client-id=my-app," in line for line in lines)
 
 
 def _produce(bootstrap: str, *, kilobytes: int) -> None:

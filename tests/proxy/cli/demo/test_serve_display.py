@@ -28,18 +28,15 @@ def _printed(*clients: ServedClient, width: int = 80) -> list[str]:
     return [line.rstrip() for line in capture.get().splitlines()]
 
 
-def test_a_row_has_rates_limits_and_throttle_time_in_80_columns() -> None:
+def test_a_row_has_rates_limits_and_throttle_time_in_80_columns_and_others_if_there_are_any() -> None:
     heading, row = _printed(APP)
-
     assert heading.split() == ["user", "client-id", "produce", "limit", "fetch", "limit", "throttled"]
     assert row.split() == ["ANONYMOUS", "my-app", "1.0", "MiB/s", "2.0", "MiB/s", "0", "B/s", "-", "1.2", "s"]
 
-
-def test_on_demand_and_other_limits_have_columns_if_there_are_any() -> None:
     heading, row = _printed(replace(APP, on_demand_ms=300, other_limits=("request_rate 5",)), width=100)
-
     assert heading.endswith("throttled  on demand  other limits")
     assert row.endswith("  1.2 s      0.3 s  request_rate 5")
+    assert _printed()[-1] == "No client has connected yet."
 
 
 def test_the_busiest_of_many_clients_are_shown_in_the_order_of_names() -> None:
@@ -51,10 +48,6 @@ def test_the_busiest_of_many_clients_are_shown_in_the_order_of_names() -> None:
 
     assert [line.split()[1] for line in lines[1:21]] == [f"app-{number:02}" for number in range(3, 23)]
     assert lines[21:] == ["and 3 quieter clients"]
-
-
-def test_an_empty_table_says_so() -> None:
-    assert _printed()[-1] == "No client has connected yet."
 
 
 def test_a_line_has_everything() -> None:

@@ -4,7 +4,13 @@ import json
 
 import pytest
 
-from kafka_quota_proxy.proxy.cli.demo.served_clients import Client, read_on_demand, read_snapshot, served_clients
+from kafka_quota_proxy.proxy.cli.demo.served_clients import (
+    Client,
+    ServedClient,
+    read_on_demand,
+    read_snapshot,
+    served_clients,
+)
 
 
 def _metrics(**series: dict[str, float]) -> str:
@@ -36,11 +42,14 @@ def test_both_buckets_of_a_client_are_in_its_row() -> None:
     assert row.throttle_time_ms == 1_750
 
 
-def test_a_client_without_a_rule_is_shown_without_a_limit() -> None:
-    now = _metrics(requests_total={"produce/ANONYMOUS/free": 1}, quota_limit={"produce//my-app": 2_000})
-
-    snapshot = read_snapshot(now, now_s=1)
+def row_of(**series: dict[str, float]) -> ServedClient:
+    snapshot = read_snapshot(_metrics(**series), now_s=1)
     (row,) = served_clients(snapshot, snapshot, {})
+    return row
+
+
+def test_a_client_without_a_rule_is_shown_without_a_limit() -> None:
+    row = row_of(requests_total={"produce/ANONYMOUS/free": 1}, quota_limit={"produce//my-app": 2_000})
 
     assert row.client.client_id == "free"
     assert (row.produce_rate, row.produce_limit, row.fetch_limit, row.other_limits) == (0, None, None, ())
@@ -61,30 +70,20 @@ LEVELS = [
 @pytest.mark.parametrize("level", range(8))
 def test_the_limit_is_that_of_the_first_of_eight_levels(level: int) -> None:
     limits = {f"fetch/{LEVELS[each]}": each + 1.0 for each in range(level, 8)}
-    now = _metrics(requests_total={"fetch/ANONYMOUS/my-app": 1}, quota_limit=limits)
 
-    snapshot = read_snapshot(now, now_s=1)
-    (row,) = served_clients(snapshot, snapshot, {})
-
-    assert row.fetch_limit == level + 1
+    assert row_of(requests_total={"fetch/ANONYMOUS/my-app": 1}, quota_limit=limits).fetch_limit == level + 1
 
 
 def test_a_client_without_a_client_id_has_only_limits_of_users() -> None:
     limits = {f"fetch/{level}": 5.0 for level in LEVELS if level not in ("ANONYMOUS/", "<default>/")}
-    now = _metrics(requests_total={"fetch/ANONYMOUS/": 1}, quota_limit=limits)
 
-    snapshot = read_snapshot(now, now_s=1)
-    (row,) = served_clients(snapshot, snapshot, {})
-
-    assert row.fetch_limit is None
+    assert row_of(requests_total={"fetch/ANONYMOUS/": 1}, quota_limit=limits).fetch_limit is None
 
 
 def test_other_limits_have_the_keys_of_a_configuration_file() -> None:
     limits = {"request//my-app": 50.5, "mutation//my-app": 10.0}
-    now = _metrics(requests_total={"request/ANONYMOUS/my-app": 1}, quota_limit=limits)
 
-    snapshot = read_snapshot(now, now_s=1)
-    (row,) = served_clients(snapshot, snapshot, {})
+    row = row_of(requests_total={"request/ANONYMOUS/my-app": 1}, quota_limit=limits)
 
     assert row.other_limits == ("request_percentage 50.5", "controller_mutation_rate 10")
 
