@@ -14,7 +14,6 @@ from kafka_quota_proxy.proxy.admin.http_server import AdminServer
 from kafka_quota_proxy.proxy.cli import healthcheck
 from kafka_quota_proxy.proxy.server.server import Server
 from tests.support.reloads import Reloads
-from tests.support.stub_broker import free_port
 
 _LISTENERS = 'listeners: [{{name: clients, bind: "{bind}", upstream: "127.0.0.1:1"}}]\n'
 
@@ -66,25 +65,22 @@ async def test_a_fault_elsewhere_in_the_file_does_not_matter(path: Path) -> None
         assert await status_of(path, text) == 0
 
 
-@pytest.mark.parametrize("bind", ["127.0.0.1", "0.0.0.0", "localhost"])  # noqa: S104 - binds nothing
+@pytest.mark.parametrize(
+    ("bind", "asked"),
+    [("127.0.0.1", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("localhost", "localhost")],  # noqa: S104 - binds nothing
+)
 def test_without_an_admin_port_the_first_listener_is_connected(
-    bind: str, path: Path, capsys: pytest.CaptureFixture[str]
+    bind: str, asked: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with listening() as port:
         path.write_text(_LISTENERS.format(bind=f"{bind}:{port}"))
         assert main(["healthcheck", str(path)]) == 0
-        assert capsys.readouterr().out.endswith(f":{port} accepts connections\n")
+        assert capsys.readouterr().out == f"{asked}:{port} accepts connections\n"
 
-    assert main(["healthcheck", str(path)]) == 1
-    assert f":{port}: " in capsys.readouterr().err
-
-
-def test_an_ipv6_wildcard_is_asked_at_loopback(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    port = free_port()
-    path.write_text(_LISTENERS.format(bind=f"[::]:{port}"))
-
-    assert main(["healthcheck", str(path)]) == 1
-    assert capsys.readouterr().err.startswith(f"kafka-quota-proxy healthcheck: [::1]:{port}: ")
+    for host, shown in ((bind, asked), ("[::]", "[::1]")):
+        path.write_text(_LISTENERS.format(bind=f"{host}:{port}"))
+        assert main(["healthcheck", str(path)]) == 1
+        assert capsys.readouterr().err.startswith(f"kafka-quota-proxy healthcheck: {shown}:{port}: ")
 
 
 def test_a_silent_admin_port_is_not_healthy(
@@ -104,21 +100,16 @@ def test_a_silent_admin_port_is_not_healthy(
         ("a: [", [], "proxy.yaml:1: (yaml): "),
         ("", [], "names no address to ask"),
         ("- 1", [], "names no address to ask"),
-        ("listeners: []", [], "names no address to ask"),
-        ("admin: {bind: 9308}", [], "names no address to ask"),
         ("admin: {bind: 127.0.0.1}", [], "names no address to ask"),
+        (None, [], "proxy.yaml cannot be read: No such file or directory"),
         (_LISTENERS.format(bind="127.0.0.1:1"), ["--ready"], "has no section admin, which --ready needs"),
     ],
 )
 def test_a_file_without_an_address_is_not_healthy(
-    text: str, words: list[str], message: str, path: Path, capsys: pytest.CaptureFixture[str]
+    text: str | None, words: list[str], message: str, path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path.write_text(text)
+    if text is not None:
+        path.write_text(text)
 
     assert main(["healthcheck", str(path), *words]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_a_missing_file_is_not_healthy(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["healthcheck", str(path)]) == 1
-    assert f"{path} cannot be read: No such file or directory\n" in capsys.readouterr().err

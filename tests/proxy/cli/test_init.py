@@ -18,14 +18,6 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_check_accepts_the_file_without_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["init"]) == 0
-    capsys.readouterr()
-
-    assert main(["check", "--strict", "kafka-quota-proxy.yaml"]) == 0
-    assert capsys.readouterr() == ("kafka-quota-proxy.yaml: valid, 1 listener, 1 quota\n", "")
-
-
 def test_check_accepts_the_file_with_its_commented_keys(capsys: pytest.CaptureFixture[str]) -> None:
     main(["init", "-"])
     text, count = _COMMENTED_KEY.subn(r"\1\2", capsys.readouterr().out)
@@ -40,22 +32,20 @@ def test_the_next_commands_and_the_clients_address_are_those_of_the_file(capsys:
     assert main(["init", "my proxy.yaml"]) == 0
     commands = re.findall(r"^  kafka-quota-proxy (.*)$", shown := capsys.readouterr().out, re.MULTILINE)
 
+    assert main(["check", "--strict", "my proxy.yaml"]) == 0
+    assert capsys.readouterr() == ("my proxy.yaml: valid, 1 listener, 1 quota\n", "")
     assert [shlex.split(command) for command in commands] == [["check", "my proxy.yaml"], ["run", "my proxy.yaml"]]
     assert f"bootstrap.servers={load('my proxy.yaml').config.listeners[0].bind}\n" in shown
 
 
-def test_the_cluster_is_the_one_of_the_option() -> None:
+def test_the_cluster_is_the_one_of_the_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "c.yaml", "--bootstrap-servers", "broker1:9092,[::1]:9093"]) == 0
 
     cluster = load("c.yaml").config.listeners[0].cluster
     assert cluster is not None
     assert [str(address) for address in cluster.bootstrap_servers] == ["broker1:9092", "[::1]:9093"]
-
-
-def test_a_broker_without_a_port_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["init", "--bootstrap-servers", "broker1"])
-
     assert ended.value.code == 2
     assert "--bootstrap-servers: 'broker1' is not an address" in capsys.readouterr().err
 
@@ -71,10 +61,6 @@ def test_an_existing_file_is_kept_without_force(capsys: pytest.CaptureFixture[st
 
     assert main(["init", "proxy.yaml", "--force"]) == 0
     assert main(["check", "--strict", "proxy.yaml"]) == 0
-
-
-def test_a_file_that_cannot_be_written_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["init", "absent/proxy.yaml"]) == 1
-    assert capsys.readouterr().err == (
-        "kafka-quota-proxy init: absent/proxy.yaml cannot be written: No such file or directory\n"
-    )
+    message = "kafka-quota-proxy init: absent/proxy.yaml cannot be written: No such file or directory\n"
+    assert capsys.readouterr().err == message

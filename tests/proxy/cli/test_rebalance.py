@@ -35,7 +35,6 @@ def test_times_have_units() -> None:
         ["--throttle", "50MB"],
         ["--once"],
         ["--by", "24:00"],
-        ["--by", "06:60"],
         ["--by", "0s"],
         ["--by", "90000h"],
         ["--by", "tomorrow"],
@@ -52,14 +51,6 @@ def test_invalid_arguments_are_wrong_usage(arguments: list[str], capsys: pytest.
     assert f"argument {arguments[0]}: " in said or f"{arguments[0]} is gone: " in said
 
 
-def test_an_invalid_file_is_shown_as_check_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    broken = tmp_path / "broken.yaml"
-    broken.write_text("listeners: []\n")
-
-    assert main(["rebalance", str(broken)]) == 2
-    assert f"{broken}:1: listeners" in capsys.readouterr().err
-
-
 def test_ctrl_c_before_an_answer_prints_no_traceback(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -72,14 +63,9 @@ def test_ctrl_c_before_an_answer_prints_no_traceback(
 
     assert main(["rebalance", str(file)]) == 1
     assert capsys.readouterr().err == ""
-
-
-def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["rebalance", "--help"])
-
-    assert ended.value.code == 0
-    assert "example: kafka-quota-proxy rebalance config.yaml --by 06:00" in capsys.readouterr().out
+    file.write_text("listeners: []\n")
+    assert main(["rebalance", str(file)]) == 2
+    assert f"{file}:1: listeners" in capsys.readouterr().err
 
 
 def test_a_time_of_day_is_the_next_one_and_a_duration_counts_from_now() -> None:

@@ -83,7 +83,7 @@ async def test_a_quota_is_set_shown_and_deleted(tmp_path: Path, capsys: pytest.C
 
 
 @on_uvloop
-async def test_an_overridden_rule_is_shown_and_can_be_deleted(
+async def test_an_overridden_rule_is_shown_kept_by_imports_and_can_be_deleted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async with shell(tmp_path, capsys) as run:
@@ -92,41 +92,27 @@ async def test_an_overridden_rule_is_shown_and_can_be_deleted(
         manager.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
         await run("alter --user alice --set producer_byte_rate=5")
         manager.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
-        hidden = "user alice: producer_byte_rate=5"
-
-        assert await run("describe") == (
+        await run("alter --user bob --set producer_byte_rate=6")
+        listed = (
             "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
-            f"{hidden} ({tmp_path}/d); now: nothing, for p.yaml:8 sets quotas of the same\n"
+            f"user alice: producer_byte_rate=5 ({tmp_path}/d); now: nothing, for p.yaml:8 sets quotas of the same\n"
         )
-        file.write_text(await run("describe --yaml"))
-        assert await run(f"import {file}") == "nothing to change\n"
-        file.write_text(await run("describe --json"))
-        assert '"shadowed_by": "p.yaml:8"' in file.read_text()
-        assert await run(f"import {file}") == "nothing to change\n"
+
+        assert await run("describe --user alice") == listed
+        for form, shown in (("--yaml", "# "), ("--json", '"shadowed_by": "p.yaml:8"')):
+            file.write_text(await run(f"describe {form}"))
+            assert shown in file.read_text()
+            assert await run(f"import {file}") == "nothing to change\n"
+        file.write_text(await run("export"))
+        assert file.read_text() == 'quotas:\n  - {user: "bob", producer_byte_rate: 6}\n'
+        file.write_text("quotas: []")
+        assert await run(f"import {file} --replace") == "- user bob: producer_byte_rate 6\n1 entity changed\n"
+        assert await run("describe") == listed
         await run("alter --user alice --set producer_byte_rate=6", status=1)
         assert "Quotas of it that are in the store do not apply" in run.errors
 
         assert await run("delete --user alice") == "- user alice: producer_byte_rate 5\n1 entity changed\n"
         assert await run("describe") == "user alice: consumer_byte_rate=9 (p.yaml:8)\n"
-
-
-@on_uvloop
-async def test_import_with_replace_keeps_overridden_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with shell(tmp_path, capsys) as run:
-        manager, file = run.page.server.quota_manager, tmp_path / "q"
-        await run("alter --user alice --set producer_byte_rate=5")
-        filed = QuotaRule(user="alice", consumer_byte_rate=9.0, source="p.yaml:8")
-        manager.follow_file(replace(run.page.server.config, quotas=(filed,), ip_quotas=()))
-        await run("alter --user bob --set producer_byte_rate=6")
-
-        file.write_text(await run("export"))
-        assert file.read_text() == 'quotas:\n  - {user: "bob", producer_byte_rate: 6}\n'
-        assert await run(f"import {file} --replace") == "nothing to change\n"
-        file.write_text("quotas: []")
-        assert await run(f"import {file} --replace") == "- user bob: producer_byte_rate 6\n1 entity changed\n"
-
-        manager.follow_file(replace(run.page.server.config, quotas=(), ip_quotas=()))
-        assert await run("describe") == f"user alice: producer_byte_rate=5 ({tmp_path}/d)\n"
 
 
 @on_uvloop
@@ -147,13 +133,7 @@ async def test_terms_are_set_one_by_one(tmp_path: Path, capsys: pytest.CaptureFi
         assert rule["terms"]["schedule"]["time_zone"] == "Europe/Berlin"
         assert "expires" not in rule["terms"]
         assert rule["limits"] == {"producer_byte_rate": 1048576.0}
-
-
-@on_uvloop
-async def test_a_quota_that_has_expired_gives_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with shell(tmp_path, capsys) as run:
-        await run("alter --client-id etl --set producer_byte_rate=1MiB --set expires=2020-01-01T00:00:00Z")
-
+        await run("alter --client-id etl --set expires=2020-01-01T00:00:00Z")
         assert "client-id etl: the quota has no effect: it has expired, at 2020-01-01T00:00:00Z\n" in run.errors
 
 
@@ -179,19 +159,13 @@ async def test_an_export_imports_without_a_change(tmp_path: Path, capsys: pytest
         assert "3 entities changed" in await run(f"import {file}")
         assert await run("export --json") == file.read_text()
 
-
-@on_uvloop
-async def test_an_import_of_long_names_is_split_into_accepted_requests(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file, name = tmp_path / "q.json", "\u6f22" * 10_000
-    limits = StoredRule(limits={"producer_byte_rate": 5.0})
-    # In a request, each of these characters takes six bytes.
-    rules = [(Entity(f"{number}{name}", f"{name}{number}"), limits) for number in range(9)]
-    file.write_text("\n".join(as_json(rules)))
-    async with shell(tmp_path, capsys) as run:
+        await run("alter --user '<default>' --set producer_byte_rate=1MiB")
+        assert "# left out: " in await run("export", status=1)
+        assert run.errors.startswith('kafka-quota-proxy quotas: left out: user "<default>": ')
+        # In a request, each of these characters takes six bytes. Long requests are split.
+        long, limits = "\u6f22" * 10_000, StoredRule(limits={"producer_byte_rate": 5.0})
+        file.write_text("\n".join(as_json([(Entity(f"{n}{long}", f"{long}{n}"), limits) for n in range(9)])))
         assert "9 entities changed" in await run(f"import {file}")
-        assert "nothing to change" in await run(f"import {file} --replace")
 
 
 @on_uvloop
@@ -281,35 +255,16 @@ async def test_an_unknown_outcome_is_not_reported_as_refused(
         with monkeypatch.context() as patched:
             patched.setattr(rule_database, "_write", fails)
             output = await run(f"import {file}", status=1)
-        assert output == (
-            "+ user alice: producer_byte_rate 5\n"
-            "~ user filed: producer_byte_rate 7 -> 8\n"
-            "- user filed: connections 3\n"
-            "0 entities changed, 1 refused, 1 may hold; run kafka-quota-proxy quotas describe\n"
-        )
+        assert output.endswith("\n0 entities changed, 1 refused, 1 may hold; run kafka-quota-proxy quotas describe\n")
         assert "user alice: may hold: " in run.errors
         assert "user filed: The quotas of user filed are set in p.yaml:7" in run.errors
 
         await run("alter --user alice --set producer_byte_rate=4")
         with monkeypatch.context() as patched:
             patched.setattr(rule_database, "_write", fails)
-            (result,) = json.loads(await run("alter --user alice --set producer_byte_rate=5 --json", status=1))[
-                "results"
-            ]
+            answer = await run("alter --user alice --set producer_byte_rate=5 --json", status=1)
+        (result,) = json.loads(answer)["results"]
         assert (result["error"]["name"], result["error"]["may_hold"]) == ("KAFKA_STORAGE_ERROR", True)
-        (result,) = json.loads(await run("alter --user filed --set producer_byte_rate=5 --json", status=1))["results"]
-        assert "may_hold" not in result["error"]
-
-
-@on_uvloop
-async def test_rules_that_yaml_cannot_express_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with shell(tmp_path, capsys) as run:
-        await run("alter --user '<default>' --set producer_byte_rate=1MiB")
-        assert "# left out: " in await run("export", status=1)
-        assert run.errors.startswith('kafka-quota-proxy quotas: left out: user "<default>": ')
-        (tmp_path / "q").write_text(await run("export --json"))
-        await run("delete --user '<default>'")
-        assert 'user "<default>": producer_byte_rate 1MiB' in await run(f"import {tmp_path}/q")
 
 
 @pytest.mark.parametrize(
@@ -320,17 +275,14 @@ async def test_rules_that_yaml_cannot_express_are_reported(tmp_path: Path, capsy
         ("alter --user a --set producer_byte_rate", "must be KEY=VALUE"),
         ("alter --user a --set producer_byte_rate=10MiBs", "--set producer_byte_rate: 'MiBs' is not a unit"),
         ("alter --user a --set request_rate=1", "'request_rate' is not a key of user a; the keys are"),
-        ("alter --ip 10.0.0.7 --set producer_byte_rate=1", "'producer_byte_rate' is not a key of ip 10.0.0.7"),
         ("alter --user a --set expires=soon", "--set expires: 'soon' is not an instant"),
         (
             "alter --user a --set 'schedule={days: [mon-fri], days: [sat-sun], time_zone: UTC}'",
             "--set schedule:1: days: is given twice",
         ),
         ("alter --user a --set producer_byte_rate=1 --unset producer_byte_rate", "producer_byte_rate is given twice"),
-        ("alter --user '' --unset producer_byte_rate", "--user: must not be empty"),
         ("delete --ip host.example", "--ip: 'host.example' is not an IP address; write one such as 10.0.0.7"),
         ("alter --user a --ip 10.0.0.7 --unset producer_byte_rate", "--ip: the quotas of an address have no user"),
-        ("delete", "no entity"),
     ],
 )
 def test_wrong_usage_is_reported_before_any_request(line: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -355,20 +307,3 @@ def test_changes_need_a_token_and_a_proxy(
     for url in ("https://127.0.0.1:1", "127.0.0.1:9308", "http://[::1", "http://h:x"):
         assert main(["quotas", "describe", "--url", url]) == 1
         assert f"--url {url}: " in capsys.readouterr().err
-
-
-@on_uvloop
-async def test_the_proxy_refuses_a_wrong_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with shell(tmp_path, capsys) as run:
-        (tmp_path / "mine").write_text("f" * 32)
-        await run(f"delete --user a --token-file {tmp_path}/mine", status=1, token=False)
-        assert f"{run.url}: 401: quotas are changed with the token" in run.errors
-
-
-@pytest.mark.parametrize("action", ["describe", "alter", "delete", "export", "import"])
-def test_help_has_an_example(action: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["quotas", action, "--help"])
-
-    assert ended.value.code == 0
-    assert f"kafka-quota-proxy quotas {action} " in capsys.readouterr().out

@@ -6,8 +6,6 @@ from hypothesis import example, given
 from kafka_quota_proxy.config.document import parse
 from kafka_quota_proxy.config.errors import ConfigError
 from kafka_quota_proxy.config.model import DEFAULT
-from kafka_quota_proxy.config.terms import Terms
-from kafka_quota_proxy.proxy.cli.quotas.diff import differences
 from kafka_quota_proxy.proxy.cli.quotas.rules_file import Rules, as_json, as_yaml, not_in_yaml, read
 from kafka_quota_proxy.proxy.rules.codec import written_rule
 from kafka_quota_proxy.proxy.rules.model import Entity, StoredRule
@@ -28,7 +26,8 @@ def test_json_round_trips(rules: Rules) -> None:
     text = "\n".join(as_json(rules.items()))
 
     assert read(text.encode(), file="f") == rules
-    assert differences(rules, read(text.encode(), file="f")) == ()
+    answer = [written_rule(entity, rule, source="d", can_change=True) for entity, rule in rules.items()]
+    assert read(f'{{"rules":[{",".join(answer)}]}}'.encode(), file="f") == rules, "that of the admin port"
 
 
 @given(some_rules)
@@ -42,14 +41,6 @@ def test_yaml_round_trips_except_for_rules_it_cannot_express(rules: Rules) -> No
 
     assert read(data, file="f") == wanted
     assert data.count(b"# left out: ") == len(rules) - len(wanted)
-
-
-def test_the_rules_of_the_admin_port_are_a_valid_file() -> None:
-    rule = StoredRule(limits={P: 1.0}, terms=Terms(expires_ms=1_800_000_000_000))
-    more = {"source": "quotas.d", "can_change": True, "now": {"limits": None, "why": "expired"}}
-    text = written_rule(Entity("alice"), rule, **more)
-
-    assert read(f'{{"rules":[{text}]}}'.encode(), file="f") == {Entity("alice"): rule}
 
 
 def test_yaml_is_written_as_by_hand() -> None:
@@ -79,20 +70,16 @@ def test_yaml_is_written_as_by_hand() -> None:
     ("text", "said"),
     [
         ("", "f:1: (file): cannot be imported; the file may have only quotas"),
-        ("[]", "f:1: (file): cannot be imported"),
         ("quotas: []\nlisteners: []\n", "f:2: listeners: cannot be imported; the file may have only quotas"),
-        ("quotas:\n- {user: a}\n", "f:2: quotas[0]: limits nothing"),
         (
             "quotas:\n- {user: a, producer_byte_rate: 10MiBs}\n",
             "f:2: quotas[0].producer_byte_rate: 'MiBs' is not a unit",
         ),
-        ("quotas: [", "f:1: (yaml): "),
         ('{"rules":{}}', "f:1: rules: must be a list"),
         (
             '{"rules":[{"entity":{"user":"a"},"limits":{}}]}',
             "f:1: rules[0].limits: must be at least one key with a number",
         ),
-        ('{"rules":[{"entity":{"user":"a"},"limits":{"producer_byte_rate":null}}]}', "f:1: rules[0].limits: must be"),
         ('{"rules":[{"entity":{},"limits":{"a":1}}]}', "f:1: rules[0].entity: names no user, client-id or ip"),
         (
             '{"rules":[{"entity":{"ip":null},"limits":{"a":1}},{"entity":{"ip":null},"limits":{"a":1}}]}',

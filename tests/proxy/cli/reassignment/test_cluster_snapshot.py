@@ -101,17 +101,12 @@ def test_a_new_replica_in_sync_is_not_counted_among_the_old_followers() -> None:
     assert {move.follower: sizes.in_sync_followers for move, sizes in moves.items()} == {4: 1, 5: 1}
 
 
-def test_a_deleted_topic_has_no_moves() -> None:
+def test_a_deleted_topic_has_no_moves_and_without_reassignments_no_sizes_are_read() -> None:
     cluster = _cluster()
     del cluster.partitions["orders", 1]
-
     assert set(_read(cluster).moves) == {_A}
 
-
-def test_without_reassignments_no_sizes_are_read() -> None:
-    cluster = _cluster()
-    cluster.moving = {}
-
+    cluster.moving, cluster.asked_brokers = {}, []
     assert (_read(cluster), cluster.asked_brokers) == (Sample(time_ms=7, moves={}), [])
 
 

@@ -52,21 +52,3 @@ def test_a_proxy_that_is_away_is_asked_again_and_the_last_page_stays() -> None:
         wait_for(lambda: not poller.answer.trouble)
 
     assert poller.answer.page == {"failures": failures}
-
-
-def test_after_the_block_it_asks_no_more() -> None:
-    asked = 0
-
-    def ask(query: Query) -> Page:
-        nonlocal asked
-        asked += 1
-        return {}
-
-    with Poller(ask, interval_s=0.01) as poller:
-        poller.want({"a": "b"})
-        wait_for(lambda: asked > 1)
-    time.sleep(0.05)
-    before = asked
-    time.sleep(0.05)
-
-    assert asked == before

@@ -34,17 +34,15 @@ def test_a_narrow_table_has_what_counts() -> None:
     assert free.split() == ["produce", "bob", "free", "10.0", "MiB", "-"]
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_rows_of_one_client_at_several_brokers_name_the_broker(width: int) -> None:
+def test_rows_of_one_client_at_several_brokers_name_the_broker() -> None:
     rows = [row("etl", broker=broker) for broker in (1, 2, None)]
 
-    heading, *lines = drawn(clients_table(rows, width=width), width)
+    heading, *lines = drawn(clients_table(rows, width=80))
 
     assert "broker" in heading.split()
     assert len(set(lines)) == 3
-    assert all(line.split()[0] == "produce" and "100%" in line and "proxy.yaml:7" in line for line in lines)
     # The column stays while the rows of one broker are drawn.
-    assert "broker" in drawn(clients_table(rows, width=width, shown=slice(2, 3)), width)[0]
+    assert "broker" in drawn(clients_table(rows, width=80, shown=slice(2, 3)))[0]
 
 
 def test_a_wide_table_has_all_fields() -> None:
@@ -57,7 +55,7 @@ def test_a_wide_table_has_all_fields() -> None:
     assert line.endswith("10.0.0.5, 10.0.0.6     clients")
 
 
-@pytest.mark.parametrize("width", [40, 80, 117, 118, 169, 170, 200, 300])
+@pytest.mark.parametrize("width", [40, 117, 118, 169, 170, 300])
 def test_no_line_is_wider_than_the_terminal(width: int) -> None:
     long = row("c" * 300, user="u" * 300, addresses=["1" * 300], listener="l" * 300, rate=1e15, throttled_for_ms=1e12)
 
@@ -101,21 +99,16 @@ def test_the_screen_says_how_many_clients_there_are_and_which_are_shown() -> Non
     assert lines[-1].startswith("s sort")
 
 
-def test_brokers_that_send_clients_past_the_proxy_are_named() -> None:
-    answer = {**page(total=0), "bypassed": [{"broker": "b:9092", "advertises": "b:9092"}]}
-
-    lines = drawn(screen(View(), answer, width=80, height=24, url="http://h:1"))
-
-    assert lines[1] == "past the proxy: b:9092 sends clients to b:9092"
-
-
-def test_a_proxy_that_is_away_is_said_above_its_last_answer() -> None:
+def test_a_proxy_that_is_away_and_brokers_past_it_are_said_above_the_clients() -> None:
     lines = whole(View(), row(), trouble="no answer for 12 s, trying again: refused")
 
     assert lines[1] == "no answer for 12 s, trying again: refused"
     assert "etl" in lines[4]
     first = drawn(screen(View(), None, width=80, height=24, url="http://h:1", trouble="refused"))
     assert first == ["kafka-quota-proxy top  http://h:1", "refused", "", "q quit"]
+    bypassed = {**page(total=0), "bypassed": [{"broker": "b:9092", "advertises": "b:9092"}]}
+    lines = drawn(screen(View(), bypassed, width=80, height=24, url="http://h:1"))
+    assert lines[1] == "past the proxy: b:9092 sends clients to b:9092"
 
 
 def test_a_low_terminal_scrolls_to_the_selected_client() -> None:
@@ -130,26 +123,16 @@ def test_a_low_terminal_scrolls_to_the_selected_client() -> None:
 
 
 def test_details_say_which_rules_lost_and_why() -> None:
-    rules = [
-        {
-            "level": 7,
-            "says": "client-id",
-            "rule": row()["rule"],
-            "limit": 10_485_760.0,
-            "limit_written": "10MiB",
-            "wins": True,
-            "reason": "best",
-        },
-        {
-            "level": 8,
-            "says": "default client-id",
-            "rule": {"user": None, "client-id": "<default>", "source": "p.yaml:9"},
-            "limit": 1_000_000.0,
-            "limit_written": "1MB",
-            "wins": False,
-            "reason": "level 7 (client-id) is more specific",
-        },
-    ]
+    won = {"level": 7, "says": "client-id", "rule": row()["rule"], "limit": 10_485_760.0, "limit_written": "10MiB"}
+    lost = {
+        "level": 8,
+        "says": "default client-id",
+        "rule": {"user": None, "client-id": "<default>", "source": "p.yaml:9"},
+        "limit": 1_000_000.0,
+        "limit_written": "1MB",
+    }
+    reason = "level 7 (client-id) is more specific"
+    rules = [won | {"wins": True, "reason": "best"}, lost | {"wins": False, "reason": reason}]
     throttles = [{"time": "2026-11-22T16:00:00.120Z", "throttle_time_ms": 617}]
     one = row(rules=rules, last_throttles=throttles)
     view = View(has_details=True, selected=identity(one))
@@ -182,8 +165,6 @@ def test_details_say_which_rules_lost_and_why() -> None:
         (QuotaKind.FETCH, 1_024.0, None, "1.0 KiB"),
         (QuotaKind.FETCH, 310_000.0, "1MiB", "303 KiB"),
         (QuotaKind.FETCH, 310_000.0, "1MB", "310 kB"),
-        (QuotaKind.FETCH, 1_234_567.0, "1234567", "1.2 MB"),
-        (QuotaKind.PRODUCE, 2.5 * (1 << 40), None, "2.5 TiB"),
         (QuotaKind.REQUEST, 45.04, "50", "45.0 %"),
         (QuotaKind.MUTATION, 3.0, "5", "3.0"),
     ],
@@ -197,12 +178,9 @@ def test_rates_have_the_kind_of_unit_of_their_limit(
 @pytest.mark.parametrize(
     ("kind", "value", "written", "text"),
     [
-        ("produce", 1e6, "1MB", "1 MB"),
         ("fetch", 512e3, "512kB", "512 kB"),
         ("fetch", 512e3, "500KiB", "500 KiB"),
-        ("produce", 1_234_567.0, "1234567", "1.2 MB"),
         ("produce", 1_234_944.0, "1234.944kB", "1.2 MB"),
-        ("produce", 700.0, "700", "700 B"),
         ("request", 50.0, "50", "50.0 %"),
         ("produce", None, None, "-"),
     ],
