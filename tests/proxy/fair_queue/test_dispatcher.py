@@ -49,18 +49,6 @@ def test_a_free_slot_is_given_at_once() -> None:
     assert dispatcher.granted() == []
 
 
-def test_a_freed_slot_goes_to_a_waiting_ticket() -> None:
-    dispatcher = dispatcher_of()
-    first, second = ran(dispatcher), Ticket(None)
-    waiting(dispatcher, second)
-
-    dispatcher.done(first, 40)
-
-    assert dispatcher.granted() == [second]
-    assert dispatcher.granted() == []
-    assert (first.state, second.state, second.arrived_us, second.started_us) == (State.IDLE, State.RUNNING, 0, 40)
-
-
 def test_a_ticket_has_one_place() -> None:
     dispatcher = dispatcher_of()
     running, queued = ran(dispatcher), Ticket(None)
@@ -181,15 +169,6 @@ def test_a_user_gets_three_quarters_of_the_control_slots() -> None:
 # -- refusals --
 
 
-def test_a_request_that_cannot_be_refused_waits() -> None:
-    dispatcher = dispatcher_of(1, backoff_enable=True, levels=1, capacity=1)
-    ran(dispatcher)
-
-    answers = [dispatcher.ask(Ticket(None), 0, is_slow=True, may_refuse=False) for _ in range(3)]
-
-    assert answers == [Turn.WAITS] * 3
-
-
 def test_refusals_can_be_switched_on_and_off() -> None:
     dispatcher = dispatcher_of(1, levels=1, capacity=1)
     ran(dispatcher)
@@ -199,25 +178,12 @@ def test_refusals_can_be_switched_on_and_off() -> None:
     for backoff_enable in (True, False):
         settings = queue_settings({"levels": 1, "capacity": 1, "backoff_enable": backoff_enable})
         dispatcher.update(settings, FixedLimit(1), 0)
-        turns.append(dispatcher.ask(Ticket(None), 0))
+        turns += [dispatcher.ask(Ticket(None), 0, may_refuse=may_refuse) for may_refuse in (True, False)]
 
-    assert turns == [Turn.REFUSED, Turn.WAITS]
+    assert turns == [Turn.REFUSED, Turn.WAITS, Turn.WAITS, Turn.WAITS]
 
 
 # -- other options --
-
-
-def test_added_slots_are_filled_at_once() -> None:
-    dispatcher = dispatcher_of(1, control_slots=1)
-    ran(dispatcher)
-    ran(dispatcher, is_control=True)
-    tickets = [Ticket(None, is_control=n % 2 == 0, identity=str(n)) for n in range(6)]
-    waiting(dispatcher, *tickets)
-
-    dispatcher.update(FairCallQueue(), FixedLimit(3), 9, control_limit=FixedLimit(3))
-
-    assert set(dispatcher.granted()) == set(tickets[:4])
-    assert {ticket.started_us for ticket in tickets[:4]} == {9}
 
 
 class DispatcherMachine(RuleBasedStateMachine):

@@ -27,7 +27,6 @@ from kafka_quota_proxy.proxy.quota.broker import BrokerQuotas
 from kafka_quota_proxy.proxy.quota.bucket import Bucket
 from kafka_quota_proxy.proxy.quota.client_quota_manager import EXPIRES_AFTER_MS, DepartedBuckets
 from kafka_quota_proxy.proxy.quota.replication import ReplicationQuota
-from kafka_quota_proxy.proxy.usage import meter as meter_module
 from kafka_quota_proxy.proxy.usage.meter import Meter, MeteredBroker, MeteredReplicas
 from kafka_quota_proxy.proxy.usage.record import Batch, UsageCounts, UsageKey
 from kafka_quota_proxy.proxy.usage.timeline import Timeline
@@ -119,19 +118,6 @@ def test_enforced_follows_the_rule_then_the_listener(policy: bool, rule: Enforce
     assert (used.is_enforced, used.throttle_time_ms) == (expected, 0 if expected else 400)
 
 
-def test_a_throttle_time_is_logged_in_the_interval_of_its_response() -> None:
-    quotas, one = BrokerQuotas(CONFIG), meter()
-    broker = MeteredBroker(3, quotas, enforces=True)
-    bucket = charge(quotas, 4, kind=QuotaKind.MUTATION)
-    read(one, broker)
-    bucket.throttled(70, now_ms=1_500)
-
-    (used,) = read(one, broker, now_ms=2_000).values()
-
-    assert (used.amount, used.requests, used.throttled_requests, used.throttle_time_ms) == (0, 0, 1, 70)
-    assert used.connections is None
-
-
 def test_connections_are_logged_by_listener() -> None:
     config = replace(CONFIG, listeners=(replace(LISTENER, max_connection_creation_rate=20),))
     quotas = BrokerQuotas(config)
@@ -178,13 +164,9 @@ def test_replicas_are_logged_by_their_broker() -> None:
 # -- evicted buckets --
 
 
-def one_place(most: int = 1) -> BrokerQuotas:
-    return BrokerQuotas(replace(CONFIG, max_buckets=most))
-
-
 def test_removed_buckets_beyond_the_bound_are_logged_as_other() -> None:
     departed = DepartedBuckets(max_buckets=2)
-    quotas = one_place()
+    quotas = BrokerQuotas(replace(CONFIG, max_buckets=1))
     quotas.produce.departed = departed
     for number in range(10):
         charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
@@ -197,19 +179,6 @@ def test_removed_buckets_beyond_the_bound_are_logged_as_other() -> None:
     }  # fmt: skip
     assert records[UsageKey(3, "produce", "<other>", "<other>")].requests == 7
     assert read(one, broker, now_ms=2_000) == {}
-
-
-def test_many_removed_buckets_are_read_in_steps() -> None:
-    quotas, one = one_place(), meter()
-    for number in range(1_000):
-        charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
-
-    broker = MeteredBroker(3, quotas, enforces=True)
-    pieces = list(one.read([broker], (), wall_ms=1_000, now_ms=1_000))
-    with_none_gone = list(one.read([broker], (), wall_ms=2_000, now_ms=2_000))
-
-    assert pieces.count(None) == with_none_gone.count(None) + 999 // meter_module._SLICE
-    assert sum(len(batch.records) for batch in pieces if batch) == 1_000
 
 
 def test_a_removed_bucket_in_use_is_read_until_released() -> None:
@@ -233,11 +202,7 @@ def test_a_removed_bucket_in_use_is_read_until_released() -> None:
 
 
 def test_without_a_usage_log_removed_buckets_are_not_kept() -> None:
-    quotas = BrokerQuotas(replace(CONFIG, usage_log=None, max_buckets=1))
-    for number in range(3):
-        charge(quotas, 1, client_id=f"c-{number}", now_ms=number)
-
-    assert quotas.produce.departed is None
+    assert BrokerQuotas(replace(CONFIG, usage_log=None)).produce.departed is None
 
 
 class Sums(RuleBasedStateMachine):

@@ -24,13 +24,17 @@ def test_a_line_has_all_fields() -> None:
     )
 
 
-def test_unknown_fields_are_null() -> None:
+def test_unknown_fields_are_null_and_any_name_is_one_line_of_ascii() -> None:
     used = UsageCounts(amount=1, requests=1, throttled_requests=0, throttle_time_ms=0, is_enforced=True)
+    name = 'a"b\\c\n\r\u2028\x00é😀'
 
-    (line,) = a_batch(UsageKey(None, "produce", "ANONYMOUS", ""), used).lines()
+    (line,) = a_batch(UsageKey(None, "produce", "ANONYMOUS", name), used).lines()
 
+    assert line.isascii()
+    assert b"\n" not in line
     found = json.loads(line)
-    assert [name for name, value in found.items() if value is None] == [
+    assert found["client_id"] == name
+    assert [key for key, value in found.items() if value is None] == [
         "broker", "rule_user", "rule_client_id", "limit", "connections",
     ]  # fmt: skip
 
@@ -52,13 +56,3 @@ def test_connections_through_two_listeners_are_added() -> None:
     assert one.plus(other).connections == 5
     assert one.plus(unknown).connections == unknown.plus(one).connections == 2
     assert unknown.plus(unknown).connections is None
-
-
-def test_any_name_is_one_line_of_ascii() -> None:
-    name = 'a"b\\c\n\r\u2028\x00é😀'
-
-    (line,) = a_batch(UsageKey(3, "produce", name, name)).lines()
-
-    assert b"\n" not in line
-    assert line.isascii()
-    assert json.loads(line)["client_id"] == name

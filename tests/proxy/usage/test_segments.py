@@ -64,35 +64,33 @@ def test_a_file_has_its_final_name_once_it_is_complete(tmp_path: Path) -> None:
     files.end()
 
 
-def test_a_file_is_completed_at_a_size(tmp_path: Path) -> None:
+def test_a_file_is_completed_at_a_size_also_within_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segments, "_CHUNK_BYTES", 1_024)
     files = opened(tmp_path, rotate_size_bytes=1_024)
-    for number in range(12):
+    files.write(a_batch(0, records=12), now_ms=0)
+    for number in range(1, 12):
         files.write(a_batch(number), now_ms=0)
     files.end()
 
-    sizes = [path.stat().st_size for path in sorted(tmp_path.glob("*.jsonl"))]
-    assert len(sizes) == 3
-    assert all(1_024 <= size < 1_400 for size in sizes[:-1])
-    assert amounts(tmp_path) == list(range(12))
-
-
-def test_an_interval_may_be_divided_among_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "_CHUNK_BYTES", 2_000)
-    files = opened(tmp_path, rotate_size_bytes=2_000)
-    files.write(a_batch(1, records=25), now_ms=0)
-    files.end()
-
-    start = f"usage-p1-{START_MS + 1_000}"
-    assert names(tmp_path) == [*(f"{start}.{turn}.jsonl" for turn in (1, 2, 3)), f"{start}.jsonl"]
-    lines = [line for path in tmp_path.glob("*.jsonl") for line in path.read_bytes().splitlines()]
-    assert len(set(lines)) == len(lines) == 25
+    sizes = [path.stat().st_size for path in tmp_path.glob("*.jsonl")]
+    assert len(sizes) == 6
+    assert max(sizes) < 2_400
+    assert f"usage-p1-{START_MS}.1.jsonl" in names(tmp_path)
+    assert sorted(amounts(tmp_path)) == [0] * 12 + list(range(1, 12))
 
 
 def test_the_oldest_files_above_the_bound_are_removed(tmp_path: Path) -> None:
+    """Files of one start go in the order that they were written."""
     other = tmp_path / "usage-p2-1.jsonl"
     other.write_bytes(b"x" * 10_000)
+    for turn in ("", ".1", ".2", ".10"):
+        (tmp_path / f"usage-p1-5{turn}.jsonl").write_bytes(b"x" * 1_000)
     files = opened(tmp_path, rotate_size_bytes=1_024, retention_size_bytes=3_000)
-    for number in range(40):
+    files.write(a_batch(0), now_ms=0)
+    files.complete()
+    assert {"usage-p1-5.2.jsonl", "usage-p1-5.10.jsonl"} < set(names(tmp_path))
+    assert "usage-p1-5.1.jsonl" not in names(tmp_path)
+    for number in range(1, 40):
         files.write(a_batch(number), now_ms=0)
     files.end()
 
@@ -100,16 +98,6 @@ def test_the_oldest_files_above_the_bound_are_removed(tmp_path: Path) -> None:
     own = sorted(tmp_path.glob("usage-p1-*"))
     assert sum(path.stat().st_size for path in own) <= 3_000
     assert amounts(tmp_path, "usage-p1-*")[-1] == 39
-
-
-def test_files_of_one_start_go_in_the_order_that_they_were_written(tmp_path: Path) -> None:
-    for turn in ("", ".1", ".2", ".10"):
-        (tmp_path / f"usage-p1-5{turn}.jsonl").write_bytes(b"x" * 1_000)
-    files = opened(tmp_path, retention_size_bytes=1_300)
-    files.write(a_batch(1), now_ms=0)
-    files.end()
-
-    assert names(tmp_path) == [f"usage-p1-{START_MS + 1_000}.jsonl", "usage-p1-5.10.jsonl"]
 
 
 # -- a crash --
@@ -169,28 +157,13 @@ def test_whole_lines_survive_a_cut_anywhere(tmp_path_factory: pytest.TempPathFac
     assert not list(directory.glob("*.part"))
 
 
-def test_the_last_start_of_an_earlier_process_is_known(tmp_path: Path) -> None:
-    files = opened(tmp_path)
-    for number in (1, 2, 3):
-        files.write(a_batch(number), now_ms=0)
+@pytest.mark.parametrize("content", [b"", b"\0\0\n", b"[]\n", b"{}\n", b'{"start_ms":"x"}\n'])
+def test_a_faulty_last_line_has_no_start(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "usage-p1-5.jsonl").write_bytes(content)
+    files = Segments(UsageFiles(directory=str(tmp_path)), "p1")
+
+    assert files.begin() == 0
     files.end()
-
-    again = Segments(UsageFiles(directory=str(tmp_path)), "p1")
-    assert again.begin() == START_MS + 3_000
-    again.end()
-    other = Segments(UsageFiles(directory=str(tmp_path)), "p2")
-    assert other.begin() == 0
-    other.end()
-
-
-def test_a_faulty_last_line_has_no_start(tmp_path: Path) -> None:
-    for number, content in enumerate((b"", b"\0\0\n", b"[]\n", b"{}\n", b'{"start_ms":"x"}\n')):
-        directory = tmp_path / str(number)
-        directory.mkdir()
-        (directory / "usage-p1-5.jsonl").write_bytes(content)
-        files = Segments(UsageFiles(directory=str(directory)), "p1")
-        assert files.begin() == 0
-        files.end()
 
 
 def test_second_of_two_processes_with_one_name_waits(tmp_path: Path) -> None:
@@ -312,26 +285,23 @@ def test_a_removed_file_is_logged_and_replaced(
     assert "was removed while it was written" in caplog.text
 
 
-def test_creating_the_directory_is_retried(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    files = Segments(UsageFiles(directory=str(tmp_path / "file" / "usage")), "p1")
-    with pytest.raises(OSError, match=r"cannot be created: .*/file is not a directory"):
-        files.begin()
-
-    (tmp_path / "file").unlink()
-    assert files.begin() == 0
-    files.end()
-
-
-def test_a_file_system_without_locks_leaks_no_descriptor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_directory_or_locks_are_retried_without_a_leak(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr("fcntl.flock", refuse)
-    one = Segments(UsageFiles(directory=str(tmp_path)), "p1")
+    (tmp_path / "file").write_bytes(b"")
+    files = Segments(UsageFiles(directory=str(tmp_path / "file" / "usage")), "p1")
     before = len(list(Path("/proc/self/fd").iterdir()))
-    for _ in range(3):
+    with pytest.raises(OSError, match=r"cannot be created: .*/file is not a directory"):
+        files.begin()
+    (tmp_path / "file").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr("fcntl.flock", refuse)
         with pytest.raises(OSError, match="No locks available"):
-            one.begin()
+            files.begin()
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert files.begin() == 0
+    files.end()

@@ -29,12 +29,6 @@ def test_intervals_follow_each_other_on_the_wall_clock() -> None:
     ]
 
 
-def test_a_step_forward_leaves_a_gap() -> None:
-    timeline = a_timeline()
-
-    assert timeline.roll(wall_ms=WALL_MS + 3_601_000, now_ms=6_000) == Span(WALL_MS + 3_600_000, 1_000)
-
-
 def test_after_a_step_back_starts_continue_at_half_speed() -> None:
     timeline = a_timeline()
     timeline.roll(wall_ms=WALL_MS + 1_000, now_ms=6_000)
